@@ -1,0 +1,1 @@
+"""ALBERT, whole."""

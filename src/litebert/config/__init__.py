@@ -1,0 +1,42 @@
+"""Configuration: the schema, the named networks, and reading with origins."""
+
+from litebert.config.load import (
+    Resolved,
+    Setting,
+    Settings,
+    describe,
+    difference,
+    flattened,
+    resolve,
+    settings_from_toml,
+    settings_from_words,
+)
+from litebert.config.presets import PRESETS, preset
+from litebert.config.schema import (
+    AlbertConfig,
+    DataConfig,
+    ObjectiveConfig,
+    OptimConfig,
+    PretrainConfig,
+    TrainConfig,
+)
+
+__all__ = [
+    "PRESETS",
+    "AlbertConfig",
+    "DataConfig",
+    "ObjectiveConfig",
+    "OptimConfig",
+    "PretrainConfig",
+    "Resolved",
+    "Setting",
+    "Settings",
+    "TrainConfig",
+    "describe",
+    "difference",
+    "flattened",
+    "preset",
+    "resolve",
+    "settings_from_toml",
+    "settings_from_words",
+]

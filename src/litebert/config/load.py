@@ -1,0 +1,180 @@
+"""One checked configuration out of recipe, file and command line, with the origin of each value."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from litebert.config.presets import preset
+from litebert.errors import LitebertError, did_you_mean
+from litebert.files import Json, read_capped
+
+Schema = TypeVar("Schema", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value and the place it was set: `default`, a file, or a flag as the user typed it."""
+
+    value: Json
+    origin: str
+
+
+Settings = dict[str, Setting]
+
+
+@dataclass(frozen=True)
+class Resolved(Generic[Schema]):
+    """A checked configuration with the origin of each dotted setting."""
+
+    config: Schema
+    origins: dict[str, str]
+
+
+def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
+    """Read a TOML file as dotted settings."""
+    data = read_capped(path, 1 << 20, command="litebert recipes list")
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise LitebertError(
+            "LB-101",
+            f"{path} is not valid TOML",
+            received=str(error),
+            expected="lines such as `learning_rate = 0.001` under headings such as `[optim]`",
+            next="litebert recipes show quickstart",
+        ) from error
+    return {key: Setting(value, origin or str(path)) for key, value in _flattened(table)}
+
+
+def settings_from_words(words: Sequence[str]) -> Settings:
+    """Read `key=value` words of a command line.
+
+    >>> settings_from_words(["optim.learning_rate=2e-5"])["optim.learning_rate"].value
+    2e-05
+    """
+    settings = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise LitebertError(
+                "LB-102",
+                "this word of the command line is not a setting",
+                received=word,
+                expected="section.name=value, such as optim.learning_rate=2e-5",
+                next="litebert pretrain --help",
+            )
+        settings[key.strip()] = Setting(_toml_value(text.strip()), f"command line: {word}")
+    return settings
+
+
+def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
+    """Merge settings, later layers over earlier ones, and check them against `schema`.
+
+    `model.preset` stands for all fields of that network; single fields override it.
+    """
+    merged = _with_preset({key: value for layer in layers for key, value in layer.items()})
+    known = dict(_fields(schema))
+    for key, setting in merged.items():
+        if key not in known:
+            raise LitebertError(
+                "LB-103",
+                f"there is no setting {key} (from {setting.origin})",
+                received=key,
+                expected=did_you_mean(key, [*known, "model.preset"]),
+                next="litebert config list",
+            )
+    try:
+        config = schema.model_validate(_nested(merged))
+    except ValidationError as error:
+        raise _explained(error, merged) from error
+    return Resolved(config, {k: merged[k].origin if k in merged else "default" for k in known})
+
+
+def flattened(config: BaseModel) -> dict[str, Json]:
+    """Return a configuration as dotted names and values."""
+    return dict(_flattened(config.model_dump(mode="json")))
+
+
+def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
+    """Say in one line per setting how two configurations differ.
+
+    >>> difference({"train.seed": 1}, {"train.seed": 2})
+    ['train.seed: 1 -> 2']
+    """
+    names = sorted({*old, *new})
+    return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
+
+
+def describe(schema: type[BaseModel]) -> list[tuple[str, str, str]]:
+    """Return (dotted name, default, description) of every setting."""
+    rows = []
+    for name, (default, description) in _fields(schema):
+        rows.append((name, default, description))
+    return rows
+
+
+def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, tuple[str, str]]]:
+    for name, field in schema.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _fields(kind, f"{prefix}{name}.")
+        else:
+            default = "required" if field.is_required() else repr(field.default)
+            yield f"{prefix}{name}", (default, field.description or "")
+
+
+def _with_preset(settings: Settings) -> Settings:
+    chosen = settings.get("model.preset")
+    if chosen is None:
+        return settings
+    values = preset(str(chosen.value)).model_dump(mode="json")
+    origin = f"preset {chosen.value} ({chosen.origin})"
+    expanded = {f"model.{name}": Setting(value, origin) for name, value in values.items()}
+    return expanded | {key: value for key, value in settings.items() if key != "model.preset"}
+
+
+def _explained(error: ValidationError, settings: Settings) -> LitebertError:
+    """Turn the first complaint of pydantic into our four lines."""
+    first = error.errors(include_url=False)[0]
+    name = ".".join(str(part) for part in first["loc"]) or "the configuration"
+    origin = settings[name].origin if name in settings else "default"
+    missing = first["type"] == "missing"
+    return LitebertError(
+        "LB-104",
+        f"{name} is missing" if missing else f"{name} cannot have this value (from {origin})",
+        received="nothing" if missing else repr(settings[name].value if name in settings else name),
+        expected=first["msg"].removeprefix("Value error, "),
+        next="litebert config list",
+    )
+
+
+def _toml_value(text: str) -> Json:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]  # type: ignore[no-any-return]
+    except tomllib.TOMLDecodeError:
+        return None if text == "null" else text
+
+
+def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[str, Json]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _nested(settings: Settings) -> dict[str, Json]:
+    root: dict[str, Json] = {}
+    for key, setting in settings.items():
+        *sections, name = key.split(".")
+        table = root
+        for section in sections:
+            table = table.setdefault(section, {})  # type: ignore[assignment]
+        table[name] = setting.value
+    return root

@@ -1,0 +1,185 @@
+"""What can be set, with default, range and source: model, data, objectives, training."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
+Sharing = Literal["all", "attention", "ffn", "none"]
+
+
+class Section(BaseModel):
+    """Group settings that are read together; unknown names are refused, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class AlbertConfig(Section):
+    """Describe one ALBERT network in Hugging Face's words (defaults: base v2).
+
+    >>> AlbertConfig(hidden_size=768, num_attention_heads=12).head_size
+    64
+    """
+
+    vocab_size: int = Field(30_000, ge=6, le=4_000_000, description="pieces in the vocabulary, V")
+    embedding_size: int = Field(128, ge=1, le=65_536, description="width of the embeddings, E")
+    hidden_size: int = Field(768, ge=1, le=65_536, description="width of the layers, H")
+    num_hidden_layers: int = Field(12, ge=1, le=1_024, description="times a layer is applied, L")
+    num_hidden_groups: int = Field(1, ge=1, le=1_024, description="groups of layers that share")
+    inner_group_num: int = Field(1, ge=1, le=64, description="distinct blocks in one layer")
+    num_attention_heads: int = Field(12, ge=1, le=1_024, description="attention heads")
+    intermediate_size: int = Field(3_072, ge=1, le=262_144, description="feed-forward width, I")
+    hidden_act: Activation = Field("gelu_new", description="gelu_new: tanh form; gelu: erf")
+    hidden_dropout_prob: float = Field(0.0, ge=0, lt=1, description="dropout after each sub-layer")
+    attention_probs_dropout_prob: float = Field(0.0, ge=0, lt=1, description="dropout of attention")
+    classifier_dropout_prob: float = Field(0.1, ge=0, lt=1, description="dropout before task heads")
+    max_position_embeddings: int = Field(512, ge=1, le=131_072, description="longest sequence")
+    type_vocab_size: int = Field(2, ge=1, le=64, description="segment types")
+    initializer_range: float = Field(0.02, gt=0, le=1, description="std of the truncated normal")
+    layer_norm_eps: float = Field(1e-12, ge=0, le=1, description="epsilon of the layer norms")
+    sharing: Sharing = Field("all", description="what the layers share (paper, Table 4)")
+    embedding_projection: bool | None = Field(
+        None, description="project E to H; unset: only where they differ, as the official code"
+    )
+    pad_token_id: int = Field(0, ge=0, description="id of <pad>")
+    bos_token_id: int = Field(2, ge=0, description="id of [CLS]")
+    eos_token_id: int = Field(3, ge=0, description="id of [SEP]")
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def projects_embeddings(self) -> bool:
+        """Whether a dense layer maps E to H (the official code has none where E = H)."""
+        if self.embedding_projection is None:
+            return self.embedding_size != self.hidden_size
+        return self.embedding_projection
+
+    @property
+    def num_steps(self) -> int:
+        """How many blocks a token passes: layers times inner groups."""
+        return self.num_hidden_layers * self.inner_group_num
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads "
+                f"{self.num_attention_heads}"
+            )
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise ValueError(
+                f"num_hidden_groups {self.num_hidden_groups} must not exceed num_hidden_layers "
+                f"{self.num_hidden_layers}"
+            )
+        if self.sharing != "all" and self.num_hidden_groups not in (1, self.num_hidden_layers):
+            raise ValueError(f"sharing {self.sharing!r} takes no num_hidden_groups: leave it at 1")
+        if not self.projects_embeddings and self.embedding_size != self.hidden_size:
+            raise ValueError("embedding_projection false needs embedding_size = hidden_size")
+        return self
+
+
+class DataConfig(Section):
+    """Say where the training text is."""
+
+    corpus: str = Field(description="corpus folder made by `litebert corpus build`")
+    eval_corpus: str | None = Field(
+        None, description="corpus to evaluate on; unset: the held-out part of `corpus`"
+    )
+
+
+class ObjectiveConfig(Section):
+    """Choose what is learnt (paper 3.1 and 4.2; official create_pretraining_data.py)."""
+
+    sentence: Literal["order", "order-official", "next", "none"] = Field(
+        "order", description="order: swapped neighbours only; order-official: with upstream's leak"
+    )
+    max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
+    short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")
+    short_seq_per: Literal["instance", "document"] = Field(
+        "instance", description="document: drawn once per document and pass, as upstream"
+    )
+    ngram: int = Field(3, ge=1, le=10, description="longest masked run of words")
+    favor_shorter_ngram: bool = Field(True, description="p(n) proportional to 1/n, or reversed")
+    whole_word: bool = Field(True, description="mask whole words, not single pieces")
+    mask_prob: float = Field(0.15, gt=0, lt=1, description="share of pieces to predict")
+    max_predictions: int | None = Field(
+        None, ge=1, description="most pieces predicted in a sequence; the official runs used 20"
+    )
+
+
+class OptimConfig(Section):
+    """Choose the optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
+
+    name: Literal["lamb", "adamw"] = Field("lamb", description="update rule")
+    learning_rate: float = Field(1.76e-3, gt=0, le=10, description="peak learning rate")
+    weight_decay: float = Field(0.01, ge=0, le=10, description="decoupled; not on norms and biases")
+    beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
+    beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")
+    epsilon: float = Field(1e-6, gt=0, le=1, description="added outside the root")
+    clip_norm: float = Field(1.0, gt=0, description="largest global gradient norm")
+    schedule: Literal["official", "linear", "wsd"] = Field(
+        "linear",
+        description="official: with a jump; linear: none; wsd: warm-up-stable-decay",
+    )
+    warmup_steps: float = Field(
+        0.025, ge=0, description="steps to the peak; below 1: a share of all steps"
+    )
+    decay_share: float = Field(0.2, gt=0, le=1, description="share of the steps that wsd decays")
+
+
+class TrainConfig(Section):
+    """Say how long, how large, how precise, and what is kept."""
+
+    steps: int = Field(125_000, ge=1, description="optimizer steps in all")
+    minutes: float | None = Field(
+        None, gt=0, description="measure this machine and choose `steps` to take about this long"
+    )
+    batch_size: int = Field(4_096, ge=1, description="sequences in one step")
+    micro_batch_size: int | None = Field(
+        None, ge=1, description="sequences computed at once; unset: the whole batch"
+    )
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of activations, not weights")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    gradient_checkpointing: bool = Field(False, description="recompute blocks going back")
+    seed: int = Field(12_345, ge=0, description="the one number all randomness comes from")
+    eval_every: int = Field(1_000, ge=1, description="steps between held-out evaluations")
+    eval_sequences: int = Field(1_024, ge=1, description="held-out sequences per evaluation")
+    save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
+    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
+    log_every: int = Field(10, ge=1, description="steps between progress lines")
+    loader_workers: int = Field(1, ge=0, description="processes that prepare batches; 0: none")
+    max_skipped_steps: int = Field(8, ge=0, description="non-finite steps in a row before stopping")
+
+
+class PretrainConfig(Section):
+    """Hold everything that decides a pretraining run."""
+
+    model: AlbertConfig = AlbertConfig()
+    data: DataConfig
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optim: OptimConfig = OptimConfig()
+    train: TrainConfig = TrainConfig()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.objective.max_seq_length > self.model.max_position_embeddings:
+            raise ValueError(
+                f"objective.max_seq_length {self.objective.max_seq_length} must not exceed "
+                f"model.max_position_embeddings {self.model.max_position_embeddings}"
+            )
+        if self.optim.warmup_steps >= self.train.steps > 1:
+            raise ValueError(
+                f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps "
+                f"{self.train.steps}"
+            )
+        if self.train.micro_batch_size and self.train.batch_size % self.train.micro_batch_size:
+            raise ValueError(
+                f"train.batch_size {self.train.batch_size} must be a multiple of "
+                f"train.micro_batch_size {self.train.micro_batch_size}"
+            )
+        return self

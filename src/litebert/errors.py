@@ -1,0 +1,70 @@
+"""Every error a user can cause: what happened, what came, what was expected, what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class LitebertError(Exception):
+    """Tell a user in four lines what is wrong and which command comes next.
+
+    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is what the shell sees: 1 user
+    error, 3 damaged data, 4 out of memory or disk, 5 non-finite training (subclasses below).
+
+    >>> print(LitebertError("LB-000", "no such size", received="-1", expected="1 or more",
+    ...                     next="litebert sizes"))
+    LB-000: no such size
+      received: -1
+      expected: 1 or more
+      next:     litebert sizes
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, code: str, what: str, *, received: object, expected: str, next: str) -> None:
+        super().__init__(code, what)
+        self.code, self.what = code, what
+        self.received, self.expected, self.next = _shortened(str(received)), expected, next
+
+    def __str__(self) -> str:
+        return (
+            f"{self.code}: {self.what}\n  received: {self.received}\n"
+            f"  expected: {self.expected}\n  next:     {self.next}"
+        )
+
+
+class DamagedError(LitebertError):
+    """Report a file, corpus or checkpoint whose bytes are not what was written."""
+
+    exit_code = 3
+
+
+class ResourceError(LitebertError):
+    """Report that memory or disk ran out, or would."""
+
+    exit_code = 4
+
+
+class NonFiniteError(LitebertError):
+    """Report training that produces NaN or infinity."""
+
+    exit_code = 5
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known name as a hint, or the list of all when none is near.
+
+    >>> did_you_mean("bsae-v2", ["base-v2", "large-v2"])
+    'did you mean base-v2?'
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
+
+
+def _shortened(text: str, limit: int = 300) -> str:
+    """Keep a message one line long whatever was received."""
+    line = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return line if len(line) <= limit else f"{line[:limit]}… ({len(text):,} characters)"

@@ -1,0 +1,206 @@
+"""All writing goes through here, whole or not at all, synced and hashed; so does capped reading."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias, Union
+
+from litebert.errors import DamagedError, LitebertError, ResourceError
+
+Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
+
+STAGING_MARK = ".partial-"
+"""Names of unfinished siblings carry this mark; whoever finds one may delete it."""
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`; a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = _staged_sibling(path)
+    try:
+        with disk_errors(path), open(staged, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+        sync_folder(path.parent)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` by `text` in UTF-8, atomically."""
+    write_bytes(path, text.encode("utf-8", "surrogatepass"))
+
+
+def write_json(path: Path, value: Json) -> None:
+    """Replace `path` by indented JSON with a final newline, atomically; NaN is refused."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line to a log; a crash can lose the last line but damages no earlier one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path), open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+@contextmanager
+def staged_folder(final: Path) -> Iterator[Path]:
+    """Yield a sibling to fill; when the block ends well, sync it all and rename it to `final`.
+
+    An existing `final` is replaced. When the block raises, nothing is left and `final` stays.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    staged = _staged_sibling(final)
+    staged.mkdir()
+    try:
+        with disk_errors(final):
+            yield staged
+            _sync_tree(staged)
+            if final.exists():
+                retired = _staged_sibling(final)
+                final.rename(retired)
+                staged.rename(final)
+                shutil.rmtree(retired, ignore_errors=True)
+            else:
+                staged.rename(final)
+            sync_folder(final.parent)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete what killed writers left half done in `folder`."""
+    for path in folder.glob(f"*{STAGING_MARK}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the system's disk errors into one message with sizes and advice."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ResourceError(
+                "LB-001",
+                f"the disk is full while writing {path}",
+                received=f"{free_bytes(path):,} bytes free",
+                expected="room for the whole file; nothing was left under its final name",
+                next="free some space or choose another folder, then run the same command again",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise LitebertError(
+                "LB-002",
+                f"{path} cannot be written",
+                received=error.strerror or "permission denied",
+                expected="a folder this user may write to",
+                next=f"ls -ld {path.parent}",
+            ) from error
+        raise
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free bytes of the disk that holds `path` or its nearest existing parent."""
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free
+
+
+def hash_file(path: Path) -> str:
+    """Return the blake2b-256 of a file in hex, reading it in pieces."""
+    digest = hashlib.blake2b(digest_size=32)
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def hash_text(text: str) -> str:
+    """Return the blake2b-256 of a string in hex."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+
+
+def read_capped(path: Path, limit: int, *, command: str) -> bytes:
+    """Read a small file whole; refuse a missing, unreadable or oversized one, naming `command`."""
+    try:
+        size = path.stat().st_size
+        if path.is_dir() or size > limit:
+            raise LitebertError(
+                "LB-003",
+                f"{path} is not a file of the expected size",
+                received="a folder" if path.is_dir() else f"{size:,} bytes",
+                expected=f"a file of at most {limit:,} bytes",
+                next=command,
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise LitebertError(
+            "LB-004",
+            f"{path} cannot be read",
+            received=getattr(error, "strerror", None) or str(error),
+            expected="an existing, readable file",
+            next=command,
+        ) from error
+
+
+def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
+    """Read a JSON object from a file of at most `limit` bytes; anything else is one clear error."""
+    data = read_capped(path, limit, command=command)
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(
+            "LB-005",
+            f"{path} is not valid JSON",
+            received=str(error),
+            expected="a JSON object in UTF-8 without NaN or Infinity",
+            next=command,
+        ) from error
+    if not isinstance(value, dict):
+        raise DamagedError(
+            "LB-006",
+            f"{path} does not hold a JSON object",
+            received=type(value).__name__,
+            expected="an object, {...}",
+            next=command,
+        )
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _staged_sibling(path: Path) -> Path:
+    return path.with_name(f"{path.name[:180]}{STAGING_MARK}{uuid.uuid4().hex[:12]}")
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+        else:
+            sync_folder(path)
+    sync_folder(folder)

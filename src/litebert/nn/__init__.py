@@ -1,0 +1,20 @@
+"""The network, on ragged batches.
+
+Axes in annotations: `tokens` all tokens of a batch end to end, `sequences`, `masked` the positions
+to predict, `hidden` H, `embed` E, `vocab` V, `heads`, `head_size`, `width` a padded length.
+"""
+
+from litebert.nn.batch import Batch
+from litebert.nn.init import initialise
+from litebert.nn.model import Albert, AlbertForPretraining, PretrainingOutput
+from litebert.nn.plan import Step, depth_plan
+
+__all__ = [
+    "Albert",
+    "AlbertForPretraining",
+    "Batch",
+    "PretrainingOutput",
+    "Step",
+    "depth_plan",
+    "initialise",
+]

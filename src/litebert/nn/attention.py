@@ -1,0 +1,63 @@
+"""Attention, the one place that knows where sequences begin; it picks the kernel for a batch."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.nn.batch import Batch
+
+
+def attend(
+    query: Float[Tensor, "tokens heads head_size"],
+    key: Float[Tensor, "tokens heads head_size"],
+    value: Float[Tensor, "tokens heads head_size"],
+    batch: Batch,
+    dropout_prob: float,
+) -> Float[Tensor, "tokens heads head_size"]:
+    """Mix each token with the tokens of its own sequence, softmax(q k^T / sqrt(head_size)) v."""
+    if len(set(batch.lengths)) == 1:
+        return _equal(query, key, value, batch.lengths[0], dropout_prob)
+    if query.is_cuda and not dropout_prob and query.dtype in (torch.float16, torch.bfloat16):
+        return _variable(query, key, value, batch)
+    return _each(query, key, value, batch.lengths, dropout_prob)
+
+
+def _equal(query: Tensor, key: Tensor, value: Tensor, length: int, dropout_prob: float) -> Tensor:
+    """Attend in a rectangle that is only a view: all sequences have one length."""
+    shape = (-1, length, *query.shape[1:])
+    q, k, v = (x.reshape(shape).transpose(1, 2) for x in (query, key, value))
+    attention = _plain if q.dtype == torch.bfloat16 and not q.is_cuda else _fused
+    mixed = attention(q, k, v, dropout_prob)
+    return mixed.transpose(1, 2).reshape_as(query)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
+    return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
+
+
+def _plain(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
+    """Attend in three steps: in bf16 the CPU's fused kernel takes 1.1 to 1.4 times as long."""
+    scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
+    return F.dropout(scores.softmax(-1), dropout_prob) @ value
+
+
+def _variable(query: Tensor, key: Tensor, value: Tensor, batch: Batch) -> Tensor:
+    """Attend with variable-length flash attention (CUDA, half precision)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    offsets, longest = batch.offsets.to(torch.int32), max(batch.lengths)
+    mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest)
+    assert isinstance(mixed, Tensor)
+    return mixed
+
+
+def _each(
+    query: Tensor, key: Tensor, value: Tensor, lengths: tuple[int, ...], dropout_prob: float
+) -> Tensor:
+    """Attend sequence by sequence: nothing is padded and nothing is masked."""
+    pieces = zip(*(torch.split(x, list(lengths)) for x in (query, key, value)), strict=True)
+    mixed = [_equal(q, k, v, len(q), dropout_prob) for q, k, v in pieces]
+    return torch.cat(mixed)

@@ -1,0 +1,95 @@
+"""Randomness as a function of (seed, purpose, step, sample): never saved, never replayed.
+
+`stream` gives one sample a numpy generator of its own; `uniform` and `integers` draw for whole
+arrays at once; `permutation` shuffles a range of any length without holding it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+IntLike = int | Ints
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def stream(seed: int, purpose: str, step: int, sample: int = 0) -> np.random.Generator:
+    """Return the generator of one sample: same four values, same numbers, on every machine.
+
+    >>> stream(1, "mask", 5, 3).integers(100) == stream(1, "mask", 5, 3).integers(100)
+    np.True_
+    """
+    key = np.array([_purpose_key(seed, purpose), np.uint64(step)], dtype=np.uint64)
+    counter = np.array([0, 0, 0, sample], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def torch_seed(seed: int, purpose: str, step: int, rank: int = 0) -> int:
+    """Return a 63-bit seed for torch's generators at one step of one rank."""
+    return int(hashed(seed, purpose, np.int64(step), np.int64(rank)) >> np.uint64(1))
+
+
+def hashed(seed: int, purpose: str, *indices: IntLike | np.int64) -> Hashes:
+    """Return 64 random bits for each combination of indices (arrays broadcast together)."""
+    with np.errstate(over="ignore"):
+        bits = np.asarray(np.uint64(_purpose_key(seed, purpose)))
+        for index in indices:
+            bits = _mixed(bits + _GOLDEN + np.asarray(index).astype(np.uint64))
+        return bits
+
+
+def uniform(seed: int, purpose: str, *indices: IntLike | np.int64) -> NDArray[np.float64]:
+    """Return numbers in [0, 1), one for each combination of indices."""
+    return (hashed(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def integers(
+    seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike | np.int64
+) -> Ints:
+    """Return integers in [low, high], both inclusive, one for each combination of indices."""
+    span = np.asarray(high) - np.asarray(low) + 1
+    draws: Ints = np.asarray(low) + (uniform(seed, purpose, *indices) * span).astype(np.int64)
+    return draws
+
+
+def permutation(seed: int, purpose: str, step: int, length: int, positions: Ints) -> Ints:
+    """Return where a stateless shuffle of range(length) puts each of `positions`.
+
+    A four-round Feistel network over the next even power of two, walked until it lands inside
+    the range: a bijection for every length, without memory, found in constant time.
+    """
+    if length <= 1:
+        return np.zeros_like(positions)
+    half_bits = np.uint64(max(1, (int(length - 1).bit_length() + 1) // 2))
+    values = _feistel(seed, purpose, step, positions.astype(np.uint64), half_bits)
+    while (outside := values >= length).any():
+        values[outside] = _feistel(seed, purpose, step, values[outside], half_bits)
+    return values.astype(np.int64)
+
+
+def _feistel(seed: int, purpose: str, step: int, values: Hashes, half_bits: np.uint64) -> Hashes:
+    mask = (np.uint64(1) << half_bits) - np.uint64(1)
+    left, right = values >> half_bits, values & mask
+    for round_index in range(4):
+        scrambled = hashed(seed, purpose, step, round_index, right.astype(np.int64))
+        left, right = right, left ^ (scrambled & mask)
+    return (left << half_bits) | right
+
+
+def _mixed(bits: Hashes) -> Hashes:
+    """Apply SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
+    bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _purpose_key(seed: int, purpose: str) -> int:
+    digest = hashlib.blake2b(f"{seed}:{purpose}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
