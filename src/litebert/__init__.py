@@ -1,1 +1,67 @@
-"""ALBERT, whole."""
+"""ALBERT, whole: text to tokenizer, corpus, pretraining and answers.
+
+>>> import litebert
+>>> litebert.preset("base-v2").hidden_size
+768
+
+Nothing heavy is imported before it is used: `import litebert` loads no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from litebert.errors import LitebertError
+
+if TYPE_CHECKING:
+    from litebert.config import AlbertConfig, preset
+    from litebert.nn import Albert, AlbertForPretraining, Batch
+    from litebert.optim import AdamW, Lamb
+    from litebert.predict import Model
+    from litebert.tokenizer import Tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AdamW",
+    "Albert",
+    "AlbertConfig",
+    "AlbertForPretraining",
+    "Batch",
+    "Lamb",
+    "LitebertError",
+    "Model",
+    "Tokenizer",
+    "load",
+    "preset",
+]
+
+_HOMES = {
+    "AdamW": "optim",
+    "Albert": "nn",
+    "AlbertConfig": "config",
+    "AlbertForPretraining": "nn",
+    "Batch": "nn",
+    "Lamb": "optim",
+    "Model": "predict",
+    "Tokenizer": "tokenizer",
+    "preset": "config",
+}
+
+
+def load(path: str | Path) -> Model:
+    """Load a model folder and return it with the verbs its heads allow: fill, order, embed."""
+    from litebert.predict import Model
+
+    return Model.load(path)
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name, or one of our packages, when it is first used."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"litebert.{_HOMES[name]}"), name)
+    if name in set(_HOMES.values()):
+        return importlib.import_module(f"litebert.{name}")
+    raise AttributeError(f"module 'litebert' has no attribute {name!r}")

@@ -28,6 +28,10 @@ class LitebertError(Exception):
         self.code, self.what = code, what
         self.received, self.expected, self.next = _shortened(str(received)), expected, next
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let an error travel from a worker process to the command line."""
+        return _rebuilt, (type(self), self.code, self.what, self.received, self.expected, self.next)
+
     def __str__(self) -> str:
         return (
             f"{self.code}: {self.what}\n  received: {self.received}\n"
@@ -51,6 +55,12 @@ class NonFiniteError(LitebertError):
     """Report training that produces NaN or infinity."""
 
     exit_code = 5
+
+
+def _rebuilt(
+    kind: type[LitebertError], code: str, what: str, received: str, expected: str, next: str
+) -> LitebertError:
+    return kind(code, what, received=received, expected=expected, next=next)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,82 @@
+"""The command line: verbs first, one file a verb, nothing heavy imported before it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from litebert.errors import LitebertError, did_you_mean
+
+VERBS = {
+    "config": "list every setting, or show one run's with the origin of each value",
+    "corpus": "build a corpus from text; check a text or a corpus",
+    "embed": "turn texts into vectors",
+    "fill": "fill [MASK] in a sentence",
+    "order": "say which of two sentences comes first",
+    "pretrain": "pretrain an ALBERT from text or from a corpus",
+    "recipes": "list, show or copy the recipes that come along",
+    "report": "write a run's report.html again",
+    "sizes": "parameters, bytes and compute of every preset",
+    "tokenizer": "train a vocabulary; encode a text",
+}
+
+
+class LazyGroup(click.Group):
+    """Import a verb's module when the verb is called, and not before."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Name the verbs."""
+        return sorted(VERBS)
+
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one verb."""
+        if cmd_name not in VERBS:
+            return None
+        command = getattr(importlib.import_module(f"litebert.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a verb, or say which one was meant."""
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            ctx.fail(f"no such verb: {args[0]} ({did_you_mean(args[0], VERBS)})")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with their summaries, without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(sorted(VERBS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="litebert")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """ALBERT, whole: text to tokenizer, corpus, pretraining and answers.
+
+    \b
+    litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
+    litebert fill "The cat sat on the [MASK]." --model runs/mine/model
+    """
+    os.environ["LITEBERT_DEBUG"] = "1" if debug else ""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is a message and an exit code, never a traceback."""
+    try:
+        cli()
+    except LitebertError as error:
+        if os.environ.get("LITEBERT_DEBUG"):
+            raise
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except MemoryError:
+        click.echo("LB-007: out of memory\n  next: lower train.micro_batch_size", err=True)
+        sys.exit(4)

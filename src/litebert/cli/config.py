@@ -1,0 +1,63 @@
+"""litebert config: every setting, and where the values of a run came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def config() -> None:
+    """List every setting, or show one run's with the origin of each value.
+
+    \b
+    litebert config list
+    litebert config show runs/mine --origin
+    """
+
+
+@config.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_settings(as_json: bool) -> None:
+    """List every pretraining setting with its default and its meaning."""
+    from litebert.config import PretrainConfig, describe
+
+    rows = describe(PretrainConfig)
+    if as_json:
+        names = ("name", "default", "description")
+        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
+    width = max(len(name) for name, _, _ in rows)
+    for name, default, description in rows:
+        click.echo(f"{name:<{width}}  {default:<14}  {description}")
+
+
+@config.command("show")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--origin", is_flag=True, help="Say where each value came from.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(run: Path, origin: bool, as_json: bool) -> None:
+    """Show the settings a run was made with."""
+    from litebert.errors import LitebertError
+    from litebert.train import read_run
+
+    recorded = read_run(run)
+    if recorded is None:
+        raise LitebertError(
+            "LB-520",
+            f"{run} is not a run",
+            received="a folder without run.json",
+            expected="a folder made by litebert pretrain",
+            next="ls runs",
+        )
+    settings, origins = recorded["settings"], recorded["origins"]
+    assert isinstance(settings, dict)
+    assert isinstance(origins, dict)
+    if as_json:
+        click.echo(json.dumps({"settings": settings, "origins": origins}, indent=2))
+        return
+    for name, value in settings.items():
+        suffix = f"  # {origins.get(name, 'default')}" if origin else ""
+        click.echo(f"{name} = {json.dumps(value)}{suffix}")

@@ -1,0 +1,31 @@
+"""What pretraining predicts: sentence order and masked words, drawn fresh from shards of tokens."""
+
+from litebert.objectives.batch import PretrainingBatch
+from litebert.objectives.instances import EpochPlan, Instance, plan_epoch
+from litebert.objectives.library import Library, Shard, Text
+from litebert.objectives.loader import Loader, evaluation_batches
+from litebert.objectives.masking import Masking, mask, num_to_predict, run_length_law
+from litebert.objectives.pairs import FramedPair, frame, truncated_sizes
+from litebert.objectives.prefetch import prefetch
+from litebert.objectives.vocabulary import Vocabulary
+
+__all__ = [
+    "EpochPlan",
+    "FramedPair",
+    "Instance",
+    "Library",
+    "Loader",
+    "Masking",
+    "PretrainingBatch",
+    "Shard",
+    "Text",
+    "Vocabulary",
+    "evaluation_batches",
+    "frame",
+    "mask",
+    "num_to_predict",
+    "plan_epoch",
+    "prefetch",
+    "run_length_law",
+    "truncated_sizes",
+]

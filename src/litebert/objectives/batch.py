@@ -1,0 +1,57 @@
+"""A pretraining batch: sequences lie end to end, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from litebert.objectives.masking import Masking
+from litebert.objectives.pairs import FramedPair
+from litebert.rng import Ints
+
+
+@dataclass(frozen=True)
+class PretrainingBatch:
+    """Hold masked sequences and what is to be predicted, all int64.
+
+    `ids`, `positions` (within the sequence) and `segments` have shape (tokens,), `offsets`
+    (sequences + 1,). `masked_positions` (masked,) index the token axis, `masked_ids` are the
+    original tokens there. `sentence_labels` (sequences,) are 0 in order, 1 swapped or random, and
+    None where the objective has no sentence task.
+    """
+
+    ids: Ints
+    positions: Ints
+    segments: Ints
+    offsets: Ints
+    masked_positions: Ints
+    masked_ids: Ints
+    sentence_labels: Ints | None
+
+
+def collate(
+    pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, has_sentence_task: bool
+) -> PretrainingBatch:
+    """Lay masked pairs end to end."""
+    lengths = np.array([pair.ids.size for pair in pairs])
+    first_lengths = np.array([pair.first_length for pair in pairs])
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    starts = np.repeat(offsets[:-1], lengths)  # (tokens,)
+    positions = np.arange(offsets[-1]) - starts
+    masked_counts = [masking.positions.size for masking in maskings]
+    masked_starts = np.repeat(offsets[:-1], masked_counts)
+    masked_positions = np.concatenate([masking.positions for masking in maskings]) + masked_starts
+    ids = np.concatenate([pair.ids for pair in pairs])
+    masked_ids = ids[masked_positions]
+    ids[masked_positions] = np.concatenate([masking.replacements for masking in maskings])
+    return PretrainingBatch(
+        ids=ids,
+        positions=positions,
+        segments=(positions >= np.repeat(first_lengths, lengths)).astype(np.int64),
+        offsets=offsets,
+        masked_positions=masked_positions,
+        masked_ids=masked_ids,
+        sentence_labels=np.array([pair.label for pair in pairs]) if has_sentence_task else None,
+    )

@@ -1,0 +1,83 @@
+"""A corpus as the objectives read it: shards of sentences, numbered through by document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.rng import Ints
+
+Tokens = NDArray[np.uint16 | np.uint32]
+
+
+class Shard(Protocol):
+    """Give the arrays of one shard; no sentence and no document is empty.
+
+    `tokens` holds all pieces end to end, `sentences` (n + 1,) where each sentence starts in
+    `tokens`, `documents` (m + 1,) where each document starts in `sentences`; both end with the
+    total.
+    """
+
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def sentences(self) -> Ints: ...
+    @property
+    def documents(self) -> Ints: ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """Hold one shard as plain arrays, which index faster than memory maps; nothing is copied."""
+
+    tokens: Tokens
+    sentences: Ints
+    documents: Ints
+
+    def between(self, start: int, stop: int) -> Tokens:
+        """Return the tokens of sentences start, start + 1, ... stop - 1."""
+        return self.tokens[self.sentences[start] : self.sentences[stop]]
+
+
+@dataclass(frozen=True)
+class Library:
+    """Number the documents of all shards through; `first_document[s]` is the first of shard s."""
+
+    texts: tuple[Text, ...]
+    first_document: Ints
+
+    @classmethod
+    def of(cls, shards: Sequence[Shard]) -> Library:
+        """Open shards for reading.
+
+        >>> shard = Text(np.arange(9, dtype=np.uint16), np.array([0, 4, 9]), np.array([0, 1, 2]))
+        >>> Library.of([shard, shard]).num_documents
+        4
+        """
+        texts = [
+            Text(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents))
+            for s in shards
+        ]
+        counts = [len(text.documents) - 1 for text in texts]
+        return cls(tuple(texts), np.cumsum([0, *counts], dtype=np.int64))
+
+    @property
+    def num_documents(self) -> int:
+        """Documents in all shards together."""
+        return int(self.first_document[-1])
+
+    def document_of(self, shard: int, sentence: int) -> int:
+        """Return the number of the document in which a sentence of a shard stands."""
+        local = np.searchsorted(self.texts[shard].documents, sentence, side="right") - 1
+        return int(self.first_document[shard] + local)
+
+    def sentences_of(self, document: int) -> tuple[int, int, int]:
+        """Return the shard of a document, its first sentence there and the one after its last."""
+        shard = int(np.searchsorted(self.first_document, document, side="right")) - 1
+        local = document - int(self.first_document[shard])
+        first, stop = self.texts[shard].documents[local : local + 2].tolist()
+        return shard, first, stop

@@ -1,0 +1,152 @@
+"""Any batch of a pretraining run, found directly from its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+
+from litebert import rng
+from litebert.config.schema import ObjectiveConfig
+from litebert.errors import LitebertError
+from litebert.objectives.batch import PretrainingBatch, collate
+from litebert.objectives.instances import plan_epoch
+from litebert.objectives.library import Library, Shard
+from litebert.objectives.masking import Masking, mask
+from litebert.objectives.pairs import FramedPair, frame
+from litebert.objectives.vocabulary import Vocabulary
+
+
+class Loader:
+    """Make the batches of a corpus: each is a function of the seed and its number, nothing else.
+
+    Samples are numbered through without end, and an epoch is always `epoch_size` of them, the
+    instances of epoch 0. Every epoch cuts the documents anew: where a later one has a few instances
+    more, a random few stay unseen; where it has a few less, a random few are seen twice, with other
+    masks. In return any sample is found from its own epoch's plan: a resumed run replays nothing.
+
+    `purpose` names the random numbers, so that evaluation never draws what training draws.
+    Raises: LitebertError where the corpus holds nothing that the objective can use.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        *,
+        vocabulary: Vocabulary,
+        config: ObjectiveConfig,
+        batch_size: int,
+        seed: int,
+        purpose: str = "train",
+    ) -> None:
+        self._library = Library.of(shards)
+        self._vocabulary, self._config = vocabulary, config
+        self._batch_size, self._seed, self._purpose = batch_size, seed, purpose
+        plan = partial(plan_epoch, self._library, config, seed=seed, purpose=purpose)
+        self._plan = lru_cache(maxsize=2)(plan)
+        first = self._plan(epoch=0)
+        if not len(first):
+            raise _nothing_to_learn(self._library, config)
+        self.epoch_size = len(first)
+        self.skipped_documents = first.skipped_documents
+
+    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
+        """Return the share that one rank takes of the batch of one step.
+
+        Shares are contiguous: laid end to end in rank order they are the whole batch. Likewise
+        batches 2k and 2k + 1 of size n are batch k of size 2n: so gradients are accumulated.
+        Raises: LitebertError where a rank would get no sequence.
+        """
+        assert 0 <= rank < world_size
+        if self._batch_size < world_size:
+            raise _too_few_sequences(self._batch_size, world_size)
+        first = step * self._batch_size
+        start = self._batch_size * rank // world_size
+        stop = self._batch_size * (rank + 1) // world_size
+        return self.samples(first + start, first + stop)
+
+    def samples(self, start: int, stop: int) -> PretrainingBatch:
+        """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
+        made = [
+            self._sample(epoch, position, row)
+            for epoch, positions in self._by_epoch(start, stop)
+            for position, row in zip(positions, self._rows(epoch, positions), strict=True)
+        ]
+        pairs, maskings = zip(*made, strict=True)
+        return collate(pairs, maskings, has_sentence_task=self._config.sentence != "none")
+
+    def _by_epoch(self, start: int, stop: int) -> Iterator[tuple[int, range]]:
+        while start < stop:
+            epoch, position = divmod(start, self.epoch_size)
+            count = min(stop - start, self.epoch_size - position)
+            yield epoch, range(position, position + count)
+            start += count
+
+    def _rows(self, epoch: int, positions: range) -> list[int]:
+        """Return which row of the epoch's plan stands at each position of its random order."""
+        size = len(self._plan(epoch=epoch))
+        wrapped = np.array(positions) % size
+        rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, size, wrapped)
+        return [int(row) for row in rows]
+
+    def _sample(self, epoch: int, position: int, row: int) -> tuple[FramedPair, Masking]:
+        generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
+        pair = frame(
+            self._library,
+            self._plan(epoch=epoch).instance(row),
+            vocabulary=self._vocabulary,
+            max_seq_length=self._config.max_seq_length,
+            generator=generator,
+        )
+        masking = mask(
+            pair.ids, vocabulary=self._vocabulary, config=self._config, generator=generator
+        )
+        return pair, masking
+
+
+def evaluation_batches(
+    shards: Sequence[Shard],
+    *,
+    vocabulary: Vocabulary,
+    config: ObjectiveConfig,
+    batch_size: int,
+    seed: int,
+    num_sequences: int,
+) -> Iterator[PretrainingBatch]:
+    """Yield a held-out corpus in batches: the same at most `num_sequences` sequences at every call.
+
+    They are a random part of one pass over the corpus, none twice. Raises: as Loader.
+    """
+    loader = Loader(
+        shards,
+        vocabulary=vocabulary,
+        config=config,
+        batch_size=batch_size,
+        seed=seed,
+        purpose="evaluation",
+    )
+    total = min(num_sequences, loader.epoch_size)
+    for start in range(0, total, batch_size):
+        yield loader.samples(start, min(start + batch_size, total))
+
+
+def _nothing_to_learn(library: Library, config: ObjectiveConfig) -> LitebertError:
+    need = "two sentences" if config.sentence == "order" else "one sentence"
+    return LitebertError(
+        "LB-400",
+        f"the corpus holds no training sequence for objective.sentence = {config.sentence!r}",
+        received=f"{library.num_documents:,} documents",
+        expected=f"a document of at least {need}",
+        next="litebert corpus check",
+    )
+
+
+def _too_few_sequences(batch_size: int, world_size: int) -> LitebertError:
+    return LitebertError(
+        "LB-401",
+        "the batch has fewer sequences than there are processes to share it",
+        received=f"{batch_size} sequences for {world_size} processes",
+        expected="at least one sequence for each process",
+        next=f"repeat the command with train.batch_size={world_size}",
+    )

@@ -1,0 +1,61 @@
+"""Learning rates as pure functions of the step: a warm-up, then one of three ways down.
+
+The step is counted before the update, so the first update sees step 0, the last `total_steps - 1`.
+All rates lie in [0, peak] and stay 0 from `total_steps` on; `warmup_steps` is below `total_steps`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+Schedule: TypeAlias = Callable[[int], float]
+
+
+def official(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
+    """Return upstream's rate, which drops where the warm-up ends (optimization.py L28-64).
+
+    The decay counts from step 0 and not from the end of the warm-up, so `peak` is never reached:
+
+    >>> rates = [official(s, peak=1.0, warmup_steps=5, total_steps=10) for s in range(11)]
+    >>> rates[:5], rates[5:]
+    ([0.0, 0.2, 0.4, 0.6, 0.8], [0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * _share_left(step, start=0, end=total_steps)
+
+
+def linear(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
+    """Return the rate of a straight rise to `peak` and a straight fall to 0, without a jump.
+
+    >>> [linear(s, peak=1.0, warmup_steps=2, total_steps=6) for s in range(7)]
+    [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * _share_left(step, start=warmup_steps, end=total_steps)
+
+
+def wsd(
+    step: int, *, peak: float, warmup_steps: int, total_steps: int, decay_share: float
+) -> float:
+    """Return the rate of warm-up, stable, decay: the last `decay_share` falls by 1 - sqrt.
+
+    Before the decay the rate does not depend on `total_steps`, so any stable checkpoint can be
+    trained on, or annealed (Hägele et al., arXiv 2405.18392). A long decay waits for the warm-up.
+
+    >>> [wsd(s, peak=1.0, warmup_steps=2, total_steps=8, decay_share=0.5) for s in range(9)]
+    [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29..., 0.13..., 0.0]
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    decay_steps = max(1, round(decay_share * total_steps))
+    start = max(warmup_steps, total_steps - decay_steps)
+    return peak * (1 - math.sqrt(1 - _share_left(step, start=start, end=total_steps)))
+
+
+def _share_left(step: int, *, start: int, end: int) -> float:
+    """Return how much of [start, end] lies ahead of `step`: 1 before it, 0 after."""
+    return min(1.0, max(0.0, (end - step) / (end - start)))

@@ -1,0 +1,84 @@
+"""An optimizer's state as named tensors, for checkpoints without pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.optim.moments import STATE_NAMES, MomentOptimizer
+
+
+def state_tensors(
+    optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Return `<parameter>/adam_m` and `<parameter>/adam_v` of every parameter, in its shape.
+
+    The tensors are the live state: write or copy them before the next step. A parameter that never
+    had a gradient has zeros, so that the set of names depends on the model alone.
+    """
+    names = {id(parameter): name for name, parameter in named_parameters}
+    tensors: dict[str, Tensor] = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if id(parameter) not in names:
+                raise _unnamed(parameter)
+            for state_name, moment in zip(STATE_NAMES, optimizer.moments(parameter), strict=True):
+                tensors[f"{names[id(parameter)]}/{state_name}"] = moment
+    return tensors
+
+
+@torch.no_grad()
+def load_state_tensors(
+    optimizer: MomentOptimizer,
+    named_parameters: Iterable[tuple[str, Tensor]],
+    tensors: Mapping[str, Tensor],
+) -> None:
+    """Copy what `state_tensors` gave back into an optimizer, so that training continues bit-equal.
+
+    Names, shapes and dtypes must agree in full; otherwise nothing is changed and the difference is
+    raised.
+    """
+    live = state_tensors(optimizer, named_parameters)
+    _check_names(live, tensors)
+    for name, moment in live.items():
+        _check_kind(name, moment, tensors[name])
+    for name, moment in live.items():
+        moment.copy_(tensors[name])
+
+
+def _check_names(live: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
+    missing, unknown = sorted(live.keys() - loaded.keys()), sorted(loaded.keys() - live.keys())
+    if not missing and not unknown:
+        return
+    raise LitebertError(
+        "LB-423",
+        "the optimizer state belongs to another model",
+        received=f"{len(missing)} missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}",
+        expected=did_you_mean(unknown[0], live) if unknown else f"all {len(live)} names",
+        next="resume with the model configuration the checkpoint was written with",
+    )
+
+
+def _check_kind(name: str, live: Tensor, loaded: Tensor) -> None:
+    if (live.shape, live.dtype) == (loaded.shape, loaded.dtype):
+        return
+    raise LitebertError(
+        "LB-424",
+        f"the optimizer state {name} has another shape or dtype than its parameter",
+        received=f"{tuple(loaded.shape)} {loaded.dtype}",
+        expected=f"{tuple(live.shape)} {live.dtype}",
+        next="resume with the model configuration the checkpoint was written with",
+    )
+
+
+def _unnamed(parameter: Tensor) -> LitebertError:
+    return LitebertError(
+        "LB-422",
+        "the optimizer holds a parameter that has no name",
+        received=f"a parameter of shape {tuple(parameter.shape)}",
+        expected="every parameter of the optimizer among named_parameters",
+        next="pass model.named_parameters() of the model the optimizer was built for",
+    )

@@ -1,0 +1,56 @@
+"""What the trainer knows of any task: batches by step, micro-batches, a loss, an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+Work = TypeVar("Work")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One micro-batch's share of the step's loss, and sums to report.
+
+    The shares of all micro-batches of a step add up to the loss of the whole batch, so gradient
+    accumulation changes memory and nothing else. `sums` has one entry a name of `Task.measures`.
+    """
+
+    total: Tensor
+    sums: Tensor
+
+
+class Task(Protocol[Work]):
+    """A thing that can be trained for."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The network being trained."""
+
+    @property
+    def sum_names(self) -> tuple[str, ...]:
+        """What the entries of `Loss.sums` are."""
+
+    def batches(self, start: int, stop: int) -> Iterator[Sequence[Work]]:
+        """Yield the micro-batches of the steps start, ... stop - 1; any start may be asked for."""
+
+    def loss(self, work: Work) -> Loss:
+        """Compute the loss of one micro-batch."""
+
+    def measures(self, sums: Sequence[float]) -> dict[str, float]:
+        """Turn sums into what people read: mean losses, accuracies."""
+
+    def evaluate(self) -> dict[str, float]:
+        """Measure the network on held-out data; leaves it in training mode."""
+
+    def num_tokens(self, work: Work) -> int:
+        """Count the real tokens of a micro-batch."""
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return where a network's parameters are."""
+    return next(network.parameters()).device

@@ -1,0 +1,149 @@
+"""Pretraining: masked words and sentence order, equally weighted (run_pretraining.py L177)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.config import TrainConfig
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.objectives import Loader, PretrainingBatch, prefetch
+from litebert.tasks.base import Loss, device_of
+
+EPSILON = 1e-5
+"""Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
+
+
+@dataclass(frozen=True)
+class PretrainingWork:
+    """A micro-batch, with what its step has in all, so that shares of the loss add up."""
+
+    batch: Batch
+    masked_positions: Tensor
+    masked_ids: Tensor
+    sentence_labels: Tensor | None
+    step_masked: int
+    step_sequences: int
+
+
+class Pretraining:
+    """The task of pretraining; see tasks.base.Task."""
+
+    sum_names = (
+        "masked_loss",
+        "masked_correct",
+        "masked",
+        "sentence_loss",
+        "sentence_correct",
+        "sentences",
+    )
+
+    def __init__(
+        self,
+        network: AlbertForPretraining,
+        *,
+        open_loader: Callable[[], Loader],
+        held_out: Sequence[PretrainingBatch],
+        train: TrainConfig,
+    ) -> None:
+        self.network = network
+        self._open_loader, self._held_out, self._train = open_loader, held_out, train
+
+    def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
+        """Yield the micro-batches of each step on the network's device."""
+        steps, device = range(start, stop), device_of(self.network)
+        for batch in prefetch(self._open_loader, steps, workers=self._train.loader_workers):
+            yield list(micro_batches(batch, self._train.micro_batch_size, device))
+
+    def loss(self, work: PretrainingWork) -> Loss:
+        """Return this micro-batch's share of masked-LM + sentence-order loss."""
+        logits = self.network(work.batch, work.masked_positions)
+        masked = F.cross_entropy(logits.masked_lm.float(), work.masked_ids, reduction="sum")
+        total = masked / (work.step_masked + EPSILON)
+        sums = [masked, _correct(logits.masked_lm, work.masked_ids), _count(work.masked_ids)]
+        if work.sentence_labels is not None:
+            labels = work.sentence_labels
+            sentence = F.cross_entropy(logits.sentence_order, labels, reduction="sum")
+            total = total + sentence / work.step_sequences
+            sums += [sentence, _correct(logits.sentence_order, labels), _count(labels)]
+        else:
+            sums += [torch.zeros_like(masked)] * 3
+        return Loss(total, torch.stack([value.detach().double() for value in sums]))
+
+    def measures(self, sums: Sequence[float]) -> dict[str, float]:
+        """Return mean losses and accuracies in [0, 1]; sentence order only where it is trained."""
+        by_name = dict(zip(self.sum_names, sums, strict=True))
+        masked = by_name["masked"] or 1.0
+        values = {
+            "masked_lm_loss": by_name["masked_loss"] / masked,
+            "masked_lm_accuracy": by_name["masked_correct"] / masked,
+        }
+        if sentences := by_name["sentences"]:
+            values["sentence_order_loss"] = by_name["sentence_loss"] / sentences
+            values["sentence_order_accuracy"] = by_name["sentence_correct"] / sentences
+        return values
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        """Measure on the held-out sequences, with the share that the commonest token would get."""
+        device = device_of(self.network)
+        self.network.eval()
+        sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
+        for batch in self._held_out:
+            for work in micro_batches(batch, self._train.micro_batch_size, device):
+                sums += self.loss(work).sums
+        self.network.train()
+        return self.measures(sums.tolist()) | {
+            "masked_lm_baseline": commonest_share(self._held_out)
+        }
+
+    def num_tokens(self, work: PretrainingWork) -> int:
+        """Count the real tokens of a micro-batch."""
+        return sum(work.batch.lengths)
+
+
+def micro_batches(
+    batch: PretrainingBatch, size: int | None, device: torch.device
+) -> Iterator[PretrainingWork]:
+    """Cut a batch into runs of at most `size` sequences and move them to a device."""
+    num_sequences = len(batch.offsets) - 1
+    for first in range(0, num_sequences, size or num_sequences):
+        last = min(first + (size or num_sequences), num_sequences)
+        start, stop = batch.offsets[first], batch.offsets[last]
+        masked = slice(*np.searchsorted(batch.masked_positions, [start, stop]))
+        labels = batch.sentence_labels
+        yield PretrainingWork(
+            batch=Batch(
+                ids=torch.from_numpy(batch.ids[start:stop]),
+                positions=torch.from_numpy(batch.positions[start:stop]),
+                segments=torch.from_numpy(batch.segments[start:stop]),
+                offsets=torch.from_numpy(batch.offsets[first : last + 1] - start),
+                lengths=tuple(np.diff(batch.offsets[first : last + 1]).tolist()),
+            ).to(device),
+            masked_positions=torch.from_numpy(batch.masked_positions[masked] - start).to(device),
+            masked_ids=torch.from_numpy(batch.masked_ids[masked]).to(device),
+            sentence_labels=None
+            if labels is None
+            else torch.from_numpy(labels[first:last]).to(device),
+            step_masked=len(batch.masked_ids),
+            step_sequences=num_sequences,
+        )
+
+
+def commonest_share(batches: Iterable[PretrainingBatch]) -> float:
+    """Return the accuracy of always answering the most frequent masked token."""
+    ids = np.concatenate([batch.masked_ids for batch in batches])
+    return float(np.bincount(ids).max() / ids.size)
+
+
+def _correct(logits: Tensor, labels: Tensor) -> Tensor:
+    return (logits.argmax(-1) == labels).sum()
+
+
+def _count(labels: Tensor) -> Tensor:
+    return torch.tensor(len(labels), device=labels.device)

@@ -1,0 +1,155 @@
+"""What a run will need, measured on this machine before it starts: time, memory, disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+import torch
+from torch import Tensor
+
+from litebert.config import PretrainConfig
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.optim import build_optimizer
+from litebert.tasks import Pretraining, PretrainingWork
+from litebert.tasks.base import Loss
+
+_PROBE_FLOPS = 1e12
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Needs of a run: seconds for one step, bytes of memory at the peak, bytes on disk."""
+
+    num_parameters: int
+    seconds_per_step: float
+    memory_bytes: int
+    disk_bytes: int
+
+    def seconds(self, steps: int) -> float:
+        """Return the time of so many steps, evaluations not counted."""
+        return steps * self.seconds_per_step
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """One measured forward and backward pass."""
+
+    tokens: int
+    seconds: float
+    saved_bytes: int
+
+
+def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -> Estimate:
+    """Time two small batches of made-up tokens and one update, and scale to the real batch."""
+    network = AlbertForPretraining(config.model, dtype=dtype).to(device)
+    if config.train.gradient_checkpointing:
+        network.albert.checkpoint_gradients()
+    small = _probe(network, config, _probe_sequences(config))
+    large = _probe(network, config, 2 * _probe_sequences(config))
+    optimizer = build_optimizer(config.optim, network.named_parameters())
+    optimizer.step()
+    update = _timed(optimizer.step, device)[0]
+    num_parameters = sum(p.numel() for p in network.parameters())
+    num_tokens = config.train.batch_size * config.objective.max_seq_length
+    at_once = (config.train.micro_batch_size or config.train.batch_size) * _length(config)
+    per_token = max(0, large.saved_bytes - small.saved_bytes) / (large.tokens - small.tokens)
+    return Estimate(
+        num_parameters=num_parameters,
+        seconds_per_step=update + num_tokens * large.seconds / large.tokens,
+        # weights, gradients and two moments in float32; one more of each while updating
+        memory_bytes=int(num_parameters * 4 * 5 + per_token * at_once + _process_bytes(device)),
+        disk_bytes=(config.train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
+    )
+
+
+def with_steps_for(
+    config: PretrainConfig, minutes: float, device: torch.device, dtype: torch.dtype
+) -> PretrainConfig:
+    """Choose `train.steps` so that training and its evaluations take about `minutes`."""
+    needs = estimate(config, device, dtype)
+    train = config.train
+    evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
+    per_step = needs.seconds_per_step + evaluation / train.eval_every
+    steps = max(20, int((minutes * 60 - 2 * evaluation) / per_step))
+    return config.model_copy(update={"train": train.model_copy(update={"steps": steps})})
+
+
+def _probe(network: AlbertForPretraining, config: PretrainConfig, num_sequences: int) -> _Probe:
+    work = _made_up(config, num_sequences, next(network.parameters()).device)
+    task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
+    saved: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, _same):
+        _backward(task.loss(work))
+    seconds = min(
+        _timed(lambda: _backward(task.loss(work)), work.masked_ids.device)[0] for _ in range(3)
+    )
+    return _Probe(sum(work.batch.lengths), seconds, sum(saved.values()))
+
+
+def _made_up(config: PretrainConfig, num_sequences: int, device: torch.device) -> PretrainingWork:
+    length = _length(config)
+    lengths = [length] * num_sequences
+    ids = torch.arange(num_sequences * length) % config.model.vocab_size
+    masked = torch.arange(0, len(ids), max(1, round(1 / config.objective.mask_prob)))
+    return PretrainingWork(
+        batch=Batch.from_flat(ids, torch.zeros_like(ids), lengths).to(device),
+        masked_positions=masked.to(device),
+        masked_ids=ids[masked].to(device),
+        sentence_labels=torch.zeros(num_sequences, dtype=torch.int64, device=device),
+        step_masked=len(masked),
+        step_sequences=num_sequences,
+    )
+
+
+def _length(config: PretrainConfig) -> int:
+    """Return the mean length of a full batch's sequences: short ones are half as long."""
+    longest, short = config.objective.max_seq_length, config.objective.short_seq_prob
+    return max(8, int(longest * (1 - short / 2)))
+
+
+def _probe_sequences(config: PretrainConfig) -> int:
+    """Return how many sequences can be probed in about a second."""
+    model = config.model
+    per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size)
+    affordable = int(_PROBE_FLOPS / (per_token * model.hidden_size * _length(config)))
+    at_once = config.train.micro_batch_size or config.train.batch_size
+    return max(1, min(affordable, at_once // 2))
+
+
+def _process_bytes(device: torch.device) -> int:
+    """Return what this process holds before training."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    from litebert.train.log import memory_bytes
+
+    return memory_bytes()
+
+
+def _timed(work: Callable[[], _Result], device: torch.device) -> tuple[float, _Result]:
+    start = time.perf_counter()
+    result = work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start, result
+
+
+def _backward(loss: Loss) -> None:
+    loss.total.backward()  # type: ignore[no-untyped-call]
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _no_loader() -> NoReturn:
+    raise AssertionError("an estimate loads nothing")

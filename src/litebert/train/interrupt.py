@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM end a run after the current step, with a checkpoint; a second one at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+@dataclass
+class Interruption:
+    """Whether somebody asked the run to stop, and by which signal."""
+
+    signal_number: int | None = None
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run should stop after this step."""
+        return self.signal_number is not None
+
+    @property
+    def exit_code(self) -> int:
+        """What the shell should see: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + (self.signal_number or 0)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Catch the first signal as a request; give the second its usual, immediate effect."""
+    interruption = Interruption()
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def request(number: int, _: FrameType | None) -> None:
+        interruption.signal_number = number
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+
+    try:
+        for number in _SIGNALS:
+            signal.signal(number, request)
+        yield interruption
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

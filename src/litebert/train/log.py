@@ -1,0 +1,125 @@
+"""What a run tells: one line on stderr, one row in metrics.jsonl, TensorBoard if asked for."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from litebert.files import Json, append_line, write_text
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class Listener(Protocol):
+    """Anything else that wants every row, TensorBoard for instance."""
+
+    def row(self, row: dict[str, Json]) -> None:
+        """Take one row of metrics.jsonl."""
+
+
+@dataclass
+class RunLog:
+    """Write rows and lines; time is measured here and nowhere else in the loop."""
+
+    folder: Path
+    total_steps: int
+    is_quiet: bool = False
+    listeners: tuple[Listener, ...] = ()
+    _since: float = field(default_factory=time.perf_counter)
+    _pace: float = 0.0
+    _last_step: int = 0
+
+    def resume_at(self, step: int) -> None:
+        """Drop the rows after `step`, which will be written again; restart the clock."""
+        path = self.folder / METRICS_FILE
+        if path.exists():
+            rows = [line for line in _whole_lines(path) if json.loads(line)["step"] <= step]
+            write_text(path, "".join(f"{row}\n" for row in rows))
+        self._since, self._last_step = time.perf_counter(), step
+
+    def training(
+        self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]
+    ) -> None:
+        """Report the steps since the last report: their mean losses, and how fast they went."""
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        pace = seconds / max(1, step - self._last_step)
+        self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
+        self._last_step = step
+        row: dict[str, Json] = {"kind": "train", "step": step, **measures, **rates}
+        speed = tokens / max(seconds, 1e-9)
+        self._record({**row, "tokens": tokens, "tokens_per_second": round(speed, 1)})
+        left = self._pace * (self.total_steps - step)
+        self.say(
+            f"step {step:>{len(str(self.total_steps))}}/{self.total_steps}  "
+            f"{_words(measures)}  lr {rates['learning_rate']:.2e}  "
+            f"{speed:,.0f} tok/s  left {duration(left)}  {memory_bytes() / 2**30:.1f} GB"
+        )
+
+    def evaluation(self, step: int, measures: dict[str, float]) -> None:
+        """Report a held-out evaluation; its time is not counted as training."""
+        self._record({"kind": "eval", "step": step, **measures})
+        self.say(f"held out at {step}  {_words(measures)}")
+        self._since = time.perf_counter()
+
+    def note(self, step: int, text: str) -> None:
+        """Report something that happened: a skipped step, a checkpoint passed over."""
+        self._record({"kind": "note", "step": step, "text": text})
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line for people."""
+        if not self.is_quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def _record(self, row: dict[str, Json]) -> None:
+        append_line(self.folder / METRICS_FILE, json.dumps(row))
+        for listener in self.listeners:
+            listener.row(row)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Json]]:
+    """Read all rows of a run; a last line cut off by a crash is left out."""
+    return [json.loads(line) for line in _whole_lines(folder / METRICS_FILE)]
+
+
+def memory_bytes() -> int:
+    """Return the peak memory of this process: of the GPU when one is used, else resident."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def duration(seconds: float) -> str:
+    """Write a time span for people.
+
+    >>> duration(75), duration(7_260)
+    ('1m15s', '2h01m')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+
+
+_SHORT = {
+    "masked_lm_loss": "mlm {:.3f}",
+    "masked_lm_accuracy": "acc {:.1%}",
+    "sentence_order_loss": "sop {:.3f}",
+    "sentence_order_accuracy": "acc {:.1%}",
+}
+
+
+def _words(measures: dict[str, float]) -> str:
+    return " ".join(text.format(measures[n]) for n, text in _SHORT.items() if n in measures)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    return text[: text.rfind("\n") + 1].splitlines()

@@ -1,0 +1,104 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from litebert.config import OptimConfig, TrainConfig
+from litebert.errors import NonFiniteError
+from litebert.nn import AlbertForPretraining
+from litebert.optim import MomentOptimizer, Schedule
+from litebert.tasks.base import Task, Work
+from litebert.train.checkpoint import Checkpoints, Progress
+from litebert.train.interrupt import Interruption
+from litebert.train.log import RunLog
+from litebert.train.step import StepResult, training_step
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Everything a run needs besides its task."""
+
+    network: AlbertForPretraining
+    optimizer: MomentOptimizer
+    schedule: Schedule
+    train: TrainConfig
+    optim: OptimConfig
+    checkpoints: Checkpoints
+    log: RunLog
+
+
+def run_steps(
+    trainer: Trainer, task: Task[Work], progress: Progress, interruption: Interruption
+) -> Progress:
+    """Train from `progress` to the last step; return where it ended, early if interrupted."""
+    train = trainer.train
+    if progress.step == 0:
+        trainer.log.evaluation(0, task.evaluate())
+    for works in task.batches(progress.step, train.steps):
+        rate = trainer.schedule(progress.step)
+        result = training_step(
+            task,
+            works,
+            trainer.optimizer,
+            step=progress.step,
+            learning_rate=rate,
+            clip_norm=trainer.optim.clip_norm,
+            seed=train.seed,
+        )
+        progress = _advanced(trainer, task, progress, works, result)
+        is_last = progress.step == train.steps
+        if is_last or progress.step % train.log_every == 0:
+            progress = _reported(trainer, task, progress, result, rate)
+        if is_last or progress.step % train.eval_every == 0:
+            trainer.log.evaluation(progress.step, task.evaluate())
+        if is_last or interruption.is_requested or progress.step % train.save_every == 0:
+            trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
+        if interruption.is_requested:
+            break
+    return progress
+
+
+def _advanced(
+    trainer: Trainer,
+    task: Task[Work],
+    progress: Progress,
+    works: Sequence[Work],
+    result: StepResult,
+) -> Progress:
+    """Count the step; stop the run when too many in a row were not finite."""
+    step = progress.step + 1
+    skipped = 0 if result.is_finite else progress.skipped_in_a_row + 1
+    if skipped:
+        trainer.log.note(step, f"step {step} skipped: gradient norm {result.gradient_norm}")
+    if skipped > trainer.train.max_skipped_steps:
+        raise NonFiniteError(
+            "LB-503",
+            f"{skipped} steps in a row had a loss or gradient that is not finite",
+            received=f"gradient norm {result.gradient_norm} at step {step}",
+            expected="finite numbers; the last checkpoint is whole and untouched",
+            next=f"start a run with optim.learning_rate={trainer.optim.learning_rate / 3:.1e}",
+        )
+    sums = result.sums.tolist()
+    window = progress.window or (0.0,) * len(sums)
+    return replace(
+        progress,
+        step=step,
+        skipped_in_a_row=skipped,
+        window=tuple(a + b for a, b in zip(window, sums, strict=True)),
+        window_tokens=progress.window_tokens + sum(map(task.num_tokens, works)),
+    )
+
+
+def _reported(
+    trainer: Trainer, task: Task[Work], progress: Progress, result: StepResult, rate: float
+) -> Progress:
+    """Report the window and begin a new one."""
+    trainer.log.training(
+        progress.step,
+        progress.window_tokens,
+        task.measures(progress.window),
+        {"learning_rate": rate, "gradient_norm": result.gradient_norm},
+    )
+    return replace(progress, window=(), window_tokens=0)

@@ -1,0 +1,49 @@
+"""One optimizer step: seed, accumulate, clip, look, update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from litebert import rng
+from litebert.optim import MomentOptimizer, clip_gradients
+from litebert.tasks.base import Task, Work, device_of
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step saw: sums to report, the gradient norm, and whether it changed the weights."""
+
+    sums: Tensor
+    gradient_norm: float
+    is_finite: bool
+
+
+def training_step(
+    task: Task[Work],
+    works: Sequence[Work],
+    optimizer: MomentOptimizer,
+    *,
+    step: int,
+    learning_rate: float,
+    clip_norm: float,
+    seed: int,
+) -> StepResult:
+    """Update the weights from one batch; a non-finite gradient changes nothing."""
+    torch.manual_seed(rng.torch_seed(seed, "dropout", step))
+    sums = torch.zeros(len(task.sum_names), dtype=torch.float64, device=device_of(task.network))
+    for work in works:
+        loss = task.loss(work)
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        sums += loss.sums
+    norm = clip_gradients(task.network.parameters(), clip_norm).item()
+    is_finite = norm < float("inf")
+    if is_finite:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return StepResult(sums, norm, is_finite)

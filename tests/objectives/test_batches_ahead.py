@@ -1,0 +1,140 @@
+"""Batches made ahead in other processes: the same in the same order, and no process left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.config.schema import ObjectiveConfig
+from litebert.errors import LitebertError, ResourceError
+from litebert.objectives import Loader, PretrainingBatch, Text, Vocabulary, prefetch
+from litebert.rng import Ints
+
+STEPS = range(30, 230)
+
+
+@pytest.fixture(scope="module")
+def open_loader(corpus: list[Text], vocabulary: Vocabulary) -> partial[Loader]:
+    config = ObjectiveConfig(max_seq_length=64)
+    return partial(Loader, corpus, vocabulary=vocabulary, config=config, batch_size=8, seed=3)
+
+
+@pytest.fixture(scope="module")
+def expected(open_loader: partial[Loader]) -> str:
+    loader = open_loader()
+    return digest((loader.batch(step),) for step in STEPS)
+
+
+def digest(steps: Iterable[tuple[PretrainingBatch, ...]]) -> str:
+    """Hash all that a run sees, with the shares of each step laid end to end."""
+    seen = hashlib.blake2b()
+    for shares in steps:
+        for array in laid_out(shares):
+            seen.update(array.tobytes())
+    return seen.hexdigest()
+
+
+def laid_out(shares: tuple[PretrainingBatch, ...]) -> Iterator[Ints]:
+    for name in ("ids", "positions", "segments", "masked_ids", "sentence_labels"):
+        yield np.concatenate([getattr(share, name) for share in shares])
+    yield np.concatenate([np.diff(share.offsets) for share in shares])
+    starts = np.cumsum([0, *(len(share.ids) for share in shares)])
+    yield np.concatenate(
+        [share.masked_positions + start for share, start in zip(shares, starts, strict=False)]
+    )
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize(("workers", "depth"), [(0, 1), (1, 1), (1, 4), (2, 1), (2, 4)])
+def test_batches_do_not_depend_on_workers_depth_or_ranks(
+    open_loader: partial[Loader], expected: str, workers: int, depth: int, world_size: int
+) -> None:
+    ranks = [
+        prefetch(open_loader, STEPS, rank=rank, world_size=world_size, workers=workers, depth=depth)
+        for rank in range(world_size)
+    ]
+    assert digest(zip(*ranks, strict=True)) == expected
+    assert not multiprocessing.active_children()
+
+
+def test_more_workers_than_steps_yield_each_step_once(open_loader: partial[Loader]) -> None:
+    batches = list(prefetch(open_loader, range(1), workers=3))
+    np.testing.assert_array_equal(batches[0].ids, open_loader().batch(0).ids)
+    assert len(batches) == 1
+
+
+def test_workers_end_with_the_iterator(open_loader: partial[Loader]) -> None:
+    batches = prefetch(open_loader, range(10**9), workers=2)
+    next(batches)
+    assert len(multiprocessing.active_children()) == 2
+    batches.close()  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
+
+
+def test_an_error_in_a_worker_reaches_the_reader_whole(
+    open_loader: partial[Loader], vocabulary: Vocabulary
+) -> None:
+    lone = Text(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
+    open_nothing = partial(open_loader.func, [lone], **open_loader.keywords)
+    with pytest.raises(LitebertError) as there:
+        next(prefetch(open_nothing, range(5), workers=1))
+    with pytest.raises(LitebertError) as here:
+        next(prefetch(open_nothing, range(5), workers=0))
+    assert str(there.value) == str(here.value)
+    assert not multiprocessing.active_children()
+
+
+def test_a_killed_worker_is_reported(open_loader: partial[Loader]) -> None:
+    batches = prefetch(open_loader, range(10**9), workers=1)
+    next(batches)
+    [worker] = multiprocessing.active_children()
+    worker.kill()
+    with pytest.raises(ResourceError, match=r"LB-403: .*\n.*exit code -9"):
+        for _ in batches:
+            pass
+
+
+PARENT = """
+import multiprocessing
+from functools import partial
+import numpy as np
+from litebert.config.schema import ObjectiveConfig
+from litebert.objectives import Loader, Text, Vocabulary, prefetch
+
+if __name__ == "__main__":
+    text = Text(np.arange(5, 2405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
+    vocabulary = Vocabulary(2405, 2, 3, 4, np.ones(2405, bool))
+    opened = partial(
+        Loader, [text], vocabulary=vocabulary, config=ObjectiveConfig(), batch_size=8, seed=1
+    )
+    batches = prefetch(opened, range(10**9), workers=2)
+    next(batches)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    input()
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        workers = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
+        parent.send_signal(signal.SIGKILL)
+    assert len(workers) == 2
+    for worker in workers:
+        ended, _, _ = select.select([worker], [], [], 8)
+        os.close(worker)
+        assert ended

@@ -1,0 +1,224 @@
+"""Batches found by number: the same whoever asks, consistent inside, whole over an epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from litebert.config.schema import ObjectiveConfig
+from litebert.errors import LitebertError
+from litebert.objectives import Loader, PretrainingBatch, Text, Vocabulary, evaluation_batches
+from litebert.rng import Ints
+
+SENTENCES = ("order", "order-official", "next", "none")
+Sentence = Literal["order", "order-official", "next", "none"]
+CONFIG = ObjectiveConfig(max_seq_length=64)
+
+
+def loader(
+    shards: list[Text],
+    vocabulary: Vocabulary,
+    *,
+    config: ObjectiveConfig = CONFIG,
+    batch_size: int = 12,
+    seed: int = 3,
+) -> Loader:
+    return Loader(shards, vocabulary=vocabulary, config=config, batch_size=batch_size, seed=seed)
+
+
+def assert_equal(first: PretrainingBatch, second: PretrainingBatch) -> None:
+    for name, array in vars(first).items():
+        np.testing.assert_array_equal(array, getattr(second, name), err_msg=name)
+
+
+def original_ids(batch: PretrainingBatch) -> Ints:
+    ids = batch.ids.copy()
+    ids[batch.masked_positions] = batch.masked_ids
+    return ids
+
+
+def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
+    return [part.tolist() for part in np.split(original_ids(batch), batch.offsets[1:-1])]
+
+
+def test_any_batch_is_the_same_in_any_order(corpus: list[Text], vocabulary: Vocabulary) -> None:
+    in_order = loader(corpus, vocabulary)
+    batches = [in_order.batch(step) for step in range(100)]
+    assert 2 * in_order.epoch_size < 100 * 12  # crosses epochs
+    backwards = loader(corpus, vocabulary)
+    for step in reversed(range(100)):
+        assert_equal(backwards.batch(step), batches[step])
+    assert_equal(loader(corpus, vocabulary).batch(57), batches[57])
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 5, 12])
+def test_shares_of_ranks_end_to_end_are_the_batch(
+    corpus: list[Text], vocabulary: Vocabulary, world_size: int
+) -> None:
+    made = loader(corpus, vocabulary)
+    shares = [made.batch(4, rank=rank, world_size=world_size) for rank in range(world_size)]
+    whole = made.batch(4)
+    np.testing.assert_array_equal(np.concatenate([share.ids for share in shares]), whole.ids)
+    labels = [share.sentence_labels for share in shares if share.sentence_labels is not None]
+    np.testing.assert_array_equal(np.concatenate(labels), whole.sentence_labels)
+
+
+def test_small_batches_end_to_end_are_the_large_one(
+    corpus: list[Text], vocabulary: Vocabulary
+) -> None:
+    large = loader(corpus, vocabulary, batch_size=12).batch(7)
+    made = loader(corpus, vocabulary, batch_size=4)
+    small = [made.batch(21 + part) for part in range(3)]
+    np.testing.assert_array_equal(np.concatenate([batch.ids for batch in small]), large.ids)
+
+
+def test_another_seed_or_epoch_gives_other_batches(
+    corpus: list[Text], vocabulary: Vocabulary
+) -> None:
+    made = loader(corpus, vocabulary)
+    size = made.epoch_size
+    first = made.samples(0, 12)
+    assert sequences_of(first) != sequences_of(loader(corpus, vocabulary, seed=4).batch(0))
+    assert sequences_of(first) != sequences_of(made.samples(size, size + 12))
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_batch_is_consistent(
+    corpus: list[Text], vocabulary: Vocabulary, sentence: Sentence
+) -> None:
+    config = ObjectiveConfig(sentence=sentence, max_seq_length=64)
+    batch = loader(corpus, vocabulary, config=config, batch_size=300).batch(0)
+    assert {array.dtype for array in vars(batch).values() if array is not None} == {np.dtype("i8")}
+    assert batch.ids.max() < vocabulary.size
+    separators = 1 if sentence == "none" else 2
+    ids = original_ids(batch)
+    for start, stop in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):
+        sequence, segments = ids[start:stop], batch.segments[start:stop]
+        ends = np.flatnonzero(sequence == 3)
+        assert 3 <= len(sequence) <= 64
+        assert sequence[0] == 2
+        assert len(ends) == separators
+        assert ends[-1] == len(sequence) - 1
+        np.testing.assert_array_equal(segments, np.arange(len(sequence)) > ends[0])
+        np.testing.assert_array_equal(batch.positions[start:stop], np.arange(len(sequence)))
+    assert np.all(np.diff(batch.masked_positions) > 0)
+    assert (batch.sentence_labels is None) == (sentence == "none")
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_unmasked_text_stands_in_the_corpus(
+    numbered: Text, numbered_vocabulary: Vocabulary, sentence: Sentence
+) -> None:
+    config = ObjectiveConfig(sentence=sentence, max_seq_length=50)
+    batch = loader([numbered], numbered_vocabulary, config=config, batch_size=200).batch(0)
+    labels = batch.sentence_labels if batch.sentence_labels is not None else [0] * 200
+    for sequence, label in zip(sequences_of(batch), labels, strict=True):
+        cut = sequence.index(3)
+        first, second = sequence[1:cut], sequence[cut + 1 : -1]
+        # ids count up through the corpus, so a segment is one run of them
+        assert np.all(np.diff(first) == 1)
+        assert np.all(np.diff(second) == 1)
+        if sentence == "order":
+            assert (first[0] > second[0]) == bool(label)
+            assert (first[0] - 5) // 120 == (second[0] - 5) // 120
+
+
+def test_an_epoch_shows_every_token_once(numbered: Text, numbered_vocabulary: Vocabulary) -> None:
+    config = ObjectiveConfig(short_seq_prob=0.0, max_seq_length=131)
+    made = loader([numbered], numbered_vocabulary, config=config)
+    sequences = sequences_of(made.samples(0, made.epoch_size))
+    tokens = sorted(token for sequence in sequences for token in sequence if token >= 5)
+    assert tokens == numbered.tokens.tolist()
+
+
+def test_epochs_with_other_counts_of_instances_fill_the_same_size(
+    corpus: list[Text], vocabulary: Vocabulary
+) -> None:
+    config = ObjectiveConfig(
+        sentence="order-official", max_seq_length=128, short_seq_prob=0.5, short_seq_per="document"
+    )
+    made = loader(corpus, vocabulary, config=config)
+    size = made.epoch_size
+    counts = set()
+    for epoch in range(1, 7):
+        batch = made.samples(epoch * size, (epoch + 1) * size)
+        assert len(batch.offsets) == size + 1
+        counts.add(len({tuple(sequence) for sequence in sequences_of(batch)}))
+    assert size in counts  # more instances than places: all differ
+    assert min(counts) < size  # fewer: some are shown twice
+
+
+def test_masks_are_fresh_in_every_epoch(numbered_vocabulary: Vocabulary) -> None:
+    text = Text(np.arange(5, 45, dtype=np.uint16), np.array([0, 20, 40]), np.array([0, 2]))
+    made = loader([text], numbered_vocabulary)
+    assert made.epoch_size == 1
+    masks = {tuple(made.samples(n, n + 1).masked_positions.tolist()) for n in range(40)}
+    assert len(masks) > 30
+
+
+def test_a_batch_may_be_larger_than_several_epochs(
+    numbered: Text, numbered_vocabulary: Vocabulary
+) -> None:
+    config = ObjectiveConfig(max_seq_length=512)
+    made = loader([numbered], numbered_vocabulary, config=config, batch_size=100)
+    assert made.epoch_size < 40
+    assert len(made.batch(1).offsets) == 101
+
+
+def test_memory_maps_give_the_same_batches_as_arrays(
+    corpus: list[Text], vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    for name, array in vars(corpus[0]).items():
+        np.save(tmp_path / f"{name}.npy", array)
+    mapped = Text(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in vars(corpus[0])))
+    assert_equal(loader([mapped], vocabulary).batch(3), loader(corpus[:1], vocabulary).batch(3))
+
+
+def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
+    numbered: Text, numbered_vocabulary: Vocabulary
+) -> None:
+    def batches(num_sequences: int) -> list[PretrainingBatch]:
+        return list(
+            evaluation_batches(
+                [numbered],
+                vocabulary=numbered_vocabulary,
+                config=CONFIG,
+                batch_size=8,
+                seed=3,
+                num_sequences=num_sequences,
+            )
+        )
+
+    few, again, all_there_are = batches(20), batches(20), batches(10**9)
+    for first, second in zip(few, again, strict=True):
+        assert_equal(first, second)
+    assert [len(batch.offsets) - 1 for batch in few] == [8, 8, 4]
+    seen = [tuple(sequence) for batch in all_there_are for sequence in sequences_of(batch)]
+    assert len(seen) == len(set(seen)) > 20
+    training = loader([numbered], numbered_vocabulary, batch_size=8).batch(0)
+    assert sequences_of(few[0]) != sequences_of(training)
+
+
+def test_a_corpus_of_single_sentences_teaches_no_order(vocabulary: Vocabulary) -> None:
+    text = Text(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
+    with pytest.raises(LitebertError, match=r"LB-400: .*\n.*2 documents\n.*two sentences"):
+        loader([text], vocabulary)
+    with pytest.raises(LitebertError, match="LB-400"):
+        loader([], vocabulary)
+    official = ObjectiveConfig(sentence="order-official")
+    assert loader([text], vocabulary, config=official).epoch_size == 2
+
+
+def test_documents_without_a_pair_are_counted(corpus: list[Text], vocabulary: Vocabulary) -> None:
+    sizes = np.concatenate([np.diff(text.documents) for text in corpus])
+    assert loader(corpus, vocabulary).skipped_documents == np.count_nonzero(sizes == 1) > 0
+
+
+def test_more_processes_than_sequences_are_refused(
+    corpus: list[Text], vocabulary: Vocabulary
+) -> None:
+    with pytest.raises(LitebertError, match=r"LB-401: .*\n.*12 sequences for 13 processes"):
+        loader(corpus, vocabulary).batch(0, world_size=13)

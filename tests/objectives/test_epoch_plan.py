@@ -1,0 +1,216 @@
+"""The plan of an epoch: chunks as in the official loop, every sentence used, shares as drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert import rng
+from litebert.config.schema import ObjectiveConfig
+from litebert.objectives import EpochPlan, Library, Text, plan_epoch
+from litebert.objectives.instances import IN_ORDER, RANDOM_SECOND, SWAPPED, room
+
+Sentence = Literal["order", "order-official", "next", "none"]
+Documents = list[list[int]]
+SENTENCES: tuple[Sentence, ...] = ("order", "order-official", "next", "none")
+
+documents = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=1, max_size=8)
+configs = st.builds(
+    ObjectiveConfig,
+    sentence=st.sampled_from(SENTENCES),
+    max_seq_length=st.integers(8, 64),
+    short_seq_prob=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    short_seq_per=st.sampled_from(["instance", "document"]),
+)
+
+
+def text_of(documents: Documents) -> Text:
+    """Make a shard of sentences of the given lengths."""
+    lengths = [length for document in documents for length in document]
+    sentences = np.cumsum([0, *lengths])
+    starts = np.cumsum([0, *(len(document) for document in documents)])
+    return Text(np.zeros(sentences[-1], np.uint16), sentences, starts)
+
+
+def plan(texts: list[Text], config: ObjectiveConfig, *, seed: int = 1, epoch: int = 0) -> EpochPlan:
+    return plan_epoch(Library.of(texts), config, seed=seed, purpose="train", epoch=epoch)
+
+
+def rows(plan: EpochPlan) -> list[tuple[int, ...]]:
+    columns = (plan.start, plan.middle, plan.end, plan.kind, plan.target)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+class OfficialLoop:
+    """Walk through documents sentence by sentence, as the official script does, with our draws."""
+
+    def __init__(self, config: ObjectiveConfig, *, seed: int, epoch: int) -> None:
+        self.config, self.seed, self.epoch = config, seed, epoch
+
+    def instances(self, documents: Documents) -> list[tuple[int, ...]]:
+        found, offset = [], 0
+        for lengths in documents:
+            found += self.document(lengths, offset)
+            offset += len(lengths)
+        return sorted(found)
+
+    def document(self, lengths: list[int], offset: int) -> list[tuple[int, ...]]:
+        is_strict = self.config.sentence == "order"
+        if is_strict and len(lengths) == 1:
+            return []
+        found: list[tuple[int, ...]] = []
+        i = 0
+        while i < len(lengths):
+            if is_strict and i == len(lengths) - 1:
+                i -= 1
+            key = offset if self.config.short_seq_per == "document" else offset + i
+            target, size, total = self.target(key), 0, 0
+            while i + size < len(lengths) and (total < target or (is_strict and size < 2)):
+                total += lengths[i + size]
+                size += 1
+            middle, kind = self.division(offset + i, size)
+            found.append((offset + i, offset + i + middle, offset + i + size, kind, target))
+            i += middle if self.config.sentence == "next" and kind == RANDOM_SECOND else size
+        return found
+
+    def target(self, key: int) -> int:
+        longest = room(self.config)
+        if self.uniform("is-short", key) >= self.config.short_seq_prob:
+            return longest
+        return 2 + int(self.uniform("short", key) * (longest - 1))
+
+    def division(self, start: int, size: int) -> tuple[int, int]:
+        if self.config.sentence == "none":
+            return size, IN_ORDER
+        if size == 1:
+            return 1, RANDOM_SECOND
+        middle = 1 + int(self.uniform("middle", start) * (size - 1))
+        if self.uniform("kind", start) >= 0.5:
+            return middle, IN_ORDER
+        return middle, RANDOM_SECOND if self.config.sentence == "next" else SWAPPED
+
+    def uniform(self, what: str, sentence: int) -> float:
+        return float(rng.uniform(self.seed, f"train-{what}", self.epoch, 0, sentence))
+
+
+@given(documents, configs, st.integers(0, 50))
+@settings(max_examples=300, deadline=None)
+def test_chunks_equal_those_of_the_official_loop(
+    documents: Documents, config: ObjectiveConfig, epoch: int
+) -> None:
+    expected = OfficialLoop(config, seed=7, epoch=epoch).instances(documents)
+    assert rows(plan([text_of(documents)], config, seed=7, epoch=epoch)) == expected
+
+
+@given(documents, configs.filter(lambda config: config.sentence in ("order-official", "none")))
+@settings(max_examples=100, deadline=None)
+def test_official_order_uses_every_sentence_once(
+    documents: Documents, config: ObjectiveConfig
+) -> None:
+    made = plan([text_of(documents)], config)
+    used = [i for row in rows(made) for i in range(row[0], row[2])]
+    assert used == list(range(sum(map(len, documents))))
+
+
+@given(documents, st.integers(8, 64))
+@settings(max_examples=100, deadline=None)
+def test_strict_order_uses_every_sentence_once_but_for_lone_last_ones(
+    documents: Documents, max_seq_length: int
+) -> None:
+    made = plan([text_of(documents)], ObjectiveConfig(max_seq_length=max_seq_length))
+    used = Counter(i for row in rows(made) for i in range(row[0], row[2]))
+    ends = np.cumsum([len(document) for document in documents])
+    singles = {int(end) - 1 for end, d in zip(ends, documents, strict=True) if len(d) == 1}
+    assert set(used) == set(range(int(ends[-1]))) - singles
+    assert {i for i, times in used.items() if times > 1} <= {int(end) - 2 for end in ends}
+    assert made.skipped_documents == len(singles)
+    assert set(made.kind.tolist()) <= {IN_ORDER, SWAPPED}
+    assert np.all((made.start < made.middle) & (made.middle < made.end))
+
+
+@given(documents, st.integers(8, 64))
+@settings(max_examples=100, deadline=None)
+def test_next_sentence_puts_back_what_a_random_second_displaced(
+    documents: Documents, max_seq_length: int
+) -> None:
+    config = ObjectiveConfig(sentence="next", max_seq_length=max_seq_length)
+    made = rows(plan([text_of(documents)], config))
+    spans = [
+        range(start, middle if kind == RANDOM_SECOND else end)
+        for start, middle, end, kind, _ in made
+    ]
+    assert [i for span in spans for i in span] == list(range(sum(map(len, documents))))
+
+
+def test_shards_are_planned_independently(corpus: list[Text]) -> None:
+    alone = plan(corpus[:1], ObjectiveConfig(max_seq_length=128))
+    together = plan(corpus, ObjectiveConfig(max_seq_length=128))
+    assert together.first_row.tolist() == [0, len(alone), len(together)]
+    np.testing.assert_array_equal(together.end[: len(alone)], alone.end)
+    assert together.instance(len(alone)).shard == 1
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"epoch": 1}])
+def test_another_seed_or_epoch_cuts_anew(corpus: list[Text], change: dict[str, int]) -> None:
+    config = ObjectiveConfig(max_seq_length=128)
+    assert rows(plan(corpus, config)) == rows(plan(corpus, config))
+    assert rows(plan(corpus, config)) != rows(plan(corpus, config, **change))
+
+
+def test_half_of_the_strict_instances_are_swapped() -> None:
+    made = plan([text_of([[20] * 30] * 800)], ObjectiveConfig(max_seq_length=64))
+    assert len(made) > 5_000
+    assert abs(np.mean(made.kind == SWAPPED) - 0.5) < five_sigma(0.5, len(made))
+
+
+def test_official_order_gives_every_lone_sentence_a_random_second(corpus: list[Text]) -> None:
+    made = plan(corpus * 20, ObjectiveConfig(sentence="order-official", max_seq_length=128))
+    is_alone = made.end - made.start == 1
+    np.testing.assert_array_equal(made.kind == RANDOM_SECOND, is_alone)
+    assert is_alone.mean() > 0.02
+    swapped = np.mean(made.kind[~is_alone] == SWAPPED)
+    assert abs(swapped - 0.5) < five_sigma(0.5, int(np.count_nonzero(~is_alone)))
+
+
+def test_short_sequences_are_drawn_per_instance_or_per_document() -> None:
+    long_documents = [text_of([[10] * 60] * 1_000)]
+    by_instance = ObjectiveConfig(max_seq_length=128)
+    by_document = ObjectiveConfig(max_seq_length=128, short_seq_per="document")
+    full = room(by_instance)
+    made = plan(long_documents, by_instance)
+    drawn = made.target != full
+    # a drawn target can be the full length: one value in 124
+    assert abs(drawn.mean() - 0.1 * 123 / 124) < five_sigma(0.1, len(made))
+    made = plan(long_documents, by_document)
+    document = made.start // 60
+    for number in range(1_000):
+        assert len(set(made.target[document == number].tolist())) == 1
+    is_short = np.zeros(1_000, np.bool_)
+    is_short[document[made.target != full]] = True
+    assert abs(is_short.mean() - 0.1) < five_sigma(0.1, 1_000)
+    assert np.mean(made.target != full) > 0.2  # short documents give more instances
+
+
+def test_short_targets_are_uniform_from_two_to_the_room() -> None:
+    config = ObjectiveConfig(max_seq_length=14, short_seq_prob=1.0)
+    made = plan([text_of([[12] * 4_000] * 5)], config)
+    shares = np.bincount(made.target, minlength=12)[2:12] / len(made)
+    assert made.target.min() == 2
+    assert made.target.max() == 11
+    assert np.abs(shares - 0.1).max() < five_sigma(0.1, len(made))
+
+
+def test_first_segment_ends_uniformly_within_the_chunk() -> None:
+    made = plan([text_of([[10] * 6] * 6_000)], ObjectiveConfig(short_seq_prob=0.0))
+    shares = np.bincount(made.middle - made.start, minlength=6)[1:6] / len(made)
+    assert np.abs(shares - 0.2).max() < five_sigma(0.2, len(made))
+
+
+def five_sigma(share: float, count: int) -> float:
+    """Return a bound that a share of `count` draws passes but once in two million."""
+    return float(5 * np.sqrt(share * (1 - share) / count))

@@ -1,0 +1,161 @@
+"""Masked words: the choice of the official loop with the same draws, and the laws of the draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.config.schema import ObjectiveConfig
+from litebert.objectives import Masking, Vocabulary, mask, num_to_predict, run_length_law
+from litebert.rng import Ints, stream
+
+CLS, SEP, MASK = 2, 3, 4
+SPECIALS = (CLS, SEP)
+
+# ids 5 to 9 start a word, 10 to 12 continue one
+VOCABULARY = Vocabulary(13, CLS, SEP, MASK, starts_word=np.arange(13) < 10)
+
+configs = st.builds(
+    ObjectiveConfig,
+    ngram=st.integers(1, 4),
+    favor_shorter_ngram=st.booleans(),
+    whole_word=st.booleans(),
+    mask_prob=st.sampled_from([0.15, 0.4]),
+    max_predictions=st.sampled_from([None, 1, 5, 20]),
+)
+pieces = st.lists(st.integers(5, 12), min_size=1, max_size=60)
+
+
+def masked(ids: Ints, config: ObjectiveConfig, *, sample: int = 0) -> Masking:
+    generator = stream(1, "test", 0, sample)
+    return mask(ids, vocabulary=VOCABULARY, config=config, generator=generator)
+
+
+def official_choice(ids: list[int], config: ObjectiveConfig, *, sample: int) -> set[int]:
+    """Choose positions word by word with sets and lists, as the official script does."""
+    words: list[list[int]] = []
+    for position, piece in enumerate(ids):
+        if piece in SPECIALS:
+            continue
+        if words and config.whole_word and not VOCABULARY.starts_word[piece]:
+            words[-1].append(position)
+        else:
+            words.append([position])
+    generator = stream(1, "test", 0, sample)
+    order = np.argsort(generator.random(len(words))).tolist()
+    sums = np.cumsum(run_length_law(config)).tolist()
+    runs = [1 + sum(draw >= bound for bound in sums[:-1]) for draw in generator.random(len(words))]
+    budget, chosen = num_to_predict(len(ids), config), set[int]()
+    for word, run in zip(order, runs, strict=True):
+        if len(chosen) >= budget:
+            break
+        for length in range(run, 0, -1):
+            window = [position for word in words[word : word + length] for position in word]
+            if len(chosen) + len(window) <= budget:
+                break
+        if len(chosen) + len(window) <= budget and not chosen.intersection(window):
+            chosen.update(window)
+    return chosen
+
+
+@given(pieces, pieces, configs, st.integers(0, 10**6))
+@settings(max_examples=400, deadline=None)
+def test_chosen_positions_equal_those_of_the_official_loop(
+    first: list[int], second: list[int], config: ObjectiveConfig, sample: int
+) -> None:
+    ids = [CLS, *first, SEP, *second, SEP]
+    masking = masked(np.array(ids), config, sample=sample)
+    expected = official_choice(ids, config, sample=sample)
+    assert masking.positions.tolist() == sorted(expected)
+
+
+@given(pieces, configs)
+@settings(max_examples=100, deadline=None)
+def test_the_budget_is_kept_and_special_tokens_stay(
+    piece_ids: list[int], config: ObjectiveConfig
+) -> None:
+    ids = np.array([CLS, *piece_ids, SEP])
+    masking = masked(ids, config)
+    assert len(masking.positions) <= num_to_predict(len(ids), config)
+    assert not np.isin(ids[masking.positions], SPECIALS).any()
+    assert masking.replacements.shape == masking.positions.shape
+
+
+@pytest.mark.parametrize(
+    ("length", "cap", "expected"),
+    [(3, None, 1), (10, None, 2), (30, None, 4), (50, None, 8), (512, None, 77), (512, 20, 20)],
+)
+def test_number_to_predict_rounds_half_to_even(length: int, cap: int | None, expected: int) -> None:
+    assert num_to_predict(length, ObjectiveConfig(max_predictions=cap)) == expected
+
+
+def test_a_continuation_after_a_separator_belongs_to_the_word_before_it() -> None:
+    ids = np.array([CLS, 5, SEP, 10, SEP])
+    config = ObjectiveConfig(ngram=1, mask_prob=0.4)
+    assert masked(ids, config).positions.tolist() == [1, 3]
+
+
+def test_a_word_longer_than_the_budget_is_never_masked() -> None:
+    ids = np.array([CLS, 5, 10, 10, 10, SEP])
+    assert masked(ids, ObjectiveConfig()).positions.tolist() == []
+
+
+def test_run_lengths_follow_the_law_of_the_paper() -> None:
+    # Budget 3, words of one piece: the first run is 3 with p 2/11, all are 1 with p (6/11)^2
+    ids = np.full(4_000, 5)
+    config = ObjectiveConfig(max_predictions=3)
+    joints = Counter(
+        int(np.count_nonzero(np.diff(masked(ids, config, sample=sample).positions) == 1))
+        for sample in range(2_000)
+    )
+    shares = np.array([joints[count] for count in (0, 1, 2)]) / 2_000
+    expected = np.array([36 / 121, 1 - 36 / 121 - 2 / 11, 2 / 11])
+    # 5 sigma, and the chance that runs touch
+    assert np.abs(shares - expected).max() < 5 * np.sqrt(0.25 / 2_000) + 0.002
+
+
+def test_the_law_is_reversed_where_longer_runs_are_favoured() -> None:
+    reversed_law = run_length_law(ObjectiveConfig(favor_shorter_ngram=False))
+    np.testing.assert_allclose(reversed_law * 11, [2, 3, 6])
+
+
+def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
+    ids = np.full(2_000, 5)
+    shown = np.concatenate(
+        [masked(ids, ObjectiveConfig(), sample=sample).replacements for sample in range(100)]
+    )
+    shares = np.bincount(shown, minlength=13) / len(shown)
+    # a random piece is any of the 13, special ones, [MASK] and the original included
+    expected = np.full(13, 0.1 / 13)
+    expected[[MASK, 5]] += [0.8, 0.1]
+    bounds = 5 * np.sqrt(expected * (1 - expected) / len(shown))
+    assert len(shown) == 30_000
+    assert (np.abs(shares - expected) < bounds).all()
+
+
+def test_each_token_of_a_run_is_decided_alone() -> None:
+    ids = np.full(512, 5)
+    config = ObjectiveConfig(ngram=2, favor_shorter_ngram=False, max_predictions=2)
+    pairs = [masked(ids, config, sample=sample) for sample in range(3_000)]
+    hidden = [(p.replacements == MASK).tolist() for p in pairs if len(p.positions) == 2]
+    share = np.mean([a != b for a, b in hidden])
+    one = 0.8 + 0.1 / 13
+    assert abs(share - 2 * one * (1 - one)) < 5 * np.sqrt(0.32 * 0.68 / len(hidden))
+
+
+@pytest.mark.parametrize(("cap", "share"), [(None, 0.1504), (20, 0.0391)])
+def test_masked_share_of_full_sequences(
+    vocabulary: Vocabulary, cap: int | None, share: float
+) -> None:
+    config = ObjectiveConfig(max_predictions=cap)
+    counts = []
+    for sample in range(300):
+        generator = stream(2, "test", 0, sample)
+        ids = np.concatenate(([CLS], generator.integers(5, 1_000, 510), [SEP]))
+        masking = mask(ids, vocabulary=vocabulary, config=config, generator=generator)
+        counts.append(len(masking.positions))
+    assert abs(np.mean(counts) / 512 - share) < 0.0005
