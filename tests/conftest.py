@@ -1,4 +1,4 @@
-"""What all tests share: where the real data lies, and one place that decides what its absence means."""
+"""What all tests share: where the real data lies, and what its absence means."""
 
 import os
 from pathlib import Path

@@ -1,10 +1,12 @@
 """A network small enough for every test."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from litebert.config import AlbertConfig
-from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn import Batch
 
 SMALL = AlbertConfig(
     vocab_size=60,
@@ -31,8 +33,13 @@ def ragged() -> Batch:
     return Batch.from_lists(ids, [[0] * (len(s) // 2) + [1] * (len(s) - len(s) // 2) for s in ids])
 
 
-def widened(network: Albert | AlbertForPretraining) -> None:
+@pytest.fixture
+def widened() -> Callable[[torch.nn.Module], None]:
     """Give every parameter large random values, so that a mistake shows in the outputs."""
-    generator = torch.Generator().manual_seed(7)
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+
+    def widen(network: torch.nn.Module) -> None:
+        generator = torch.Generator().manual_seed(7)
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+
+    return widen

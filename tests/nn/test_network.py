@@ -1,19 +1,21 @@
 """The network against its definition."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import widened
 
 from litebert.config import PRESETS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.nn import Albert, AlbertForPretraining, Batch, depth_plan
 from litebert.study import sizes_of
 
+Widen = Callable[[torch.nn.Module], None]
+
 
 def test_a_ragged_batch_gives_each_sequence_what_it_gets_alone(
-    small: AlbertConfig, ragged: Batch
+    small: AlbertConfig, ragged: Batch, widened: Widen
 ) -> None:
     network = Albert(small).eval()
     widened(network)
@@ -25,7 +27,9 @@ def test_a_ragged_batch_gives_each_sequence_what_it_gets_alone(
         torch.testing.assert_close(one, alone, rtol=0, atol=2e-6)
 
 
-def test_sequences_of_one_length_give_the_same_as_in_a_ragged_batch(small: AlbertConfig) -> None:
+def test_sequences_of_one_length_give_the_same_as_in_a_ragged_batch(
+    small: AlbertConfig, widened: Widen
+) -> None:
     network = Albert(small).eval()
     widened(network)
     equal = network(Batch.from_lists([[5, 6, 7], [8, 9, 10]]))
@@ -80,7 +84,9 @@ def test_layers_in_uneven_groups_follow_the_official_rule() -> None:
     assert [step.attention for step in plan] == [int(i / 10 * 3) for i in range(10)]
 
 
-def test_the_shared_gradient_is_the_sum_over_all_uses(small: AlbertConfig, ragged: Batch) -> None:
+def test_the_shared_gradient_is_the_sum_over_all_uses(
+    small: AlbertConfig, ragged: Batch, widened: Widen
+) -> None:
     shared = Albert(small).double()
     shared.dtype = torch.float64
     widened(shared)
@@ -133,7 +139,9 @@ def test_hidden_dropout_reaches_the_feed_forward_output(small: AlbertConfig, rag
     assert torch.equal(kept(hidden, ragged), kept(hidden, ragged))
 
 
-def test_attention_dropout_changes_training_only(small: AlbertConfig, ragged: Batch) -> None:
+def test_attention_dropout_changes_training_only(
+    small: AlbertConfig, ragged: Batch, widened: Widen
+) -> None:
     network = Albert(small.model_copy(update={"attention_probs_dropout_prob": 0.5})).train()
     widened(network)
     assert not torch.equal(network(ragged), network(ragged))
@@ -143,7 +151,7 @@ def test_attention_dropout_changes_training_only(small: AlbertConfig, ragged: Ba
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_gradient_checkpointing_changes_no_bit(
-    small: AlbertConfig, ragged: Batch, dropout: float
+    small: AlbertConfig, ragged: Batch, dropout: float, widened: Widen
 ) -> None:
     network = Albert(small.model_copy(update={"hidden_dropout_prob": dropout})).train()
     widened(network)
@@ -168,7 +176,7 @@ def test_bf16_stays_near_fp32_and_keeps_fp32_weights(small: AlbertConfig, ragged
 
 
 def test_logits_at_masked_positions_are_those_of_all_positions(
-    small: AlbertConfig, ragged: Batch
+    small: AlbertConfig, ragged: Batch, widened: Widen
 ) -> None:
     network = AlbertForPretraining(small).eval()
     widened(network)

@@ -2,6 +2,7 @@
 
 from litebert.config.load import (
     Resolved,
+    Schema,
     Setting,
     Settings,
     describe,
@@ -29,6 +30,7 @@ __all__ = [
     "OptimConfig",
     "PretrainConfig",
     "Resolved",
+    "Schema",
     "Setting",
     "Settings",
     "TrainConfig",

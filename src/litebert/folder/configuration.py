@@ -38,7 +38,7 @@ def read_config(folder: Path) -> AlbertConfig:
     A missing value is that of xxlarge, as in the official code and in transformers.
     """
     path = folder / CONFIG_FILE
-    table = read_json(path, command=f"litebert doctor {folder}", limit=1 << 20)
+    table = read_json(path, command=f"ls {folder}", limit=1 << 20)
     kind = table.get("model_type", "albert")
     if kind != "albert":
         raise LitebertError(

@@ -14,8 +14,9 @@ from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
 from litebert.nn.attention import attend
 from litebert.nn.batch import Batch
+from litebert.nn.rows import filled
 
-Hidden: TypeAlias = Float[Tensor, "tokens hidden"]
+Hidden: TypeAlias = Float[Tensor, "rows hidden"]
 Prepared: TypeAlias = Callable[[Tensor, Batch], Tensor]
 
 
@@ -62,8 +63,9 @@ class AttentionBlock(nn.Module):
 
         def apply(hidden: Hidden, batch: Batch) -> Hidden:
             fused = F.linear(hidden, fused_weight, fused_bias)
-            query, key, value = fused.view(-1, 3, *self.heads).unbind(1)
-            mixed = attend(query, key, value, batch, attention_dropout_prob).flatten(1)
+            per_token = fused[: len(batch.ids)].view(-1, 3, *self.heads)
+            query, key, value = per_token.unbind(1)
+            mixed = filled(attend(query, key, value, batch, attention_dropout_prob).flatten(1))
             dropped = F.dropout(output(mixed), self.hidden_dropout_prob, self.training)
             return norm(hidden + dropped)
 

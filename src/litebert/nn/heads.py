@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig
 from litebert.nn.block import ACTIVATIONS
+from litebert.nn.rows import filled
 
 
 class MaskedLMHead(nn.Module):
@@ -25,10 +26,10 @@ class MaskedLMHead(nn.Module):
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`."""
-        dtype = hidden.dtype
-        dense = F.linear(hidden, self.dense.weight.to(dtype), self.dense.bias.to(dtype))
+        dtype, num_masked = hidden.dtype, len(hidden)
+        dense = F.linear(filled(hidden), self.dense.weight.to(dtype), self.dense.bias.to(dtype))
         embedded = self.norm(self.activation(dense).to(self.norm.weight.dtype)).to(dtype)
-        return F.linear(embedded, table.to(dtype), self.bias.to(dtype))
+        return F.linear(embedded, table.to(dtype), self.bias.to(dtype))[:num_masked]
 
 
 class SentenceOrderHead(nn.Module):

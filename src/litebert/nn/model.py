@@ -18,6 +18,7 @@ from litebert.nn.embedding import Embedding
 from litebert.nn.heads import MaskedLMHead, SentenceOrderHead
 from litebert.nn.init import initialise
 from litebert.nn.plan import depth_plan
+from litebert.nn.rows import filled
 
 
 class Albert(nn.Module):
@@ -59,12 +60,13 @@ class Albert(nn.Module):
         """Yield the projected embeddings, then the hidden states after each step."""
         attend = _prepared(self.attention, self.dtype)
         transform = _prepared(self.feed_forward, self.dtype)
-        hidden = self.embedding(batch).to(self.dtype)
-        yield hidden
+        num_tokens = len(batch.ids)
+        hidden = filled(self.embedding(batch).to(self.dtype))
+        yield hidden[:num_tokens]
         for step in self.plan:
             hidden = self.apply_block(attend[step.attention], hidden, batch)
             hidden = self.apply_block(transform[step.feed_forward], hidden, batch)
-            yield hidden
+            yield hidden[:num_tokens]
 
     def pool(
         self, hidden: Float[Tensor, "tokens hidden"], batch: Batch

@@ -1,6 +1,6 @@
 """What pretraining predicts: sentence order and masked words, drawn fresh from shards of tokens."""
 
-from litebert.objectives.batch import PretrainingBatch
+from litebert.objectives.batch import PretrainingBatch, longest_first
 from litebert.objectives.instances import EpochPlan, Instance, plan_epoch
 from litebert.objectives.library import Library, Shard, Text
 from litebert.objectives.loader import Loader, evaluation_batches
@@ -22,6 +22,7 @@ __all__ = [
     "Vocabulary",
     "evaluation_batches",
     "frame",
+    "longest_first",
     "mask",
     "num_to_predict",
     "plan_epoch",

@@ -31,6 +31,28 @@ class PretrainingBatch:
     sentence_labels: Ints | None
 
 
+def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
+    """Put sequences of one length side by side, which is what attention computes fastest."""
+    lengths = np.diff(batch.offsets)
+    order = np.argsort(-lengths, kind="stable")
+    offsets = np.concatenate(([0], np.cumsum(lengths[order])))
+    shifts = batch.offsets[:-1][order] - offsets[:-1]
+    tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # where each came from
+    went_to = np.empty_like(tokens)
+    went_to[tokens] = np.arange(tokens.size)
+    masked = np.argsort(went_to[batch.masked_positions])
+    labels = batch.sentence_labels
+    return PretrainingBatch(
+        ids=batch.ids[tokens],
+        positions=batch.positions[tokens],
+        segments=batch.segments[tokens],
+        offsets=offsets,
+        masked_positions=went_to[batch.masked_positions][masked],
+        masked_ids=batch.masked_ids[masked],
+        sentence_labels=None if labels is None else labels[order],
+    )
+
+
 def collate(
     pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, has_sentence_task: bool
 ) -> PretrainingBatch:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from litebert.config import TrainConfig
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.objectives import Loader, PretrainingBatch, prefetch
+from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 
 EPSILON = 1e-5
@@ -110,8 +110,9 @@ class Pretraining:
 def micro_batches(
     batch: PretrainingBatch, size: int | None, device: torch.device
 ) -> Iterator[PretrainingWork]:
-    """Cut a batch into runs of at most `size` sequences and move them to a device."""
+    """Cut a batch into runs of at most `size` sequences, longest first, and move them over."""
     num_sequences = len(batch.offsets) - 1
+    batch = longest_first(batch)
     for first in range(0, num_sequences, size or num_sequences):
         last = min(first + (size or num_sequences), num_sequences)
         start, stop = batch.offsets[first], batch.offsets[last]

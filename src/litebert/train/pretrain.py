@@ -12,8 +12,9 @@ import torch
 from litebert import rng
 from litebert.config import ObjectiveConfig, PretrainConfig, Resolved
 from litebert.corpus import Corpus
+from litebert.corpus.manifest import MANIFEST
 from litebert.errors import LitebertError
-from litebert.files import Json, staged_folder
+from litebert.files import Json, hash_file, staged_folder
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, PretrainingBatch, Vocabulary, evaluation_batches
@@ -64,7 +65,7 @@ class Sources:
                 expected="one tokenizer for both",
                 next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
             )
-        return cls(corpus, held_out, Tokenizer.load(corpus.path / "tokenizer"))
+        return cls(corpus, held_out, Tokenizer.load(corpus.tokenizer_path))
 
     def described(self) -> dict[str, Json]:
         """Name what the numbers of a run depend on, for run.json."""
@@ -72,8 +73,8 @@ class Sources:
             "tokenizer": self.tokenizer.hash,
             "training tokens": self.corpus.num_tokens,
             "held-out tokens": self.held_out.num_tokens,
-            "training corpus": self.corpus.hash,
-            "held-out corpus": self.held_out.hash,
+            "training corpus": hash_file(self.corpus.path / MANIFEST),
+            "held-out corpus": hash_file(self.held_out.path / MANIFEST),
         }
 
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
@@ -148,9 +149,10 @@ def dtype_of(config: PretrainConfig) -> torch.dtype:
 
 def loader_for(corpus: Path, *, objective: ObjectiveConfig, batch_size: int, seed: int) -> Loader:
     """Open a corpus's loader; small enough to be sent to the processes that prepare batches."""
+    opened = Corpus.open(corpus)
     return Loader(
-        Corpus.open(corpus).shards,
-        vocabulary=vocabulary_of(Tokenizer.load(corpus / "tokenizer")),
+        opened.shards,
+        vocabulary=vocabulary_of(Tokenizer.load(opened.tokenizer_path)),
         config=objective,
         batch_size=batch_size,
         seed=seed,

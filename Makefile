@@ -1,0 +1,39 @@
+# Two commands to know: `make quickstart` and `make test`. Each sets itself up from a bare machine.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: quickstart test test-slow check bench clean
+
+$(VENV)/.user: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt torch
+	$(BIN)/pip install -q -c constraints.txt -e ".[report]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.user
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+quickstart: $(VENV)/.user  ## text on this machine -> vocabulary -> corpus -> ALBERT -> answers, in about 8 minutes
+	$(BIN)/python examples/quickstart/quickstart.py
+
+check: $(VENV)/.dev  ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check  ## everything that must hold on every push
+	$(BIN)/pytest -q -n 2 -m "not slow"
+
+test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
+	$(BIN)/pytest -q -m slow
+
+bench: $(VENV)/.dev  ## measure again what benchmarks/ records
+	$(BIN)/python benchmarks/loader.py
+	$(BIN)/python benchmarks/tokenizer.py
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,67 @@
+"""litebert tokenizer: train a vocabulary, look at what it does to a text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def tokenizer() -> None:
+    """Train a vocabulary; encode a text.
+
+    \b
+    litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
+    litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
+    """
+
+
+@tokenizer.command("train")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
+@click.option("--vocab-size", default=30_000, show_default=True, help="Pieces, specials included.")
+@click.option("--column", default="text", show_default=True, help="Text column of JSONL, Parquet.")
+@click.option("--cased", is_flag=True, help="Keep upper case.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def train(
+    inputs: tuple[str, ...],
+    output: Path,
+    vocab_size: int,
+    column: str,
+    cased: bool,
+    as_json: bool,
+) -> None:
+    """Train a SentencePiece vocabulary with the official settings."""
+    from litebert.corpus.texts import read_texts
+    from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+
+    model = train_tokenizer(
+        read_texts(inputs, column=column), vocab_size=vocab_size, lowercase=not cased
+    )
+    trained = write_tokenizer(output, model, lowercase=not cased)
+    if as_json:
+        click.echo(json.dumps({"folder": str(output), "vocab_size": trained.vocab_size}))
+        return
+    click.echo(f"{trained.vocab_size:,} pieces in {output}")
+
+
+@tokenizer.command("encode")
+@click.argument("text")
+@click.option("--tokenizer", "folder", required=True, type=click.Path(path_type=Path))
+@click.option("--pair", help="A second text.")
+@click.option("--special-tokens", is_flag=True, help="Read [MASK] and the like as such.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def encode(text: str, folder: Path, pair: str | None, special_tokens: bool, as_json: bool) -> None:
+    """Show the ids, pieces and offsets of a text."""
+    from litebert.tokenizer import Tokenizer
+
+    encoding = Tokenizer.load(folder).encode(text, pair, special_tokens=special_tokens)
+    if as_json:
+        names = ("ids", "segments", "pieces", "offsets")
+        values = {name: getattr(encoding, name) for name in names}
+        click.echo(json.dumps(values, ensure_ascii=False))
+        return
+    for id_, piece, span in zip(encoding.ids, encoding.pieces, encoding.offsets, strict=True):
+        click.echo(f"{id_:>7}  {piece}  {span[0]}-{span[1]}")
