@@ -26,7 +26,7 @@ check: $(VENV)/.dev  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check  ## everything that must hold on every push
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow"
 
 test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 	$(BIN)/pytest -q -m slow

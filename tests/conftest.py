@@ -18,3 +18,51 @@ def real_data() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+def _story(number: int) -> str:
+    """Write a short story in which order shows: each sentence needs the one before."""
+    people = ["Anna", "Bert", "Clara", "David", "Emma", "Felix", "Greta", "Henry"]
+    places = ["house", "garden", "market", "river", "forest", "school", "station", "harbour"]
+    things = ["a red ball", "an old map", "three apples", "a small boat", "a blue letter"]
+    who, where = people[number % 8], places[number // 8 % 8]
+    what = things[number % 5]
+    return "\n".join(
+        [
+            f"In the morning {who} walked to the {where}.",
+            f"There {who} found {what} under a tree.",
+            f"Nobody at the {where} knew where it came from.",
+            f"So {who} took {what} home before noon.",
+            f"After lunch {who} showed it to the neighbours, who laughed.",
+            f"In the evening {who} brought it back to the {where}.",
+            f"At night the {where} was quiet again, and {who} slept well.",
+        ]
+    )
+
+
+@pytest.fixture(scope="session")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a text of 200 short stories: one sentence a line, blank line between documents."""
+    path = tmp_path_factory.mktemp("text") / "stories.txt"
+    path.write_text("\n\n".join(_story(number) for number in range(200)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def corpus(stories: Path) -> Path:
+    """Give a corpus of the stories with its own vocabulary and a held-out part."""
+    from litebert.corpus import build_corpus
+    from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+
+    folder = stories.parent
+    lines = stories.read_text(encoding="utf-8").splitlines()
+    write_tokenizer(folder / "tokenizer", train_tokenizer(lines, vocab_size=90))
+    build_corpus(
+        [stories],
+        tokenizer=folder / "tokenizer",
+        output=folder / "corpus",
+        sentences="line",
+        held_out=0.2,
+        workers=1,
+    )
+    return folder / "corpus"

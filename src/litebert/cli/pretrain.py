@@ -154,8 +154,12 @@ def _train(
     if outcome.model is None:
         click.echo(f"stopped at step {outcome.step}; the same command goes on", err=True)
         sys.exit(outcome.exit_code)
-    report = write_report(folder)
+    try:
+        report = str(write_report(folder))
+    except LitebertError as error:  # the model is there; only its picture is not
+        click.echo(str(error), err=True)
+        report = None
     if as_json:
-        click.echo(json.dumps({"model": str(outcome.model), "report": str(report)}))
+        click.echo(json.dumps({"model": str(outcome.model), "report": report}))
         return
-    click.echo(f"model   {outcome.model}\nreport  {report}")
+    click.echo(f"model   {outcome.model}\nreport  {report or 'not written'}")

@@ -90,7 +90,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
                 next="litebert config list",
             )
     try:
-        config = schema.model_validate(_nested(merged))
+        config = schema.model_validate(_nested(known, merged))
     except ValidationError as error:
         raise _explained(error, merged) from error
     return Resolved(config, {k: merged[k].origin if k in merged else "default" for k in known})
@@ -169,12 +169,14 @@ def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[st
             yield f"{prefix}{name}", value
 
 
-def _nested(settings: Settings) -> dict[str, Json]:
+def _nested(known: Iterable[str], settings: Settings) -> dict[str, Json]:
+    """Return tables as pydantic reads them; a section that nothing sets is there and empty."""
     root: dict[str, Json] = {}
-    for key, setting in settings.items():
+    for key in known:
         *sections, name = key.split(".")
         table = root
         for section in sections:
             table = table.setdefault(section, {})  # type: ignore[assignment]
-        table[name] = setting.value
+        if key in settings:
+            table[name] = settings[key].value
     return root

@@ -143,7 +143,9 @@ class TrainConfig(Section):
     micro_batch_size: int | None = Field(
         None, ge=1, description="sequences computed at once; unset: the whole batch"
     )
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of activations, not weights")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "fp32", description="of activations, not weights; auto: the faster one on this machine"
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     gradient_checkpointing: bool = Field(False, description="recompute blocks going back")
     seed: int = Field(12_345, ge=0, description="the one number all randomness comes from")

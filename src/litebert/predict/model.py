@@ -79,7 +79,8 @@ class Model:
             )
         batch = self._batch([ids], None)
         positions = torch.nonzero(batch.ids == self.tokenizer.mask_id).flatten()
-        logits = self.network(batch, positions).masked_lm.float()
+        hidden, table = self.network.albert(batch), self.network.albert.embedding.word.weight
+        logits = self.network.masked_lm(hidden[positions], table).float()
         logits[:, self._special_ids()] = -torch.inf
         return [
             Filling(_filled(text, words), tuple(words), probability)
@@ -92,7 +93,8 @@ class Model:
         self._require("sentence_order", "order")
         a, b = (self.tokenizer.encode(text).ids for text in (first, second))
         batch = self._batch([a], [b])
-        logits = self.network(batch, batch.first_tokens[:0]).sentence_order
+        pooled = self.network.albert.pool(self.network.albert(batch), batch)
+        logits = self.network.sentence_order(pooled)
         probability = float(logits.softmax(-1)[0, 0])
         return Order(probability >= 0.5, probability)
 
@@ -140,6 +142,7 @@ class Model:
                 ([*chosen, word], so_far * p)
                 for chosen, so_far in beams
                 for word, p in zip(words, best.values.tolist(), strict=True)
+                if p > 0
             ]
             beams = sorted(longer, key=lambda beam: -beam[1])[:top]
         return beams

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from litebert import rng
-from litebert.config import ObjectiveConfig, PretrainConfig, Resolved
+from litebert.config import ObjectiveConfig, PretrainConfig, Resolved, flattened
 from litebert.corpus import Corpus
 from litebert.corpus.manifest import MANIFEST
 from litebert.errors import LitebertError
@@ -22,7 +22,7 @@ from litebert.optim import build_optimizer, build_schedule
 from litebert.tasks import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, Progress, restore
-from litebert.train.estimate import Estimate, estimate, with_steps_for
+from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.interrupt import interruptible
 from litebert.train.log import Listener, RunLog
 from litebert.train.loop import Trainer, run_steps
@@ -120,7 +120,8 @@ def pretrain(
     with locked(folder):
         sources = Sources.open(resolved.config)
         config = _completed(resolved.config, sources, folder)
-        begin_or_resume(folder, replace(resolved, config=config), data=sources.described())
+        origins = resolved.origins | _origins(resolved.config, config)
+        begin_or_resume(folder, Resolved(config, origins), data=sources.described())
         log = RunLog(folder, config.train.steps, is_quiet=is_quiet, listeners=listeners)
         trainer, task = _built(config, sources, folder, log)
         with interruptible() as interruption:
@@ -160,7 +161,7 @@ def loader_for(corpus: Path, *, objective: ObjectiveConfig, batch_size: int, see
 
 
 def _completed(config: PretrainConfig, sources: Sources, folder: Path) -> PretrainConfig:
-    """Fill in what follows from the data (vocabulary) and from this machine (steps)."""
+    """Fill in what follows from the data, and what this machine decides (once for a run)."""
     tokenizer = sources.tokenizer
     ids = {
         "vocab_size": tokenizer.vocab_size,
@@ -169,14 +170,26 @@ def _completed(config: PretrainConfig, sources: Sources, folder: Path) -> Pretra
         "eos_token_id": tokenizer.sep_id,
     }
     config = config.model_copy(update={"model": config.model.model_copy(update=ids)})
+    device = choose_device(config.train.device)
+    if config.train.precision == "auto":
+        recorded = recorded_setting(folder, "train.precision")
+        config = _with_train(config, "precision", recorded or faster_precision(device))
     if config.train.minutes is None:
         return config
-    steps = recorded_setting(folder, "train.steps")
-    if isinstance(steps, int) and recorded_setting(folder, "train.minutes") == config.train.minutes:
-        train = config.train.model_copy(update={"steps": steps})
-        return config.model_copy(update={"train": train})
-    device = choose_device(config.train.device)
+    if recorded_setting(folder, "train.minutes") == config.train.minutes:
+        return _with_train(config, "steps", recorded_setting(folder, "train.steps"))
     return with_steps_for(config, config.train.minutes, device, dtype_of(config))
+
+
+def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, str]:
+    """Say where the values came from that nobody set."""
+    before, after = flattened(asked), flattened(completed)
+    changed = [name for name, value in after.items() if before[name] != value]
+    return {n: "tokenizer" if n.startswith("model.") else "measured here" for n in changed}
+
+
+def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfig:
+    return config.model_copy(update={"train": config.train.model_copy(update={name: value})})
 
 
 def _built(

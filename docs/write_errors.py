@@ -1,0 +1,59 @@
+"""Write docs/errors.md from the raise sites: `python docs/write_errors.py`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from litebert.files import write_text
+
+ROOT = Path(__file__).parents[1]
+HEADER = """# Errors
+
+Every error of litebert has four lines: what is wrong (with a code that never changes), what was
+received, what is expected, and the command or the setting that helps. Names in braces are filled
+in. Exit codes: 1 user error, 2 usage, 3 damaged data or checkpoint, 4 out of memory or disk, 5
+training that is not finite, 130 and 143 interrupted after a clean checkpoint.
+
+| code | what is wrong | what is expected | next |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return docs/errors.md as it should be."""
+    rows = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and _code(node.args[0]):
+                rows[_code(node.args[0])] = _row(node)
+    return HEADER + "".join(rows[code] for code in sorted(rows))
+
+
+def _row(call: ast.Call) -> str:
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    expected = named.get("expected", call.args[-1])  # short forms give it as the last argument
+    next_step = named.get("next", ast.Constant("make or fetch the file again"))
+    cells = [_text(node) for node in (call.args[1], expected, next_step)]
+    return f"| {_code(call.args[0])} | " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n"
+
+
+def _code(node: ast.expr) -> str:
+    value = node.value if isinstance(node, ast.Constant) else ""
+    return value if isinstance(value, str) and re.fullmatch(r"LB-\d{3}", value) else ""
+
+
+def _text(node: ast.expr) -> str:
+    """Return a string literal, with what is computed in braces."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return f"{{{ast.unparse(node.value)}}}"
+    return f"{{{ast.unparse(node)}}}"
+
+
+if __name__ == "__main__":
+    write_text(ROOT / "docs" / "errors.md", page())

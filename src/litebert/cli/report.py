@@ -1,0 +1,24 @@
+"""litebert report: a run on one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def report(run: Path, as_json: bool) -> None:
+    """Write report.html into the folder RUN, finished or not, and print its path.
+
+    \b
+    litebert report runs/mine
+    litebert report runs/mine --json
+    """
+    from litebert.report import write_report
+
+    path = write_report(run)
+    click.echo(json.dumps({"report": str(path)}) if as_json else str(path))

@@ -1,0 +1,5 @@
+"""The report of a run: one page that opens anywhere, without a network."""
+
+from litebert.report.write import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,140 @@
+"""What training brought on held-out text: before, now, and what no training would get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from litebert.report.record import Record, Row
+
+CHANCE = 0.5
+"""Share of sentence pairs that a coin gets right; its loss is ln 2."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of an evaluation, how it is written, and what it is without any learning."""
+
+    label: str
+    name: str
+    written: Callable[[float], str]
+    untrained: str
+
+
+def loss(value: float) -> str:
+    """Write a loss in nats."""
+    return f"{value:.3f}" if math.isfinite(value) else "not finite"
+
+
+def share(value: float) -> str:
+    """Write an accuracy.
+
+    >>> share(0.4123)
+    '41.2%'
+    """
+    return f"{value:.1%}" if math.isfinite(value) else "not finite"
+
+
+def perplexity(value: float) -> str:
+    """Write the exponential of a loss.
+
+    >>> perplexity(3.0), perplexity(10.0), perplexity(1e9)
+    ('20.1', '22,026', 'not finite')
+    """
+    if not value < 100:
+        return "not finite"
+    return f"{math.exp(value):,.{0 if value > math.log(1_000) else 1}f}"
+
+
+def sentence_task(record: Record) -> str:
+    """Name the second objective in the paper's words."""
+    is_next = record.settings.get("objective.sentence") == "next"
+    return "Next sentence" if is_next else "Sentence order"
+
+
+def before_and_now(record: Record) -> tuple[Row, Row] | None:
+    """Return the first and the last evaluation, where there are two."""
+    if len(record.evaluations) < 2:
+        return None
+    return record.evaluations[0], record.evaluations[-1]
+
+
+def result_rows(record: Record, first: Row, last: Row) -> list[tuple[str, str, str, str]]:
+    """Return (measure, before, now, without learning) for the measures that were taken."""
+    return [
+        (
+            measure.label,
+            measure.written(first.values.get(measure.name, math.nan)),
+            measure.written(last.values[measure.name]),
+            measure.untrained,
+        )
+        for measure in _measures(record, last)
+        if measure.name in last.values
+    ]
+
+
+def verdict(record: Record, last: Row) -> list[str]:
+    """Say in plain words what the last evaluation means, gains that are none included."""
+    sentences = []
+    if (accuracy := last.values.get("masked_lm_accuracy")) is not None:
+        sentences.append(_masked_words(last, accuracy))
+    if (accuracy := last.values.get("sentence_order_accuracy")) is not None:
+        sentences.append(_sentence_words(record, accuracy))
+    elif not record.trains_sentences:
+        setting = record.setting("objective.sentence")
+        sentences.append(f"No sentence objective was trained (objective.sentence = {setting}).")
+    best = _lowest_loss(record)
+    if best and best.step != last.step:
+        lowest = loss(best.values["masked_lm_loss"])
+        sentences.append(
+            f"The held-out masked-LM loss was lowest, {lowest}, at step {best.step:,}."
+        )
+    return sentences
+
+
+def _masked_words(last: Row, accuracy: float) -> str:
+    baseline = last.values.get("masked_lm_baseline")
+    said = f"At step {last.step:,} the model names {share(accuracy)} of the masked tokens"
+    if baseline is None:
+        return f"{said}."
+    gain = "" if round(accuracy, 3) > round(baseline, 3) else ": no gain over that"
+    return f"{said}; always answering the commonest token gets {share(baseline)}{gain}."
+
+
+def _sentence_words(record: Record, accuracy: float) -> str:
+    said = f"{sentence_task(record)}: {share(accuracy)} right, where chance gets {share(CHANCE)}"
+    sequences = record.settings.get("train.eval_sequences")
+    if not isinstance(sequences, int) or sequences < 1:
+        return f"{said}."
+    # Two standard errors of a coin thrown once a sequence.
+    if abs(accuracy - CHANCE) < 2 * math.sqrt(CHANCE * (1 - CHANCE) / sequences):
+        return f"{said}: not to be told from chance with {sequences:,} sequences."
+    return f"{said}."
+
+
+def _lowest_loss(record: Record) -> Row | None:
+    measured = [
+        row
+        for row in record.evaluations
+        if math.isfinite(row.values.get("masked_lm_loss", math.nan))
+    ]
+    return min(measured, key=lambda row: row.values["masked_lm_loss"], default=None)
+
+
+def _measures(record: Record, last: Row) -> list[Measure]:
+    task = sentence_task(record)
+    size = record.settings.get("model.vocab_size")
+    vocabulary = size if isinstance(size, int) and size > 0 else math.nan
+    even_loss = f"{loss(math.log(vocabulary))}, all tokens alike"
+    even_perplexity = f"{vocabulary:,}, all tokens alike"
+    baseline = last.values.get("masked_lm_baseline", math.nan)
+    commonest = f"{share(baseline)}, always the commonest token"
+    coin_loss = f"{loss(-math.log(CHANCE))}, chance"
+    return [
+        Measure("Masked-LM loss", "masked_lm_loss", loss, even_loss),
+        Measure("Masked-LM perplexity", "masked_lm_loss", perplexity, even_perplexity),
+        Measure("Masked-LM accuracy", "masked_lm_accuracy", share, commonest),
+        Measure(f"{task} loss", "sentence_order_loss", loss, coin_loss),
+        Measure(f"{task} accuracy", "sentence_order_accuracy", share, f"{share(CHANCE)}, chance"),
+    ]

@@ -1,0 +1,123 @@
+"""Settings from recipe, file and command line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.cli.recipes import recipe_names, recipe_text
+from litebert.config import (
+    PRESETS,
+    AlbertConfig,
+    PretrainConfig,
+    Setting,
+    describe,
+    difference,
+    flattened,
+    preset,
+    resolve,
+    settings_from_toml,
+    settings_from_words,
+)
+from litebert.errors import LitebertError, did_you_mean
+from litebert.files import write_text
+
+CORPUS = {"data.corpus": Setting("c", "test")}
+NAMES = [name for name, _, _ in describe(PretrainConfig)]
+
+
+def test_later_layers_win_and_every_value_knows_its_origin() -> None:
+    resolved = resolve(
+        PretrainConfig,
+        CORPUS,
+        {"model.preset": Setting("tiny", "recipe r"), "train.seed": Setting(1, "recipe r")},
+        settings_from_words(["train.seed=2", "model.hidden_act=relu"]),
+    )
+    assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)
+    assert resolved.origins["train.seed"] == "command line: train.seed=2"
+    assert resolved.origins["model.hidden_size"] == "preset tiny (recipe r)"
+    assert resolved.origins["model.hidden_act"] == "command line: model.hidden_act=relu"
+    assert resolved.origins["optim.name"] == "default"
+
+
+@given(st.sampled_from(NAMES), st.data())
+@settings(deadline=None, max_examples=150)
+def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(name) - 1))
+    typo = name[:at] + name[at + 1 :]
+    if typo in NAMES:
+        return
+    with pytest.raises(LitebertError, match="LB-103") as caught:
+        resolve(PretrainConfig, CORPUS, {typo: Setting(1, "test")})
+    assert name in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "said"),
+    [
+        ("train.seed=-1", "LB-104", "greater than or equal to 0"),
+        ("train.seed=abc", "LB-104", "valid integer"),
+        ("model.num_attention_heads=5", "LB-104", "multiple of num_attention_heads"),
+        ("model.num_hidden_groups=13", "LB-104", "must not exceed num_hidden_layers"),
+        ("objective.mask_prob=nan", "LB-104", "finite number"),
+        ("objective.max_seq_length=600", "LB-104", "max_position_embeddings"),
+        ("train.micro_batch_size=7", "LB-104", "multiple"),
+        ("optim.warmup_steps=200000", "LB-104", "below train.steps"),
+        ("model.preset=bsae-v2", "LB-100", "base-v2"),
+        ("seed", "LB-102", "section.name=value"),
+    ],
+)
+def test_a_bad_value_is_one_clear_error(word: str, code: str, said: str) -> None:
+    with pytest.raises(LitebertError) as caught:
+        resolve(PretrainConfig, CORPUS, settings_from_words([word]))
+    assert caught.value.code == code
+    assert said in caught.value.expected
+
+
+def test_a_missing_corpus_is_said_to_be_missing() -> None:
+    with pytest.raises(LitebertError, match=r"data\.corpus is missing"):
+        resolve(PretrainConfig)
+
+
+def test_files_that_are_not_toml_are_one_clear_error(tmp_path: Path) -> None:
+    write_text(tmp_path / "r.toml", "steps == 3")
+    with pytest.raises(LitebertError, match="LB-101"):
+        settings_from_toml(tmp_path / "r.toml")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_resolves(tmp_path: Path, name: str) -> None:
+    write_text(tmp_path / "recipe.toml", recipe_text(name))
+    resolved = resolve(PretrainConfig, CORPUS, settings_from_toml(tmp_path / "recipe.toml"))
+    assert resolved.config.train.steps > 0
+    assert recipe_text(name).startswith("# ")
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [name for name, _, description in describe(PretrainConfig) if not description] == []
+
+
+def test_differences_name_the_field_and_both_values() -> None:
+    old = flattened(AlbertConfig())
+    new = flattened(AlbertConfig(hidden_size=1_024, num_attention_heads=16))
+    assert difference(old, new) == ["hidden_size: 768 -> 1024", "num_attention_heads: 12 -> 16"]
+
+
+def test_presets_are_the_published_shapes() -> None:
+    shapes = {
+        name: (c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.intermediate_size)
+        for name, c in PRESETS.items()
+    }
+    assert shapes["base-v2"] == (768, 12, 12, 3_072)
+    assert shapes["large-v1"] == (1_024, 24, 16, 4_096)
+    assert shapes["xlarge-v2"] == (2_048, 24, 16, 8_192)
+    assert shapes["xxlarge-v1"] == (4_096, 12, 64, 16_384)
+    assert preset("base-v1").hidden_dropout_prob == 0.1
+    assert preset("xxlarge-v1").hidden_dropout_prob == preset("base-v2").hidden_dropout_prob == 0
+
+
+@given(st.text(max_size=20))
+@settings(deadline=None, max_examples=50)
+def test_any_word_gets_a_hint_or_the_list(word: str) -> None:
+    assert did_you_mean(word, ["alpha", "beta"])

@@ -1,0 +1,103 @@
+"""Files are written whole or not at all."""
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.files import (
+    append_line,
+    disk_errors,
+    hash_file,
+    read_capped,
+    read_json,
+    remove_unfinished,
+    staged_folder,
+    write_bytes,
+    write_json,
+)
+
+
+def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+    final = tmp_path / "final"
+    with staged_folder(final) as staged:
+        write_bytes(staged / "a", b"1")
+        assert not final.exists()
+    assert (final / "a").read_bytes() == b"1"
+
+
+def test_a_failure_inside_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> None:
+    final = tmp_path / "final"
+    with staged_folder(final) as staged:
+        write_bytes(staged / "a", b"old")
+    with pytest.raises(RuntimeError), staged_folder(final) as staged:
+        write_bytes(staged / "a", b"new")
+        raise RuntimeError
+    assert (final / "a").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "step-1.partial-abc").mkdir()
+    (tmp_path / "file.partial-abc").touch()
+    (tmp_path / "kept").touch()
+    remove_unfinished(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp_path: Path) -> None:
+    def limited() -> int:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            write_bytes(tmp_path / "big", b"x" * 10_000)
+        except ResourceError as error:
+            return 0 if error.code == "LB-001" and error.exit_code == 4 else 2
+        return 1
+
+    child = os.fork()
+    if child == 0:
+        os._exit(limited())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_may_not_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(LitebertError, match="LB-002"), disk_errors(tmp_path):
+        raise PermissionError(13, "Permission denied")
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', "[1", "[" * 100_000, "[1]", "\xff"])
+def test_json_that_is_not_an_object_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DamagedError):
+        read_json(path, command="ls")
+
+
+def test_files_that_are_missing_or_too_large_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 100)
+    for path, code in ((tmp_path / "none", "LB-004"), (tmp_path / "large", "LB-003")):
+        with pytest.raises(LitebertError, match=code):
+            read_capped(path, 50, command="ls")
+    with pytest.raises(LitebertError, match="LB-004"):
+        read_capped(Path("a\0b"), 50, command="ls")
+
+
+def test_json_round_trips_with_any_string(tmp_path: Path) -> None:
+    value = {"a": ["é", "\ud800", 1.5, None]}
+    write_json(tmp_path / "x.json", {"a": ["é", 1.5, None]})
+    assert read_json(tmp_path / "x.json", command="ls") == {"a": ["é", 1.5, None]}
+    assert value["a"][1] == "\ud800"
+
+
+def test_lines_are_appended_and_hashes_are_of_the_content(tmp_path: Path) -> None:
+    append_line(tmp_path / "log", "a")
+    before = hash_file(tmp_path / "log")
+    append_line(tmp_path / "log", "b")
+    assert (tmp_path / "log").read_text() == "a\nb\n"
+    assert hash_file(tmp_path / "log") != before

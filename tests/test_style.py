@@ -1,0 +1,107 @@
+"""The house rules that a machine can check (STYLE.md)."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+CODE = re.compile(r'"(LB-\d{3})"')
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_files_stay_readable() -> None:
+    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in SOURCES}
+    assert {str(path): n for path, n in lengths.items() if n > 350} == {}
+    assert median(lengths.values()) <= 120
+
+
+def test_functions_stay_readable() -> None:
+    long = [
+        f"{path.name}:{node.lineno} {node.name}"
+        for path in SOURCES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 60
+    ]
+    assert long == []
+
+
+def test_no_module_is_a_drawer() -> None:
+    names = {path.stem for path in SOURCES}
+    assert names.isdisjoint({"utils", "util", "helpers", "helper", "common", "misc"})
+
+
+def test_every_file_begins_by_saying_what_it_is() -> None:
+    assert [str(path) for path in SOURCES if not ast.get_docstring(_tree(path))] == []
+
+
+def test_only_files_opens_for_writing() -> None:
+    allowed = {"src/litebert/files.py", "src/litebert/corpus/npy.py"}
+    found = set()
+    for path in SOURCES:
+        for node in ast.walk(_tree(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            modes = [a.value for a in node.args[:2] if isinstance(a, ast.Constant)]
+            modes += [k.value.value for k in node.keywords if k.arg == "mode"]
+            is_writing = name == "open" and any(set(str(m)) & set("wax+") for m in modes[-1:])
+            if is_writing or name in ("write_text", "write_bytes"):
+                found.add(str(path.relative_to(ROOT)) if is_writing else "")
+    assert found - {""} <= allowed
+
+
+def test_nothing_reads_pickle_or_runs_strings() -> None:
+    banned = {"pickle", "marshal", "shelve", "yaml"}
+    for path in SOURCES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Import):
+                assert banned.isdisjoint(alias.name.split(".")[0] for alias in node.names), path
+            if isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in banned, path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec"), path
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) != ("torch", "load"), path
+
+
+def test_every_error_code_has_one_raise_site_and_is_documented() -> None:
+    sites: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                value = node.args[0].value
+                if isinstance(value, str) and re.fullmatch(r"LB-\d{3}", value):
+                    sites.setdefault(value, []).append(f"{path.name}:{node.lineno}")
+    assert {code: where for code, where in sites.items() if len(where) > 1} == {}
+    documented = set(re.findall(r"LB-\d{3}", (ROOT / "docs" / "errors.md").read_text("utf-8")))
+    assert set(sites) - documented == set()
+
+
+def test_every_command_that_an_error_or_page_names_exists() -> None:
+    from litebert.cli import VERBS
+
+    pages = [*SOURCES, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        for verb in re.findall(r"(?:^|[\"'` ])litebert ([a-z]+)(?=[ \"'`\n])", text):
+            if verb in ("is", "has", "does", "may", "can", "writes", "trains", "pretrained", "of"):
+                continue
+            assert verb in VERBS, f"{path}: litebert {verb}"
+
+
+@pytest.mark.parametrize(
+    "module", ["litebert", "litebert.cli", "litebert.tokenizer", "litebert.corpus"]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(module: str) -> None:
+    code = f"import sys, {module}; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,133 @@
+"""Pretraining learns, reports, refuses what is not finite, and writes a model that works."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AlbertForPreTraining, AutoTokenizer
+
+from litebert.config import PretrainConfig, Resolved
+from litebert.errors import LitebertError, NonFiniteError
+from litebert.predict import Model
+from litebert.train import plan, pretrain, read_metrics
+
+Configure = Callable[..., Resolved[PretrainConfig]]
+
+
+def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure) -> None:
+    longer = [
+        "train.steps=400",
+        "train.batch_size=16",
+        "train.eval_sequences=64",
+        "train.eval_every=400",
+        "train.save_every=400",
+        "model.embedding_size=64",
+        "model.hidden_size=64",
+        "model.intermediate_size=128",
+        "optim.learning_rate=0.002",
+        "optim.warmup_steps=0.2",
+    ]
+    quiet = ["model.hidden_dropout_prob=0", "model.attention_probs_dropout_prob=0"]
+    pretrain(configure(*longer, *quiet), tmp_path, is_quiet=True)
+    before, after = (row for row in read_metrics(tmp_path) if row["kind"] == "eval")
+    assert after["masked_lm_accuracy"] > 1.5 * after["masked_lm_baseline"]
+    assert after["masked_lm_loss"] < before["masked_lm_loss"] - 1
+    assert after["sentence_order_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("objective", ["order", "order-official", "next", "none"])
+def test_every_sentence_objective_trains(
+    tmp_path: Path, configure: Configure, objective: str
+) -> None:
+    pretrain(configure(f"objective.sentence={objective}"), tmp_path, is_quiet=True)
+    last = read_metrics(tmp_path)[-1]
+    assert ("sentence_order_loss" in last) == (objective != "none")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["model.sharing=attention"],
+        ["model.sharing=ffn"],
+        ["model.sharing=none"],
+        ["model.inner_group_num=2"],
+        ["model.embedding_size=32"],
+        ["train.precision=bf16"],
+        ["train.gradient_checkpointing=true"],
+        ["optim.name=lamb", "optim.schedule=official"],
+        ["optim.schedule=wsd"],
+    ],
+    ids=str,
+)
+def test_every_variant_trains(tmp_path: Path, configure: Configure, changes: list[str]) -> None:
+    assert pretrain(configure(*changes), tmp_path, is_quiet=True).step == 12
+    losses = [row["masked_lm_loss"] for row in read_metrics(tmp_path) if row["kind"] == "eval"]
+    assert losses[-1] < losses[0]
+
+
+def test_the_result_loads_in_transformers_with_its_tokenizer(
+    tmp_path: Path, configure: Configure
+) -> None:
+    outcome = pretrain(configure(), tmp_path, is_quiet=True)
+    assert outcome.model is not None
+    ours = Model.load(outcome.model)
+    theirs = AlbertForPreTraining.from_pretrained(outcome.model).eval()
+    encoded = AutoTokenizer.from_pretrained(outcome.model)("Anna walked.", "Bert slept.")
+    assert encoded["input_ids"] == ours.tokenizer.encode("Anna walked.", "Bert slept.").ids
+    tensors = {name: torch.tensor([values]) for name, values in encoded.items()}
+    with torch.no_grad():
+        expected = theirs(**tensors).sop_logits.softmax(-1)[0, 0].item()
+    answer = ours.order("Anna walked.", "Bert slept.").probability
+    assert answer == pytest.approx(expected, abs=1e-5)
+
+
+def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from litebert.tasks import Pretraining
+    from litebert.tasks.base import Loss
+
+    original = Pretraining.loss
+
+    def poisoned(self: Pretraining, work: object) -> Loss:
+        loss = original(self, work)
+        return Loss(loss.total * float("nan"), loss.sums) if self.network.training else loss
+
+    monkeypatch.setattr(Pretraining, "loss", poisoned)
+    resolved = configure("train.max_skipped_steps=3")
+    with pytest.raises(NonFiniteError, match="LB-503"):
+        pretrain(resolved, tmp_path, is_quiet=True)
+    notes = [row for row in read_metrics(tmp_path) if row["kind"] == "note"]
+    assert [note["step"] for note in notes] == [1, 2, 3, 4]
+
+
+def test_a_plan_says_what_a_run_needs_and_writes_nothing(
+    tmp_path: Path, configure: Configure
+) -> None:
+    config, needs = plan(configure(), tmp_path / "run")
+    assert config.model.vocab_size == 90
+    assert needs.num_parameters == sum(
+        p.numel() for p in __import__("litebert").AlbertForPretraining(config.model).parameters()
+    )
+    assert needs.seconds_per_step > 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_minutes_become_steps_once_and_for_all(tmp_path: Path, configure: Configure) -> None:
+    resolved = configure("train.minutes=0.05")
+    first = pretrain(resolved, tmp_path, is_quiet=True)
+    assert first.step >= 20
+    assert pretrain(resolved, tmp_path, is_quiet=True).step == first.step
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [("train.device=cuda:99", "LB-507"), ("data.eval_corpus=nowhere", "LB-3")],
+)
+def test_what_cannot_work_is_refused_before_work(
+    tmp_path: Path, configure: Configure, change: str, code: str
+) -> None:
+    with pytest.raises(LitebertError, match=code):
+        pretrain(configure(change), tmp_path, is_quiet=True)
+    assert not (tmp_path / "metrics.jsonl").exists()
