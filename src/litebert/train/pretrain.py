@@ -238,4 +238,4 @@ def _resumed(trainer: Trainer) -> Progress:
 def _write_result(folder: Path, network: AlbertForPretraining, tokenizer: Tokenizer) -> None:
     with staged_folder(folder) as staged:
         save_model(network, staged)
-        tokenizer.save(staged)
+        tokenizer.save(staged, max_length=network.config.max_position_embeddings)

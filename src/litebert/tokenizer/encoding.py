@@ -1,0 +1,77 @@
+"""What encoding a text gives: ids at once; segments, pieces and offsets when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The pieces of a text and the half-open span of the original string behind each."""
+
+    pieces: list[str]
+    offsets: list[Span]
+
+    @classmethod
+    def joined(cls, traces: Iterable[Trace]) -> Trace:
+        """Return one trace of several, in order."""
+        traces = list(traces)
+        return cls(
+            [p for trace in traces for p in trace.pieces],
+            [o for trace in traces for o in trace.offsets],
+        )
+
+    def shifted(self, by: int) -> Trace:
+        """Return the trace of the same text standing `by` characters further on."""
+        return Trace(self.pieces, [(begin + by, end + by) for begin, end in self.offsets])
+
+
+class Encoding:
+    """The ids of a text or a pair; everything else is worked out from the text when first read.
+
+    All lists have one entry a token. `segments` is 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`.
+    `offsets` are (start, end) in the original string of the token's own text (A's or B's), such
+    that `text[start:end]` is the word or part of a word without the space before it. Tokens that
+    stand for nothing in the text have an empty span: `[CLS]` and `[SEP]` that framing added are at
+    (0, 0), a lone `▁` lies before its word. Pieces cut out of one character, as `½` can be, share
+    its span.
+    """
+
+    __slots__ = ("_find_trace", "_first_size", "_trace", "ids")
+
+    def __init__(self, ids: list[int], first_size: int, find_trace: Callable[[], Trace]) -> None:
+        self.ids = ids
+        self._first_size = first_size
+        self._find_trace = find_trace
+        self._trace: Trace | None = None
+
+    @property
+    def segments(self) -> list[int]:
+        """Return 0 for the tokens of the first text and 1 for those of the second."""
+        return [0] * self._first_size + [1] * (len(self.ids) - self._first_size)
+
+    @property
+    def pieces(self) -> list[str]:
+        """Return the pieces; characters that the vocabulary lacks appear as they are."""
+        return self._traced().pieces
+
+    @property
+    def offsets(self) -> list[Span]:
+        """Return the (start, end) of each token in the original string."""
+        return self._traced().offsets
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.ids[:8])) + (", …" if len(self.ids) > 8 else "")
+        return f"Encoding({len(self.ids)} ids: {shown})"
+
+    def _traced(self) -> Trace:
+        if self._trace is None:
+            self._trace = self._find_trace()
+        return self._trace

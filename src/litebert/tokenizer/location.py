@@ -1,0 +1,63 @@
+"""Where a tokenizer lies on disk: its vocabulary, and beside it the settings that change ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from litebert import files
+from litebert.errors import LitebertError
+from litebert.tokenizer.normalize import Normalizer
+
+CONFIG = "tokenizer_config.json"
+_VOCABULARIES = ("spiece.model", "vocab.txt")
+
+
+def vocabulary_file(path: Path) -> Path:
+    """Return the vocabulary file that a path means: itself, or the one in this folder.
+
+    Raises:
+        LitebertError: LB-213, there is none.
+    """
+    if path.is_dir():
+        found = [path / name for name in _VOCABULARIES if (path / name).is_file()]
+    else:
+        found = [path] if path.suffix in (".model", ".txt") else []
+    if not found:
+        raise LitebertError(
+            "LB-213",
+            f"no tokenizer at {path}",
+            received="a folder without one" if path.is_dir() else "a path that names none",
+            expected=f"a folder with {' or '.join(_VOCABULARIES)}, a *.model or a *.txt file",
+            next=f"ls -l {path if path.is_dir() else path.parent}",
+        )
+    return found[0]
+
+
+def read_settings(folder: Path) -> Normalizer:
+    """Return the settings of the tokenizer in a folder; the official ones where it says nothing.
+
+    Raises:
+        LitebertError: LB-214, a setting is neither true nor false.
+    """
+    path = folder / CONFIG
+    if not path.exists():
+        return Normalizer()
+    config = files.read_json(path, command=f"ls -l {folder}")
+
+    def switch(key: str, default: bool) -> bool:
+        value = config.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise LitebertError(
+                "LB-214",
+                f"{key} in {path} cannot be used",
+                received=value,
+                expected="true or false",
+                next=f"correct {key} in {path}, or delete it for {default}",
+            )
+        return value
+
+    return Normalizer(
+        lowercase=switch("do_lower_case", True), keep_accents=switch("keep_accents", False)
+    )

@@ -1,0 +1,154 @@
+"""Prepare text as the official code does, and remember where each character came from.
+
+official tokenization.py L33-50: join the words by single spaces, NFKD, drop combining characters,
+lower-case last.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from litebert.errors import LitebertError
+
+_WORD = re.compile(r"\S+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Normalised text, and for each of its characters the half-open span of the original."""
+
+    text: str
+    starts: list[int]
+    ends: list[int]
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the span of the original behind `text[begin:end]`; an empty one stays empty."""
+        if begin < end:
+            return self.starts[begin], self.ends[end - 1]
+        place = (
+            self.starts[begin] if begin < len(self.starts) else self.ends[-1] if self.ends else 0
+        )
+        return place, place
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Official preprocessing; both settings change ids, so they belong to the vocabulary."""
+
+    lowercase: bool = True
+    keep_accents: bool = False
+
+    def normalize(self, text: str) -> str:
+        """Return the text as the vocabulary expects it.
+
+        >>> Normalizer().normalize("  Café\\tﬁne  ")
+        'cafe fine'
+        >>> Normalizer(lowercase=False).normalize("Café")
+        'Cafe'
+        """
+        text = _one_space_between_words(replace_surrogates(text))
+        if not (self.keep_accents or text.isascii()):
+            text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
+        return text.lower() if self.lowercase else text
+
+    def align(self, text: str) -> Alignment:
+        """Normalise and keep each origin; a dropped mark belongs to the character before it."""
+        starts: list[int] = []
+        ends: list[int] = []
+        previous_end = 0
+        for word in _WORD.finditer(replace_surrogates(text)):
+            if previous_end:
+                starts.append(previous_end)
+                ends.append(word.start())
+            self._align_word(word[0], word.start(), starts, ends)
+            previous_end = word.end()
+        return Alignment(self.normalize(text), starts, ends)
+
+    def _align_word(self, word: str, begin: int, starts: list[int], ends: list[int]) -> None:
+        base_width = 0
+        for index, character in enumerate(word, begin):
+            width = self._width(character)
+            if width:
+                starts.extend([index] * width)
+                ends.extend([index + 1] * width)
+                base_width = width
+            elif base_width:
+                ends[-base_width:] = [index + 1] * base_width
+
+    def _width(self, character: str) -> int:
+        if character.isascii():
+            return 1
+        folded = character if self.keep_accents else _FOLDED[ord(character)]
+        return len(folded.lower() if self.lowercase else folded)
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with each lone surrogate replaced by U+FFFD, which every encoder can take.
+
+    All text enters the tokenizer here.
+
+    >>> replace_surrogates("a\\ud800") == "a\\ufffd"
+    True
+
+    Raises:
+        LitebertError: LB-210, this is not a string.
+    """
+    if not isinstance(text, str):
+        raise LitebertError(
+            "LB-210",
+            "text must be a string",
+            received=f"{type(text).__name__} {text!r}",
+            expected="str, or a list of str for a batch",
+            next="give one string to encode, a list of strings to encode_batch",
+        )
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def refuse_lone_string(texts: Iterable[str]) -> None:
+    """Refuse one string where many are wanted: it would be read letter by letter.
+
+    Raises:
+        LitebertError: LB-216.
+    """
+    if isinstance(texts, str):
+        raise LitebertError(
+            "LB-216",
+            "many texts are wanted, this is one",
+            received=f"the string {texts!r}",
+            expected='a list such as ["one text", "another"]',
+            next="put the text in a list, or use encode",
+        )
+
+
+def _one_space_between_words(text: str) -> str:
+    # Every space but " " is unprintable, so this quick look finds most texts in order as they are.
+    if text.isprintable() and "  " not in text and text.strip(" ") == text:
+        return text
+    return " ".join(text.split())
+
+
+class _FoldTable(dict[int, str]):
+    """Map a code point to its NFKD form without combining characters, worked out when first seen.
+
+    Folding one character at a time is exact: NFKD of a whole text only reorders combining
+    characters, and all of these are dropped.
+    """
+
+    def __missing__(self, code_point: int) -> str:
+        decomposed = unicodedata.normalize("NFKD", chr(code_point))
+        folded = self[code_point] = "".join(c for c in decomposed if not unicodedata.combining(c))
+        return folded
+
+
+_FOLDED = _FoldTable()

@@ -1,0 +1,72 @@
+"""What a kind of vocabulary, SentencePiece or WordPiece, must do to stand behind `Tokenizer`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import LitebertError
+from litebert.tokenizer.encoding import Trace
+
+
+@dataclass(frozen=True)
+class SpecialPieces:
+    """The names of the five pieces that text never produces (the unknown one excepted)."""
+
+    pad: str
+    unk: str
+    cls: str
+    sep: str
+    mask: str
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(astuple(self))
+
+    def check(self, ids: Mapping[str, int], name: str) -> None:
+        """Refuse a vocabulary that lacks one of them.
+
+        Raises:
+            LitebertError: LB-211, naming the missing ones.
+        """
+        missing = [piece for piece in self if piece not in ids]
+        if missing:
+            raise LitebertError(
+                "LB-211",
+                f"{name} is not an ALBERT vocabulary: special pieces are missing",
+                received=f"{len(ids):,} pieces without {', '.join(missing)}",
+                expected=f"the pieces {', '.join(self)}",
+                next="litebert tokenizer train --help",
+            )
+
+
+def vocabulary_hash(settings: str, data: bytes) -> str:
+    """Return the blake2b of a vocabulary file and the settings that change its ids, in hex."""
+    return hashlib.blake2b(f"{settings}\n".encode() + data, digest_size=32).hexdigest()
+
+
+class SubwordModel(Protocol):
+    """A vocabulary with its algorithm."""
+
+    pieces: tuple[str, ...]
+    ids: dict[str, int]
+    special: SpecialPieces
+    starts_word: NDArray[np.bool_]
+    hash: str
+
+    def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
+        """Return the ids of each text, with no special piece among them."""
+
+    def trace(self, text: str) -> Trace:
+        """Return the pieces and offsets of one text: as many as it has ids."""
+
+    def join(self, pieces: list[str]) -> str:
+        """Return the text that pieces spell."""
+
+    def save(self, folder: Path, *, max_length: int) -> None:
+        """Write the vocabulary, and the same tokenizer as transformers reads it."""

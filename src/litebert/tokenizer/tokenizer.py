@@ -1,0 +1,259 @@
+"""The one door to tokenizing: load a vocabulary, encode texts and pairs, decode ids, save."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert import files
+from litebert.errors import LitebertError
+from litebert.tokenizer.encoding import Encoding, Trace
+from litebert.tokenizer.location import read_settings, vocabulary_file
+from litebert.tokenizer.modelfile import MAX_MODEL_BYTES
+from litebert.tokenizer.normalize import Normalizer, refuse_lone_string, replace_surrogates
+from litebert.tokenizer.subword import SubwordModel
+from litebert.tokenizer.unigram import UnigramModel
+from litebert.tokenizer.wordpiece import WordPieceModel
+
+ALL_CORES = -1
+
+
+class Tokenizer:
+    """A vocabulary with everything that decides ids; it never changes, so threads may share one."""
+
+    def __init__(self, model: SubwordModel) -> None:
+        self._model = model
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
+
+        A folder holds `spiece.model` or `vocab.txt`. A `tokenizer_config.json` beside the
+        vocabulary may say `do_lower_case` and `keep_accents`; without it text is lower-cased and
+        loses its accents.
+
+        Raises:
+            LitebertError: LB-213, no vocabulary here; LB-214, a setting is not true or false;
+                LB-208, LB-211, not a vocabulary for ALBERT; LB-240, the library for WordPiece is
+                missing.
+            DamagedError: The vocabulary is damaged.
+        """
+        file = vocabulary_file(Path(path))
+        data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
+        settings = read_settings(file.parent)
+        if file.suffix == ".model":
+            return cls(UnigramModel(data, settings, name=str(file)))
+        return cls(WordPieceModel(data, lowercase=settings.lowercase, name=str(file)))
+
+    @classmethod
+    def from_model(cls, model: bytes, *, lowercase: bool = True) -> Tokenizer:
+        """Make a tokenizer of the bytes of a model, such as `train_tokenizer` returns."""
+        return cls(UnigramModel(model, Normalizer(lowercase=lowercase), name="the model"))
+
+    def save(self, folder: str | Path, *, max_length: int = 512) -> None:
+        """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
+
+        It gets the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other
+        files stay. `max_length` is where transformers truncates when asked to: the number of
+        positions of the model.
+        """
+        self._model.save(Path(folder), max_length=max_length)
+
+    def encode(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        special_tokens: bool = False,
+        frame: bool | None = None,
+    ) -> Encoding:
+        """Encode a text, or a text and its pair; any Python string encodes.
+
+        With `special_tokens`, names such as `[MASK]` in the text become the special ids; without,
+        they are plain text. `frame` puts `[CLS] … [SEP]` (`… [SEP]` for the pair) around; None
+        frames pairs and, with `special_tokens`, all.
+
+        >>> from litebert.tokenizer import train_tokenizer
+        >>> model = train_tokenizer(["red, green, blue"] * 9, vocab_size=25)
+        >>> tokenizer = Tokenizer.from_model(model)
+        >>> encoding = tokenizer.encode("Red [MASK]", special_tokens=True)
+        >>> encoding.pieces[-2:], encoding.offsets[-2:]
+        (['[MASK]', '[SEP]'], [(4, 10), (0, 0)])
+        """
+        pairs = None if pair is None else [pair]
+        return self.encode_batch(
+            [text], pairs, special_tokens=special_tokens, frame=frame, num_threads=1
+        )[0]
+
+    def encode_batch(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        special_tokens: bool = False,
+        frame: bool | None = None,
+        num_threads: int = ALL_CORES,
+    ) -> list[Encoding]:
+        """Encode many texts, or texts with their pairs, each as `encode` would.
+
+        Raises:
+            LitebertError: LB-210, LB-216, texts are not a list of strings; LB-215, not as many
+                pairs as texts.
+        """
+        columns = [texts] if pairs is None else [texts, pairs]
+        if len({len(column) for column in columns}) > 1:
+            raise LitebertError(
+                "LB-215",
+                "texts and pairs do not match",
+                received=" and ".join(f"{len(column):,}" for column in columns),
+                expected="one pair for each text",
+                next="give two lists of the same length",
+            )
+        is_framed = (special_tokens or pairs is not None) if frame is None else frame
+        encoded = [
+            self._ids(column, special_tokens=special_tokens, num_threads=num_threads)
+            for column in columns
+        ]
+        traces = [
+            partial(self._trace, row, special_tokens=special_tokens, is_framed=is_framed)
+            for row in zip(*columns, strict=True)
+        ]
+        rows: Iterable[tuple[list[int], ...]] = zip(*encoded, strict=True)
+        if is_framed:
+            rows = map(self._framed, rows)
+        return [
+            Encoding(first + second[0] if second else first, len(first), trace)
+            for (first, *second), trace in zip(rows, traces, strict=True)
+        ]
+
+    def encode_ids(self, texts: Sequence[str], *, num_threads: int = ALL_CORES) -> list[list[int]]:
+        """Return only the ids of many texts, not framed: the fast path for building a corpus."""
+        return self._ids(texts, special_tokens=False, num_threads=num_threads)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text that ids spell, without special pieces; the unknown one is shown as ⁇.
+
+        Raises:
+            LitebertError: LB-217, an id is outside the vocabulary.
+        """
+        return self._model.join([self.piece(index) for index in ids])
+
+    def piece(self, id: int) -> str:
+        """Return the piece of an id.
+
+        Raises:
+            LitebertError: LB-217, the id is outside the vocabulary.
+        """
+        if not 0 <= id < self.vocab_size:
+            raise LitebertError(
+                "LB-217",
+                "this id is outside the vocabulary",
+                received=id,
+                expected=f"0 to {self.vocab_size - 1:,}",
+                next="decode with the tokenizer that made the ids",
+            )
+        return self._model.pieces[id]
+
+    def id(self, piece: str) -> int:
+        """Return the id of a piece, that of the unknown piece when the vocabulary lacks it."""
+        return self._model.ids.get(piece, self.unk_id)
+
+    @property
+    def vocab_size(self) -> int:
+        """Return the number of pieces."""
+        return len(self._model.pieces)
+
+    @property
+    def starts_word(self) -> NDArray[np.bool_]:
+        """Tell for each id whether its piece begins a word, shape (vocab,): the rule of masking."""
+        return self._model.starts_word
+
+    @property
+    def hash(self) -> str:
+        """Return the blake2b of the vocabulary file and the settings that change ids, in hex."""
+        return self._model.hash
+
+    @cached_property
+    def pad_id(self) -> int:
+        """Return the id of `<pad>` (`[PAD]`)."""
+        return self._model.ids[self._model.special.pad]
+
+    @cached_property
+    def unk_id(self) -> int:
+        """Return the id that stands for whatever the vocabulary lacks."""
+        return self._model.ids[self._model.special.unk]
+
+    @cached_property
+    def cls_id(self) -> int:
+        """Return the id of `[CLS]`."""
+        return self._model.ids[self._model.special.cls]
+
+    @cached_property
+    def sep_id(self) -> int:
+        """Return the id of `[SEP]`."""
+        return self._model.ids[self._model.special.sep]
+
+    @cached_property
+    def mask_id(self) -> int:
+        """Return the id of `[MASK]`."""
+        return self._model.ids[self._model.special.mask]
+
+    def _ids(
+        self, texts: Sequence[str], *, special_tokens: bool, num_threads: int
+    ) -> list[list[int]]:
+        refuse_lone_string(texts)
+        if not special_tokens:
+            return self._model.encode_ids(list(texts), num_threads=num_threads)
+        rows = [self._around_special(text) for text in texts]
+        plain = iter(
+            self._model.encode_ids(
+                [part for row in rows for part in row[::2]], num_threads=num_threads
+            )
+        )
+        return [self._with_special(row, plain) for row in rows]
+
+    def _framed(self, parts: tuple[list[int], ...]) -> tuple[list[int], ...]:
+        first, *second = parts
+        return ([self.cls_id, *first, self.sep_id], *([*ids, self.sep_id] for ids in second))
+
+    def _with_special(self, parts: list[str], plain: Iterator[list[int]]) -> list[int]:
+        ids: list[int] = []
+        for index, part in enumerate(parts):
+            ids += [self._model.ids[part]] if index % 2 else next(plain)
+        return ids
+
+    def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
+        find = self._trace_special if special_tokens else self._model.trace
+        traces = [find(text) for text in texts]
+        if is_framed:
+            head, tail = (
+                Trace([piece], [(0, 0)])
+                for piece in (self._model.special.cls, self._model.special.sep)
+            )
+            traces = [head, *(part for trace in traces for part in (trace, tail))]
+        return Trace.joined(traces)
+
+    def _trace_special(self, text: str) -> Trace:
+        traces, begin = [], 0
+        for index, part in enumerate(self._around_special(text)):
+            end = begin + len(part)
+            traces.append(
+                Trace([part], [(begin, end)])
+                if index % 2
+                else self._model.trace(part).shifted(begin)
+            )
+            begin = end
+        return Trace.joined(traces)
+
+    def _around_special(self, text: str) -> list[str]:
+        """Cut a text at special pieces: odd entries are their names, even ones lie between."""
+        return self._special_pattern.split(replace_surrogates(text))
+
+    @cached_property
+    def _special_pattern(self) -> re.Pattern[str]:
+        return re.compile(f"({'|'.join(map(re.escape, self._model.special))})")

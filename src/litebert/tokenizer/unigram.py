@@ -1,0 +1,152 @@
+"""The official English tokenizer: preprocessing, sentencepiece, digits parted from their comma."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from litebert import files
+from litebert.errors import DamagedError
+from litebert.tokenizer.encoding import Span, Trace
+from litebert.tokenizer.huggingface import config_for, unigram_pipeline
+from litebert.tokenizer.location import CONFIG
+from litebert.tokenizer.modelfile import CONTROL, UNKNOWN, ends_in_number_comma, read_model
+from litebert.tokenizer.normalize import Normalizer
+from litebert.tokenizer.subword import SpecialPieces, vocabulary_hash
+
+UNIGRAM_SPECIAL = SpecialPieces(pad="<pad>", unk="<unk>", cls="[CLS]", sep="[SEP]", mask="[MASK]")
+SPACE = "▁"
+
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+_PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
+_BATCH_WORTH_THREADS = 16
+
+
+class UnigramModel:
+    """A checked sentencepiece model with ALBERT's rules around it."""
+
+    def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
+        self._file = read_model(data, name)
+        self._data = data
+        self._normalizer = normalizer
+        self.special = replace(UNIGRAM_SPECIAL, unk=self._file.unknown)
+        self.pieces = tuple(piece.text for piece in self._file.pieces)
+        self.ids = {text: index for index, text in enumerate(self.pieces)}
+        self.special.check(self.ids, name)
+        self.starts_word = np.array([starts_word(piece) for piece in self.pieces])
+        self.hash = vocabulary_hash(f"unigram {normalizer}", data)
+        self._processor = _load_native(data, name)
+        self._spelled = {
+            piece.text: index
+            for index, piece in enumerate(self._file.pieces)
+            if piece.kind not in (UNKNOWN, CONTROL)
+        }
+        self._number_commas = {
+            index: [self._id(part) for part in self._without_comma(piece)]
+            for piece, index in self._spelled.items()
+            if ends_in_number_comma(piece)
+        }
+
+    def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
+        """Return the ids of each text; `num_threads` -1 means one a core."""
+        normalized = [self._normalizer.normalize(text) for text in texts]
+        if "," not in self._spelled:
+            # A run of unknown characters may then hold a comma, which its id does not tell.
+            return [[self._id(piece) for piece in self._split(text)] for text in normalized]
+        if num_threads == 1 or len(texts) < _BATCH_WORTH_THREADS:
+            encoded = [self._processor.encode(text, out_type=int) for text in normalized]
+        else:
+            encoded = self._processor.encode(normalized, out_type=int, num_threads=num_threads)
+        return [self._split_number_commas(ids) for ids in encoded]
+
+    def trace(self, text: str) -> Trace:
+        """Return the pieces of a text and where each came from."""
+        aligned = self._normalizer.align(text)
+        _, origins = self._processor.normalize(aligned.text, with_offsets=True)
+        pieces: list[str] = []
+        offsets: list[Span] = []
+        end = 0
+        for whole in self._processor.encode(aligned.text, out_type=str):
+            begin, end = end, end + len(whole)
+            for part in self._parts(whole):
+                stop = min(begin + len(part), end)
+                start = begin + part.startswith(SPACE)
+                pieces.append(part)
+                offsets.append(aligned.span(origins[start], origins[stop]))
+                begin = stop
+        return Trace(pieces, offsets)
+
+    def join(self, pieces: list[str]) -> str:
+        """Return the text that pieces spell: ⁇ for the unknown, control pieces left out."""
+        hidden = dict.fromkeys(self.special, "") | {self.special.unk: " ⁇ "}
+        return "".join(hidden.get(piece, piece) for piece in pieces).replace(SPACE, " ").strip()
+
+    def save(self, folder: Path, *, max_length: int) -> None:
+        """Write `spiece.model` (the very bytes), `tokenizer.json` and `tokenizer_config.json`."""
+        files.write_bytes(folder / "spiece.model", self._data)
+        pipeline = unigram_pipeline(self._file, self._normalizer, self.special)
+        files.write_json(folder / "tokenizer.json", pipeline)
+        files.write_json(folder / CONFIG, config_for(self.special, self._normalizer, max_length))
+
+    def _split(self, normalized: str) -> list[str]:
+        return [
+            part
+            for whole in self._processor.encode(normalized, out_type=str)
+            for part in self._parts(whole)
+        ]
+
+    def _parts(self, piece: str) -> list[str]:
+        return self._without_comma(piece) if ends_in_number_comma(piece) else [piece]
+
+    def _without_comma(self, piece: str) -> list[str]:
+        """Encode a piece such as `▁2010,` anew without its comma, which becomes a piece of its own.
+
+        Official tokenization.py L66-79, with the intended meaning where Python 3 broke it: encoding
+        puts a `▁` in front, which goes again when the piece had none.
+        """
+        first, *rest = self._processor.encode(piece[:-1].replace(SPACE, " "), out_type=str) or [""]
+        if not piece.startswith(SPACE):
+            first = first.removeprefix(SPACE)
+        return [part for part in (first, *rest, ",") if part]
+
+    def _split_number_commas(self, ids: list[int]) -> list[int]:
+        if self._number_commas.keys().isdisjoint(ids):
+            return ids
+        places = [place for place, index in enumerate(ids) if index in self._number_commas]
+        for place in reversed(places):
+            ids[place : place + 1] = self._number_commas[ids[place]]
+        return ids
+
+    def _id(self, piece: str) -> int:
+        return self._spelled.get(piece, self.ids[self.special.unk])
+
+
+def starts_word(piece: str) -> bool:
+    """Tell whether a piece begins a word (official create_pretraining_data.py L393-407).
+
+    It does when it begins with `▁` or `<`, is a single punctuation sign, or has any character
+    besides a-z and punctuation: digits, apostrophes and foreign letters always count as words of
+    their own.
+
+    >>> [starts_word(piece) for piece in ["▁the", "ing", ",", "...", "2", "[MASK]"]]
+    [True, False, True, False, True, True]
+    """
+    return piece[0] in "▁<" or piece in _PUNCTUATION or not _PLAIN.issuperset(piece)
+
+
+def _load_native(data: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(data)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise DamagedError(
+            "LB-212",
+            f"sentencepiece refuses {name}",
+            received=str(error),
+            expected="a model that this version of sentencepiece can load",
+            next="get the file again from where it came from",
+        ) from error
+    return processor

@@ -1,0 +1,71 @@
+"""Read protobuf's wire format within bounds: nothing is ever taken from outside the bytes given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FIXED_SIZE = {FIXED64: 8, FIXED32: 4}
+
+
+class WireError(ValueError):
+    """Say at which byte a message stops making sense."""
+
+
+class Field(NamedTuple):
+    """Where a field lies: its payload is `data[begin:end]`, the number of a varint `value`."""
+
+    number: int
+    kind: int
+    begin: int
+    end: int
+    value: int = 0
+
+
+def fields(data: bytes, begin: int, end: int) -> Iterator[Field]:
+    """Yield the fields of the message `data[begin:end]` in order; groups are refused.
+
+    >>> [field.value for field in fields(bytes([8, 150, 1]), 0, 3)]
+    [150]
+
+    Raises:
+        WireError: A length, a number or a kind of field is impossible.
+    """
+    position = begin
+    while position < end:
+        key, position = varint(data, position, end)
+        number, kind = key >> 3, key & 7
+        if not 1 <= number < 1 << 29:
+            raise WireError(f"field number {number} before byte {position}")
+        field = _payload(data, number, kind, position, end)
+        yield field
+        position = field.end
+
+
+def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Return the number of one to ten bytes at `position`, and where the next thing starts."""
+    if position < end and data[position] < 0x80:
+        return data[position], position + 1
+    value = 0
+    for index in range(position, min(position + 10, end)):
+        byte = data[index]
+        value |= (byte & 0x7F) << 7 * (index - position)
+        if byte < 0x80:
+            return value & (1 << 64) - 1, index + 1
+    raise WireError(f"unfinished number at byte {position}")
+
+
+def _payload(data: bytes, number: int, kind: int, position: int, end: int) -> Field:
+    if kind == VARINT:
+        value, stop = varint(data, position, end)
+        return Field(number, kind, position, stop, value)
+    if kind == BYTES:
+        size, position = varint(data, position, end)
+    elif kind in _FIXED_SIZE:
+        size = _FIXED_SIZE[kind]
+    else:
+        raise WireError(f"kind of field {kind} before byte {position}")
+    if size > end - position:
+        raise WireError(f"{size:,} bytes announced at byte {position}, {end - position:,} left")
+    return Field(number, kind, position, position + size)

@@ -1,0 +1,140 @@
+"""The loss and its gradients are those of transformers on the same weights and batch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AlbertForPreTraining
+
+from litebert.config import AlbertConfig, TrainConfig
+from litebert.folder import load_model, save_model
+from litebert.folder.names import tensor_names
+from litebert.nn import AlbertForPretraining
+from litebert.objectives import PretrainingBatch
+from litebert.tasks import Pretraining, micro_batches
+from litebert.tasks.pretraining import commonest_share
+
+CONFIG = AlbertConfig(
+    vocab_size=50,
+    embedding_size=12,
+    hidden_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=3,
+    intermediate_size=40,
+)
+BATCH = PretrainingBatch(
+    ids=np.array([2, 7, 4, 3, 9, 3, 2, 4, 8, 3, 5, 6, 7, 3]),
+    positions=np.array([0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 6, 7]),
+    segments=np.array([0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]),
+    offsets=np.array([0, 6, 14]),
+    masked_positions=np.array([2, 4, 7, 12]),
+    masked_ids=np.array([30, 9, 31, 32]),
+    sentence_labels=np.array([0, 1]),
+)
+CPU = torch.device("cpu")
+
+
+def _task(network: AlbertForPretraining) -> Pretraining:
+    return Pretraining(network, open_loader=_unused, held_out=[BATCH], train=TrainConfig())
+
+
+def _unused() -> None:
+    raise AssertionError
+
+
+@pytest.fixture
+def network() -> AlbertForPretraining:
+    """Give a network with large random weights."""
+    made = AlbertForPretraining(CONFIG)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return made
+
+
+def _theirs(network: AlbertForPretraining, folder: Path) -> AlbertForPreTraining:
+    save_model(network, folder)
+    theirs = AlbertForPreTraining.from_pretrained(folder).eval()
+    ids, segments, mask = torch.zeros(3, 2, 8, dtype=torch.int64).unbind(0)
+    labels = torch.full((2, 8), -100)
+    for row, (start, stop) in enumerate([(0, 6), (6, 14)]):
+        ids[row, : stop - start] = torch.from_numpy(BATCH.ids[start:stop])
+        segments[row, : stop - start] = torch.from_numpy(BATCH.segments[start:stop])
+        mask[row, : stop - start] = 1
+    for position, label in zip(BATCH.masked_positions, BATCH.masked_ids, strict=True):
+        labels[int(position >= 6), position - 6 * int(position >= 6)] = int(label)
+    output = theirs(
+        ids,
+        attention_mask=mask,
+        token_type_ids=segments,
+        labels=labels,
+        sentence_order_label=torch.from_numpy(BATCH.sentence_labels),
+    )
+    output.loss.backward()
+    theirs.pretraining_loss = output.loss.item()
+    return theirs
+
+
+def test_loss_and_gradients_equal_those_of_transformers(
+    network: AlbertForPretraining, tmp_path: Path
+) -> None:
+    theirs = _theirs(network, tmp_path)
+    (work,) = micro_batches(BATCH, None, CPU)
+    loss = _task(network).loss(work)
+    loss.total.backward()
+    assert loss.total.item() == pytest.approx(theirs.pretraining_loss, abs=1e-4)
+    gradients = {name: p.grad for name, p in theirs.named_parameters()}
+    for name, parameter in network.named_parameters():
+        (their_name,) = tensor_names(name, CONFIG)
+        expected = gradients[their_name]
+        if their_name.endswith("word_embeddings.weight"):
+            expected[0] = parameter.grad[0]  # transformers never trains the row of <pad>
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, None])
+def test_shares_of_micro_batches_add_up(network: AlbertForPretraining, size: int | None) -> None:
+    losses = [_task(network).loss(work) for work in micro_batches(BATCH, size, CPU)]
+    (whole,) = [_task(network).loss(work) for work in micro_batches(BATCH, None, CPU)]
+    total = sum(loss.total for loss in losses)
+    torch.testing.assert_close(total, whole.total)
+    torch.testing.assert_close(sum(loss.sums for loss in losses), whole.sums)
+
+
+def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(
+    network: AlbertForPretraining,
+) -> None:
+    unmasked = PretrainingBatch(
+        **{
+            **vars(BATCH),
+            "masked_positions": BATCH.masked_positions[:0],
+            "masked_ids": BATCH.masked_ids[:0],
+        }
+    )
+    (work,) = micro_batches(unmasked, None, CPU)
+    loss = _task(network).loss(work)
+    loss.total.backward()
+    assert loss.total.isfinite()
+    assert network.sentence_order.classifier.weight.grad.abs().sum() > 0
+
+
+def test_evaluation_reports_the_share_of_the_commonest_token(network: AlbertForPretraining) -> None:
+    task = _task(network)
+    measures = task.evaluate()
+    assert measures["masked_lm_baseline"] == commonest_share([BATCH]) == 0.25
+    assert set(measures) == {
+        "masked_lm_loss",
+        "masked_lm_accuracy",
+        "masked_lm_baseline",
+        "sentence_order_loss",
+        "sentence_order_accuracy",
+    }
+    assert network.training
+
+
+def test_a_round_trip_to_disk_keeps_the_loss(network: AlbertForPretraining, tmp_path: Path) -> None:
+    save_model(network, tmp_path)
+    (work,) = micro_batches(BATCH, None, CPU)
+    again = _task(load_model(tmp_path).network).loss(work).total
+    assert torch.equal(again, _task(network.eval()).loss(work).total)

@@ -1,0 +1,155 @@
+"""Model files from strangers: harm is refused before native code, and mutations crash nothing."""
+
+import math
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert import rng
+from litebert.errors import DamagedError, LitebertError
+from litebert.tokenizer import Tokenizer, modelfile
+from litebert.tokenizer.charsmap import charsmap_fault
+from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, read_model
+
+Maker = Callable[..., bytes]
+Writer = Callable[[int, bytes], bytes]
+NUM_MUTATIONS = 2000
+INFINITE, NOT_A_NUMBER = (b"\x15" + struct.pack("<f", value) for value in (math.inf, math.nan))
+
+
+@pytest.fixture
+def small(make_model: Maker) -> bytes:
+    return make_model({"▁": -1.0, "a": -2.0, "▁ab": -3.0})
+
+
+def piece(message: Writer, text: bytes, score: bytes = b"", kind: bytes = b"") -> bytes:
+    return message(1, message(1, text) + score + kind)
+
+
+def test_the_reader_agrees_with_sentencepiece(own_model: bytes, own: Tokenizer) -> None:
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=own_model)
+    model = read_model(own_model, "own")
+    assert [p.text for p in model.pieces] == processor.id_to_piece(list(range(len(processor))))
+    assert [p.score for p in model.pieces] == processor.get_score(list(range(len(processor))))
+    assert [p.kind == 3 for p in model.pieces] == processor.is_control(list(range(len(processor))))
+    assert [p.text for p in model.pieces if p.kind == 2] == [model.unknown] == ["<unk>"]
+
+
+@pytest.mark.parametrize(
+    ("code", "ruin"),
+    [
+        ("LB-201", lambda small, message: small[:-1]),
+        ("LB-201", lambda small, message: small + b"\x0a\xff\xff\xff\xff\x7f"),
+        ("LB-201", lambda small, message: small + b"\x08" + b"\xff" * 11),
+        ("LB-201", lambda small, message: small + b"\x03"),
+        ("LB-201", lambda small, message: small + b"\x0d1234"),
+        ("LB-201", lambda small, message: small + b"\x02\x00"),
+        ("LB-201", lambda small, message: small + message(1, b"\x0d1234")),
+        ("LB-201", lambda small, message: small + piece(message, b"\xff")),
+        ("LB-203", lambda small, message: small + message(2, b"") + message(2, b"")),
+        ("LB-204", lambda small, message: small + piece(message, b"")),
+        ("LB-204", lambda small, message: small + piece(message, b"x" * 1025)),
+        ("LB-204", lambda small, message: small + piece(message, b"x\0y")),
+        ("LB-205", lambda small, message: small + piece(message, b"x", INFINITE)),
+        ("LB-205", lambda small, message: small + piece(message, b"x", NOT_A_NUMBER)),
+        ("LB-206", lambda small, message: small + piece(message, b"x", kind=b"\x18\x06")),
+        ("LB-207", lambda small, message: small + piece(message, b"a")),
+        ("LB-207", lambda small, message: small + piece(message, b"x", kind=b"\x18\x02")),
+        ("LB-207", lambda small, message: b""),
+        ("LB-208", lambda small, message: small + message(2, b"\x18\x02")),
+        ("LB-208", lambda small, message: small + message(3, b"\x18\x00")),
+        ("LB-209", lambda small, message: small + message(3, message(2, b"1234567890"))),
+        ("LB-209", lambda small, message: small + message(5, message(2, b"1234567890"))),
+        ("LB-200", lambda small, message: b"\0" * (MAX_MODEL_BYTES + 1)),
+    ],
+)  # fmt: skip
+def test_damage_is_refused_by_name(small: bytes, message: Writer, code: str, ruin) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(LitebertError, match=code):
+        read_model(ruin(small, message), "the file")
+
+
+def test_a_vocabulary_without_the_special_pieces_is_refused(message: Writer) -> None:
+    with pytest.raises(LitebertError, match=r"LB-211.*\n.*without <pad>, \[CLS\]"):
+        Tokenizer.from_model(piece(message, b"<unk>", kind=b"\x18\x02"))
+
+
+def test_more_pieces_than_any_vocabulary_has_are_refused(
+    small: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modelfile, "MAX_PIECES", 7)
+    with pytest.raises(DamagedError, match="LB-202"):
+        read_model(small, "the file")
+
+
+def test_what_only_sentencepiece_can_refuse_is_one_clear_error(own_model: bytes) -> None:
+    trie = own_model.index(read_model(own_model, "own").charsmap) + 4
+    ruined = bytearray(own_model)
+    ruined[trie + 15] |= 0x80  # makes a leaf, which nothing leads to, of an inner unit
+    with pytest.raises(DamagedError, match="LB-212"):
+        Tokenizer.from_model(bytes(ruined))
+
+
+def test_a_model_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.model"
+    with open(path, "wb") as file:
+        file.truncate(MAX_MODEL_BYTES + 1)
+    with pytest.raises(LitebertError, match="LB-003"):
+        Tokenizer.load(path)
+
+
+def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes) -> None:
+    charsmap = read_model(own_model, "own").charsmap
+    trie_size = int.from_bytes(charsmap[:4], "little")
+    assert len(charsmap) > 200_000
+    assert charsmap_fault(charsmap) is None
+    header, trie, texts = charsmap[:4], charsmap[4 : 4 + trie_size], charsmap[4 + trie_size :]
+    faults = {
+        "in 100": charsmap[:100],
+        "does not end": charsmap[:-1],
+        "not UTF-8": charsmap[:-2] + b"\xff\0",
+        "a trie of": struct.pack("<I", len(charsmap)) + trie + texts,
+        "out of the trie": header + struct.pack("<I", 0x7FFFF << 10) + trie[4:] + texts,
+        "outside the table": header + trie + b"\0",
+        "inside a character": header + trie + "é".encode() * 40_000 + b"\0",
+        "leaf is missing": header + b"\0\x01\0\0" * (trie_size // 4) + texts,
+    }
+    found = {words: words in str(charsmap_fault(data)) for words, data in faults.items()}
+    assert found == dict.fromkeys(faults, True)
+
+
+def test_mutated_models_are_refused_or_work(own_model: bytes) -> None:
+    """Those that pass the reader are loaded and used natively in this process: it must survive."""
+    text = "In 1905, Jürgen weighed 12,000 ½ ﬁne (boats)\u200b 日本 e\u0301 가"
+    num_accepted = 0
+    for case in range(NUM_MUTATIONS):
+        data = mutated(own_model, case)
+        try:
+            tokenizer = Tokenizer.from_model(data)
+        except LitebertError:
+            continue
+        num_accepted += 1
+        encoding = tokenizer.encode(text)
+        assert all(0 <= number < tokenizer.vocab_size for number in encoding.ids)
+        assert len(encoding.offsets) == len(encoding.ids)
+        assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
+        tokenizer.decode(encoding.ids)
+    assert num_accepted > NUM_MUTATIONS // 20
+
+
+def mutated(data: bytes, case: int) -> bytes:
+    """Flip one to four bits, mostly in the pieces; now and then cut out or double a stretch."""
+    random = rng.stream(0, "mutate a model", case)
+    changed = bytearray(data)
+    reach = len(data) if case % 3 == 0 else 8000
+    for place in random.integers(0, reach, size=random.integers(1, 5)):
+        changed[place] ^= 1 << int(random.integers(8))
+    start, stop = sorted(random.integers(0, reach, size=2))
+    if case % 5 == 0:
+        del changed[start : min(stop, start + 40)]
+    if case % 7 == 0:
+        changed[start:start] = changed[start : start + 40]
+    return bytes(changed)

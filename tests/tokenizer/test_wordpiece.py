@@ -1,0 +1,124 @@
+"""WordPiece vocabularies: the official tests' cases, Chinese, offsets, transformers, damage."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert import files
+from litebert.errors import LitebertError
+from litebert.tokenizer import Tokenizer
+
+GOLDEN = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
+MORE = ["[PAD]", "[MASK]", "hello", "!", "how", "are", "you", "?", "ah", "博", "推", "zz", "`", "$"]
+VOCABULARY = "\n".join([*GOLDEN, *MORE]) + "\n"
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
+    files.write_text(path, VOCABULARY)
+    return Tokenizer.load(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files.write_text(tmp_path / "vocab.txt", VOCABULARY)
+    return tmp_path
+
+
+@pytest.fixture
+def wordpiece(folder: Path) -> Tokenizer:
+    return Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("UNwant\u00e9d,running", ["un", "##want", "##ed", ",", "runn", "##ing"]),
+        (" \tHeLLo!how  \n Are yoU?  ", ["hello", "!", "how", "are", "you", "?"]),
+        ("ah\u535a\u63a8zz", ["ah", "博", "推", "zz"]),
+        ("", []),
+        ("unwantedX running", ["[UNK]", "runn", "##ing"]),
+        ("h\u0005ello$`", ["hello", "$", "`"]),
+        ("w" * 201, ["[UNK]"]),
+    ],
+)  # fmt: skip
+def test_the_official_cases(wordpiece: Tokenizer, text: str, pieces: list[str]) -> None:
+    encoding = wordpiece.encode(text)
+    assert encoding.pieces == pieces
+    assert encoding.ids == [wordpiece.id(piece) for piece in pieces]
+
+
+def test_the_official_ids(wordpiece: Tokenizer) -> None:
+    assert wordpiece.encode("UNwant\u00e9d,running").ids == [7, 4, 5, 10, 8, 9]
+
+
+def test_offsets_slice_the_text(wordpiece: Tokenizer) -> None:
+    text = "  UNwant\u00e9d, 博"
+    shown = [text[start:end] for start, end in wordpiece.encode(text).offsets]
+    assert shown == ["UN", "want", "\u00e9d", ",", "博"]
+
+
+def test_case_is_kept_where_the_folder_says_so(folder: Path) -> None:
+    files.write_json(folder / "tokenizer_config.json", {"do_lower_case": False})
+    assert Tokenizer.load(folder).encode("want WANT").pieces == ["want", "[UNK]"]
+
+
+def test_special_names_and_pairs(wordpiece: Tokenizer) -> None:
+    assert wordpiece.mask_id not in wordpiece.encode("[MASK]").ids
+    encoding = wordpiece.encode("want [MASK]", "you", special_tokens=True)
+    assert encoding.pieces == ["[CLS]", "want", "[MASK]", "[SEP]", "you", "[SEP]"]
+    assert encoding.segments == [0, 0, 0, 0, 1, 1]
+    assert wordpiece.decode(encoding.ids) == "want you"
+    assert wordpiece.decode(wordpiece.encode("unwanted xx").ids) == "unwanted ⁇"
+
+
+def test_continuations_start_no_word(wordpiece: Tokenizer) -> None:
+    assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == [
+        "##want",
+        "##ed",
+        "##ing",
+    ]
+
+
+@given(st.text(st.characters(exclude_categories=())))
+@settings(max_examples=200, deadline=None)
+def test_any_string_encodes(shared: Tokenizer, text: str) -> None:
+    encoding = shared.encode(text)
+    assert encoding.ids == shared.encode_ids([text])[0]
+    assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
+
+
+def test_transformers_reads_the_saved_folder_alike(wordpiece: Tokenizer, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    wordpiece.save(tmp_path / "saved")
+    assert Tokenizer.load(tmp_path / "saved").hash == wordpiece.hash
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "saved")("ah博 [MASK]", "Unwanted, you?")
+    ours = wordpiece.encode("ah博 [MASK]", "Unwanted, you?", special_tokens=True)
+    assert theirs["input_ids"] == ours.ids
+    assert theirs["token_type_ids"] == ours.segments
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\xff\xfe", "LB-241"),
+        (b"x" * 1025 + b"\n" + VOCABULARY.encode(), "LB-242"),
+        (VOCABULARY.encode() + b"want\n", "LB-243"),
+        (b"want\n", "LB-211"),
+    ],
+)
+def test_damage_is_refused_by_name(tmp_path: Path, data: bytes, code: str) -> None:
+    files.write_bytes(tmp_path / "vocab.txt", data)
+    with pytest.raises(LitebertError, match=code):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(LitebertError, match=r"(?s)LB-240.*pip install 'litebert\[wordpiece\]'"):
+        Tokenizer.load(folder)
