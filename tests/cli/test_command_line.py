@@ -105,6 +105,8 @@ def test_a_tokenizer_is_trained_and_shows_its_pieces(stories: Path, tmp_path: Pa
         (["pretrain"], 1, "LB-523"),
         (["pretrain", "nowhere.txt"], 1, "nowhere.txt"),
         (["pretrain", "--corpus", "nowhere"], 1, "LB-3"),
+        (["pretrain", "--corpus", "x", "--recipe", "lapto"], 1, "laptop"),
+        (["pretrain", "--corpus", "x", "--recipe", "none.toml"], 1, "LB-004"),
         (["pretrain", "--corpus", "x", "train.sed=1"], 1, "train.seed"),
         (["fill", "[MASK]", "--model", "nowhere"], 1, "LB-004"),
         (["recipes", "show", "papr-base"], 1, "paper-base"),

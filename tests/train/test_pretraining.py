@@ -8,7 +8,8 @@ import torch
 from transformers import AlbertForPreTraining, AutoTokenizer
 
 from litebert.config import PretrainConfig, Resolved
-from litebert.errors import LitebertError, NonFiniteError
+from litebert.corpus import build_corpus
+from litebert.errors import LitebertError, NonFiniteError, ResourceError
 from litebert.predict import Model
 from litebert.train import plan, pretrain, read_metrics
 
@@ -123,7 +124,11 @@ def test_minutes_become_steps_once_and_for_all(tmp_path: Path, configure: Config
 
 @pytest.mark.parametrize(
     ("change", "code"),
-    [("train.device=cuda:99", "LB-507"), ("data.eval_corpus=nowhere", "LB-3")],
+    [
+        ("train.device=cuda:99", "LB-507"),
+        ("data.eval_corpus=nowhere", "LB-3"),
+        ("model.vocab_size=91", "LB-512"),
+    ],
 )
 def test_what_cannot_work_is_refused_before_work(
     tmp_path: Path, configure: Configure, change: str, code: str
@@ -131,3 +136,39 @@ def test_what_cannot_work_is_refused_before_work(
     with pytest.raises(LitebertError, match=code):
         pretrain(configure(change), tmp_path, is_quiet=True)
     assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.train.run.free_bytes", lambda path: 1_000)
+    with pytest.raises(ResourceError, match="LB-506"):
+        pretrain(configure(), tmp_path, is_quiet=True)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path, configure: Configure) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from litebert.train.track import TensorBoard
+
+    board = TensorBoard(tmp_path / "board")
+    pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(board,))
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    rows = [row for row in read_metrics(tmp_path / "run") if row["kind"] == "train"]
+    losses = [event.value for event in events.Scalars("train/masked_lm_loss")]
+    assert losses == pytest.approx([row["masked_lm_loss"] for row in rows])
+
+
+def test_a_corpus_without_a_held_out_part_is_refused(
+    tmp_path: Path, stories: Path, corpus: Path, configure: Configure
+) -> None:
+    build_corpus(
+        [stories],
+        tokenizer=corpus / "tokenizer",
+        output=tmp_path / "all",
+        sentences="line",
+        workers=1,
+    )
+    with pytest.raises(LitebertError, match="LB-510"):
+        pretrain(configure(f"data.corpus={tmp_path / 'all'}"), tmp_path / "run", is_quiet=True)

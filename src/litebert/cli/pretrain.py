@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="[TEXT]... [KEY=VALUE]...")
 @click.option("--corpus", type=click.Path(path_type=Path), help="A corpus instead of texts.")
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
-@click.option("--recipe", help="A recipe's name, or a TOML file (litebert recipes list).")
+@click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
 @click.option("--minutes", type=float, help="Choose the steps to take about this long here.")
 @click.option("--name", default="albert", show_default=True, help="Name of the run.")
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
@@ -37,7 +37,7 @@ def pretrain(
     words: tuple[str, ...],
     corpus: Path | None,
     preset: str | None,
-    recipe: str | None,
+    recipe: str,
     minutes: float | None,
     name: str,
     runs: Path,
@@ -90,7 +90,7 @@ def pretrain(
 
 
 def _resolved(
-    recipe: str | None, flags: dict[str, str | float | None], overrides: list[str]
+    recipe: str, flags: dict[str, str | float | None], overrides: list[str]
 ) -> Resolved[PretrainConfig]:
     from litebert.config import PretrainConfig, Setting, resolve, settings_from_words
 
@@ -98,17 +98,16 @@ def _resolved(
     return resolve(PretrainConfig, _recipe(recipe), given, settings_from_words(overrides))
 
 
-def _recipe(name: str | None) -> Settings:
+def _recipe(name: str) -> Settings:
     from importlib.resources import as_file
     from importlib.resources import files as package_files
 
-    from litebert.cli.recipes import recipe_names
+    from litebert.cli.recipes import recipe_names, recipe_text
     from litebert.config import settings_from_toml
 
-    if name is None:
-        return {}
-    if name not in recipe_names():
+    if name not in recipe_names() and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
+    recipe_text(name)  # says which names there are
     with as_file(package_files("litebert") / "recipes" / "pretrain" / f"{name}.toml") as path:
         return settings_from_toml(path, origin=f"recipe {name}")
 

@@ -10,14 +10,11 @@ from pathlib import Path
 import torch
 
 from litebert import rng
-from litebert.config import ObjectiveConfig, PretrainConfig, Resolved, flattened
-from litebert.corpus import Corpus
-from litebert.corpus.manifest import MANIFEST
-from litebert.errors import LitebertError
-from litebert.files import Json, hash_file, staged_folder
+from litebert.config import PretrainConfig, Resolved, flattened
+from litebert.files import Json, staged_folder
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Loader, PretrainingBatch, Vocabulary, evaluation_batches
+from litebert.objectives import Loader
 from litebert.optim import build_optimizer, build_schedule
 from litebert.tasks import Pretraining
 from litebert.tokenizer import Tokenizer
@@ -33,62 +30,7 @@ from litebert.train.run import (
     recorded_setting,
     require_disk,
 )
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The data of a run: training corpus, held-out corpus, and their tokenizer."""
-
-    corpus: Corpus
-    held_out: Corpus
-    tokenizer: Tokenizer
-
-    @classmethod
-    def open(cls, config: PretrainConfig) -> Sources:
-        """Open what `[data]` names; evaluation must never read the training files."""
-        corpus = Corpus.open(Path(config.data.corpus))
-        named = config.data.eval_corpus
-        held_out = Corpus.open(Path(named)) if named else corpus.held_out()
-        if held_out is None:
-            raise LitebertError(
-                "LB-510",
-                "there is nothing held out to evaluate on",
-                received=f"{corpus.path} without a held-out part",
-                expected="a corpus built with --held-out, or data.eval_corpus",
-                next="litebert corpus build ... --held-out 0.01",
-            )
-        if held_out.tokenizer_hash != corpus.tokenizer_hash:
-            raise LitebertError(
-                "LB-511",
-                "training and evaluation corpus were made with different tokenizers",
-                received=f"{corpus.path} and {held_out.path}",
-                expected="one tokenizer for both",
-                next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
-            )
-        return cls(corpus, held_out, Tokenizer.load(corpus.tokenizer_path))
-
-    def described(self) -> dict[str, Json]:
-        """Name what the numbers of a run depend on, for run.json."""
-        return {
-            "tokenizer": self.tokenizer.hash,
-            "training tokens": self.corpus.num_tokens,
-            "held-out tokens": self.held_out.num_tokens,
-            "training corpus": hash_file(self.corpus.path / MANIFEST),
-            "held-out corpus": hash_file(self.held_out.path / MANIFEST),
-        }
-
-    def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
-        """Return the held-out batches, the same for every run with one seed."""
-        return list(
-            evaluation_batches(
-                self.held_out.shards,
-                vocabulary=vocabulary_of(self.tokenizer),
-                config=config.objective,
-                batch_size=config.train.micro_batch_size or config.train.batch_size,
-                seed=config.train.seed,
-                num_sequences=config.train.eval_sequences,
-            )
-        )
+from litebert.train.sources import Sources, loader_for
 
 
 @dataclass(frozen=True)
@@ -103,8 +45,7 @@ class Outcome:
 
 def plan(resolved: Resolved[PretrainConfig], folder: Path) -> tuple[PretrainConfig, Estimate]:
     """Return the full configuration and what it will need, without writing anything."""
-    sources = Sources.open(resolved.config)
-    config = _completed(resolved.config, sources, folder)
+    config = _completed(resolved, Sources.open(resolved.config), folder)
     device = choose_device(config.train.device)
     return config, estimate(config, device, dtype_of(config))
 
@@ -119,7 +60,7 @@ def pretrain(
     """Train from the configuration, or go on where the same configuration was interrupted."""
     with locked(folder):
         sources = Sources.open(resolved.config)
-        config = _completed(resolved.config, sources, folder)
+        config = _completed(resolved, sources, folder)
         origins = resolved.origins | _origins(resolved.config, config)
         begin_or_resume(folder, Resolved(config, origins), data=sources.described())
         log = RunLog(folder, config.train.steps, is_quiet=is_quiet, listeners=listeners)
@@ -132,37 +73,17 @@ def pretrain(
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
-def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
-    """Return what the objectives need to know of a tokenizer."""
-    return Vocabulary(
-        size=tokenizer.vocab_size,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        mask_id=tokenizer.mask_id,
-        starts_word=tokenizer.starts_word,
-    )
-
-
 def dtype_of(config: PretrainConfig) -> torch.dtype:
     """Return the dtype of activations."""
     return {"fp32": torch.float32, "bf16": torch.bfloat16}[config.train.precision]
 
 
-def loader_for(corpus: Path, *, objective: ObjectiveConfig, batch_size: int, seed: int) -> Loader:
-    """Open a corpus's loader; small enough to be sent to the processes that prepare batches."""
-    opened = Corpus.open(corpus)
-    return Loader(
-        opened.shards,
-        vocabulary=vocabulary_of(Tokenizer.load(opened.tokenizer_path)),
-        config=objective,
-        batch_size=batch_size,
-        seed=seed,
-    )
-
-
-def _completed(config: PretrainConfig, sources: Sources, folder: Path) -> PretrainConfig:
+def _completed(
+    resolved: Resolved[PretrainConfig], sources: Sources, folder: Path
+) -> PretrainConfig:
     """Fill in what follows from the data, and what this machine decides (once for a run)."""
-    tokenizer = sources.tokenizer
+    config, tokenizer = resolved.config, sources.tokenizer
+    sources.require_vocabulary(config.model.vocab_size, resolved.origins["model.vocab_size"])
     ids = {
         "vocab_size": tokenizer.vocab_size,
         "pad_token_id": tokenizer.pad_id,

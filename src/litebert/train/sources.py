@@ -1,0 +1,105 @@
+"""The data of a pretraining run: its corpora, their tokenizer, and batches from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.config import ObjectiveConfig, PretrainConfig
+from litebert.corpus import Corpus
+from litebert.corpus.manifest import MANIFEST
+from litebert.errors import LitebertError
+from litebert.files import Json, hash_file
+from litebert.objectives import Loader, PretrainingBatch, Vocabulary, evaluation_batches
+from litebert.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The data of a run: training corpus, held-out corpus, and their tokenizer."""
+
+    corpus: Corpus
+    held_out: Corpus
+    tokenizer: Tokenizer
+
+    @classmethod
+    def open(cls, config: PretrainConfig) -> Sources:
+        """Open what `[data]` names; evaluation must never read the training files."""
+        corpus = Corpus.open(Path(config.data.corpus))
+        named = config.data.eval_corpus
+        held_out = Corpus.open(Path(named)) if named else corpus.held_out()
+        if held_out is None:
+            raise LitebertError(
+                "LB-510",
+                "there is nothing held out to evaluate on",
+                received=f"{corpus.path} without a held-out part",
+                expected="a corpus built with --held-out, or data.eval_corpus",
+                next="litebert corpus build ... --held-out 0.01",
+            )
+        if held_out.tokenizer_hash != corpus.tokenizer_hash:
+            raise LitebertError(
+                "LB-511",
+                "training and evaluation corpus were made with different tokenizers",
+                received=f"{corpus.path} and {held_out.path}",
+                expected="one tokenizer for both",
+                next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
+            )
+        return cls(corpus, held_out, Tokenizer.load(corpus.tokenizer_path))
+
+    def require_vocabulary(self, size: int, origin: str) -> None:
+        """Refuse a vocabulary size that somebody asked for and the corpus does not have."""
+        is_asked_for = not origin.startswith(("default", "preset"))
+        if is_asked_for and size != self.tokenizer.vocab_size:
+            raise LitebertError(
+                "LB-512",
+                f"model.vocab_size is not that of the corpus (from {origin})",
+                received=f"{size:,}",
+                expected=f"{self.tokenizer.vocab_size:,}, the pieces of {self.corpus.path}",
+                next="leave model.vocab_size out: it follows from the corpus",
+            )
+
+    def described(self) -> dict[str, Json]:
+        """Name what the numbers of a run depend on, for run.json."""
+        return {
+            "tokenizer": self.tokenizer.hash,
+            "training tokens": self.corpus.num_tokens,
+            "held-out tokens": self.held_out.num_tokens,
+            "training corpus": hash_file(self.corpus.path / MANIFEST),
+            "held-out corpus": hash_file(self.held_out.path / MANIFEST),
+        }
+
+    def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
+        """Return the held-out batches, the same for every run with one seed."""
+        return list(
+            evaluation_batches(
+                self.held_out.shards,
+                vocabulary=vocabulary_of(self.tokenizer),
+                config=config.objective,
+                batch_size=config.train.micro_batch_size or config.train.batch_size,
+                seed=config.train.seed,
+                num_sequences=config.train.eval_sequences,
+            )
+        )
+
+
+def loader_for(corpus: Path, *, objective: ObjectiveConfig, batch_size: int, seed: int) -> Loader:
+    """Open a corpus's loader; small enough to be sent to the processes that prepare batches."""
+    opened = Corpus.open(corpus)
+    return Loader(
+        opened.shards,
+        vocabulary=vocabulary_of(Tokenizer.load(opened.tokenizer_path)),
+        config=objective,
+        batch_size=batch_size,
+        seed=seed,
+    )
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
+    """Return what the objectives need to know of a tokenizer."""
+    return Vocabulary(
+        size=tokenizer.vocab_size,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        mask_id=tokenizer.mask_id,
+        starts_word=tokenizer.starts_word,
+    )
