@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.nn.batch import Batch
+
+_MANY = 4
+"""Sequences from which a rectangle counts as large."""
 
 
 def attend(
@@ -31,17 +35,31 @@ def _equal(query: Tensor, key: Tensor, value: Tensor, length: int, dropout_prob:
     """Attend in a rectangle that is only a view: all sequences have one length."""
     shape = (-1, length, *query.shape[1:])
     q, k, v = (x.reshape(shape).transpose(1, 2) for x in (query, key, value))
-    attention = _plain if q.dtype == torch.bfloat16 and not q.is_cuda else _fused
-    mixed = attention(q, k, v, dropout_prob)
+    mixed = _kernel_for(q)(q, k, v, dropout_prob)
     return mixed.transpose(1, 2).reshape_as(query)
+
+
+def _kernel_for(query: Tensor) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
+    """Choose by what measured fastest (benchmarks/RESULTS.md, attention).
+
+    In bf16 on a CPU, large rectangles like three plain products; the few sequences of odd lengths
+    go through float32, whose kernels are not compiled anew for every length.
+    """
+    if query.is_cuda or query.dtype != torch.bfloat16:
+        return _fused
+    return _plain if len(query) >= _MANY else _through_float32
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
 
 
+def _through_float32(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
+    mixed = _fused(query.float(), key.float(), value.float(), dropout_prob)
+    return mixed.to(query.dtype)
+
+
 def _plain(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    """Attend in three steps: in bf16 the CPU's fused kernel takes 1.1 to 1.4 times as long."""
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
     return F.dropout(scores.softmax(-1), dropout_prob) @ value
 
