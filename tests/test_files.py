@@ -101,3 +101,11 @@ def test_lines_are_appended_and_hashes_are_of_the_content(tmp_path: Path) -> Non
     append_line(tmp_path / "log", "b")
     assert (tmp_path / "log").read_text() == "a\nb\n"
     assert hash_file(tmp_path / "log") != before
+
+
+@pytest.mark.parametrize("name", ["folder", "pipe"])
+def test_what_is_not_a_file_is_never_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LitebertError, match="LB-008"):
+        write_bytes(tmp_path / name, b"x")

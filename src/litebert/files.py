@@ -23,6 +23,14 @@ STAGING_MARK = ".partial-"
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`; a reader sees the old file or the new one, never a part."""
+    if path.exists() and not path.is_file():
+        raise LitebertError(
+            "LB-008",
+            f"{path} is not a file that can be replaced",
+            received="a folder" if path.is_dir() else "a device or pipe",
+            expected="a new path, or a regular file",
+            next="choose another path",
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = _staged_sibling(path)
     try:

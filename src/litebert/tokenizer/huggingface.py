@@ -21,6 +21,7 @@ import base64
 import sys
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from litebert.files import Json
 from litebert.tokenizer.modelfile import (
@@ -153,6 +154,7 @@ def _replace(pattern: str, content: str) -> Json:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
+@cache
 def _class(belongs: Callable[[str], bool]) -> str:
     """Return the inside of a regular expression's [...] for all characters that belong."""
     codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]

@@ -1,0 +1,200 @@
+"""English prose that every machine with Python has: its documentation, as one sentence a line.
+
+    python examples/quickstart/python_prose.py OUT.txt
+
+The language topics and the docstrings of the standard library and of all installed packages are
+read as source, never imported. A module is a document. Code, tables, lists of parameters and what
+many modules repeat are left out. The same packages give the same file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import inspect
+import re
+import sys
+import sysconfig
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain, groupby
+from multiprocessing import get_context
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from litebert.corpus.sentences import split_sentences
+from litebert.corpus.settings import TextSettings
+from litebert.files import write_text
+
+NUM_PROCESSES = 2
+IGNORED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
+LEAST_DOCSTRING_SHARE = 0.05  # below it, parsing a module takes long and finds little
+LEAST_SENTENCES, LEAST_WORDS = 4, 4
+LONGEST_SENTENCE, LONGEST_WORD = 400, 30
+LARGEST_ODD_SHARE = 1 / 8  # of words that are not plain English: names, symbols
+
+_TABLE = (
+    r"(?i:(?:other |keyword )?(?:parameters|params|args|arguments)|kwargs|attributes|properties|"
+    r"fields|methods|options|shape|inputs?|outputs?|returns?|yields?|receives|raises|throws|warns|"
+    r"see also|references?|routine listings)"
+)
+_DEEPER = r"(?:\n(?:\1 +\S.*| *))*"  # lines below, indented more than the first group
+_NOT_PROSE = [
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"^ *(```|~~~)(?s:.*?)(?:^ *\1|\Z)",
+        r"^ *(?:>>>|\.\.\. |In \[).*(?:\n.*\S.*)*",  # a session up to the next blank line
+        rf"^{_TABLE}:?\n[-=~^]{{3,}}\n(?s:.*?)(?=^\S.*\n[-=~^]{{3,}}$|\Z)",
+        r"^.*\n *[-=~^]{3,}$",  # any other title
+        rf"^( *)(?:{_TABLE}|(?i:examples?|usage)):{{1,2}} *{_DEEPER}",
+        rf"^( *)[`*]*[a-z_][\w.]*[`*]*(?: ?\(.*\):| ?:|, .* : ).*{_DEEPER}",  # name : type
+        rf"^( *)\.\. (?!note|warning|tip|important|caution).*{_DEEPER}",
+        rf"^( *)(?::\w[^:\n`]*:(?!`)|@\w+).*{_DEEPER}",  # :param name:
+        rf"^( *)\S.*::$\n(?: *\n)*\1 +\S.*{_DEEPER}",  # code after a double colon
+    )
+]
+_MARK = re.compile(r"^( *)([-*+•]|\d+[.)]|\.\. \w+::)(?=\s)", re.MULTILINE)
+"""What opens a list item or an admonition: its text is a paragraph of its own."""
+
+_PLAIN = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(?<=[.,;])\s?\[[\w#*]+\]_", ""),  # a footnote; elsewhere it stands for a noun
+        (r":[\w:+-]+:`[~!](?:[\w.:]*[.:])?(\w+)`", r"\1"),  # :class:`~module.Name`
+        (r":[\w:+-]+:(?=`)", ""),
+        (r"\[`[~!]?([^`\]]*)`\]", r"\1"),
+        (r"`([^`<]+?)\s*<[^`>]+>`_*", r"\1"),  # `text <address>`_
+        (r"!?\[([^\[\]]+)\]\([^()\s]*\)", r"\1"),  # [text](address)
+        (r"`+([^`]*)`+_*", r"\1"),
+        (r"(?<![\w*])\*{1,3}(?=\w)|(?<=[\w.,:])\*{1,3}(?![\w*])", ""),
+        (r"(?<![\w.])(?:[a-z_]\w*)?\.(?:\w+\.)*(?=[A-Z])", ""),  # module.Name
+        (r"\\(?=[*_ ])|(?<=\w)\(\)", ""),
+        (r"\s+", " "),
+    )
+]
+_PROSE = re.compile(
+    r"(?!.*(?://|TODO|FIXME| [.,;:?!]))"
+    r"[\"'(]?[A-Z][^=<>{}|\\~^#@$*\[\]`\x00-\x1f\ufffd]*(?<![. ])[.!?][\"')]*"
+)
+_WORD = re.compile(
+    r"[\"'(]*(?:[A-Za-z]?[a-z]*(?:['’-][A-Za-z]?[a-z]+)*|\d+|[A-Z]{2,5}|[ei]\.[ge])[\"').,;:!?]*"
+)
+_FUNCTION_WORD = re.compile(
+    r"(?i)\b(?:the|an?|is|are|was|be|has|of|to|in|for|on|from|with|by|this|it|not|and|or|if|as)\b"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("out", type=Path, help="the text file to write")
+    out = parser.parse_args().out
+    start = time.perf_counter()
+    folders = (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+    documents = list(read_prose(dict.fromkeys(folders)))
+    text = "\n\n".join("\n".join(document) for document in documents) + "\n"
+    write_text(out, text)
+    print(
+        f"{out}: {len(text) / 1e6:.1f} MB, {len(documents):,} documents, "
+        f"{sum(map(len, documents)):,} sentences, {len(text.split()):,} words "
+        f"in {time.perf_counter() - start:.0f} s",
+        file=sys.stderr,
+    )
+
+
+def read_prose(folders: Iterable[Path]) -> Iterator[list[str]]:
+    """Yield the sentences of each language topic and each module, none of them twice."""
+    paths = [path for folder in folders for path in _modules(folder)]
+    seen: set[str] = set()
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(NUM_PROCESSES, mp_context=spawn, initializer=gc.disable) as pool:
+        of_modules = pool.map(module_sentences, paths, chunksize=64)
+        of_topics = (list(find_sentences(topics[name])) for name in sorted(topics))
+        for sentences in chain(of_topics, of_modules):
+            by_skeleton = {_skeleton(sentence): sentence for sentence in sentences}
+            fresh = [text for key, text in by_skeleton.items() if key not in seen]
+            if len(fresh) >= LEAST_SENTENCES:
+                seen.update(by_skeleton)
+                yield fresh
+
+
+def module_sentences(path: Path) -> list[str]:
+    """Return the prose of the docstrings of a module, in their order; none if it is not Python."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            source = path.read_bytes()
+            documented = sum(map(len, source.split(b'"""')[1::2]))
+            is_worth_it = documented >= LEAST_DOCSTRING_SHARE * len(source)
+            body = ast.parse(source).body if is_worth_it else []
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return []
+    valid = (text.encode(errors="ignore").decode() for text in _docstrings(body))
+    return [sentence for text in valid for sentence in find_sentences(text)]
+
+
+def find_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a docstring that read as English prose, without markup."""
+    prose = "\n\n".join(_paragraphs(inspect.cleandoc(text)))
+    return (sentence for sentence in split_sentences(prose, TextSettings()) if is_prose(sentence))
+
+
+def is_prose(sentence: str) -> bool:
+    """Tell a sentence that reads as English from a fragment, a formula or a line of code."""
+    words = sentence.split()
+    return (
+        len(words) >= LEAST_WORDS
+        and len(sentence) <= LONGEST_SENTENCE
+        and _PROSE.fullmatch(sentence) is not None
+        and max(map(len, words)) <= LONGEST_WORD
+        and sentence.count("(") == sentence.count(")")
+        and sentence.count('"') % 2 == 0
+        and _FUNCTION_WORD.search(sentence) is not None
+        and sum(_WORD.fullmatch(word) is None for word in words) <= LARGEST_ODD_SHARE * len(words)
+    )
+
+
+def _modules(folder: Path) -> list[Path]:
+    paths = sorted(folder.rglob("*.py"))
+    return [path for path in paths if IGNORED_FOLDERS.isdisjoint(path.relative_to(folder).parts)]
+
+
+def _docstrings(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the strings that stand alone or are handed to a call, as numpy and torch do."""
+    for statement in body:
+        match statement:
+            case ast.Expr(ast.Constant(str(text))):
+                yield text
+            case ast.Expr(ast.Call()):
+                constants = (getattr(node, "value", None) for node in ast.walk(statement))
+                yield from (value for value in constants if isinstance(value, str))
+            case ast.ClassDef() | ast.If() | ast.Try():
+                yield from _docstrings(statement.body)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield ast.get_docstring(statement) or ""
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for pattern in _NOT_PROSE:
+        text = pattern.sub("\n", text)
+    text = _MARK.sub(lambda mark: f"\n{mark[1]}{' ' * len(mark[2])}", text)
+    for _, lines in groupby(text.split("\n"), key=_indentation):
+        paragraph = " ".join(lines)
+        for pattern, replacement in _PLAIN:
+            paragraph = pattern.sub(replacement, paragraph)
+        yield paragraph.strip()
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip()) if line.strip() else -1
+
+
+def _skeleton(sentence: str) -> str:
+    """Return what sentences have in common that were made from one template."""
+    words = f"{sentence[0].lower()}{sentence[1:]}".split()
+    return " ".join(word if word.islower() else "#" for word in words)
+
+
+if __name__ == "__main__":
+    main()

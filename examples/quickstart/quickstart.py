@@ -1,0 +1,96 @@
+"""Text on this machine -> vocabulary -> corpus -> ALBERT -> answers, in about eight minutes.
+
+Run it as `make quickstart`. Everything it does is one command you can repeat on your own text:
+`litebert pretrain my-text.txt --preset mini --minutes 30 --name mine`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from litebert.predict import Model
+from litebert.train import read_metrics
+
+ROOT = Path(__file__).parents[2]
+RUN = ROOT / "runs" / "quickstart"
+PROSE = ROOT / "runs" / "quickstart-prose.txt"
+BLANKS = (
+    "If the argument is not a [MASK], a TypeError is raised.",
+    "Return the [MASK] of elements in the list.",
+    "This function returns a new [MASK].",
+    "The default [MASK] is None.",
+    "Raises an exception if the file does not [MASK].",
+)
+
+
+def main() -> None:
+    """Make the text, pretrain on it, and show what was learnt."""
+    if not PROSE.exists():
+        _say("collecting the English prose that comes with Python and its packages")
+        _call(str(Path(__file__).with_name("python_prose.py")), str(PROSE))
+    _say("pretraining for about five minutes (again: goes on where it stopped)")
+    options = ["--sentences", "line", "--recipe", "quickstart", "--vocab-size", "8000"]
+    places = ["--name", RUN.name, "--runs", str(RUN.parent)]
+    _call("-m", "litebert", "pretrain", str(PROSE), *options, *places, "--json")
+    _show_table()
+    _show_answers(Model.load(RUN / "model"))
+    _show_next()
+
+
+def _show_table() -> None:
+    evaluations = [row for row in read_metrics(RUN) if row["kind"] == "eval"]
+    before, after = evaluations[0], evaluations[-1]
+    lines = [
+        ("masked-LM loss", "masked_lm_loss", "{:.3f}", ""),
+        (
+            "masked-LM accuracy",
+            "masked_lm_accuracy",
+            "{:.1%}",
+            f"{after['masked_lm_baseline']:.1%}",
+        ),
+        ("sentence-order loss", "sentence_order_loss", "{:.3f}", "0.693"),
+        ("sentence-order accuracy", "sentence_order_accuracy", "{:.1%}", "50.0%"),
+    ]
+    print(f"\n{'on held-out documents':<26}{'before':>10}{'after':>10}{'baseline':>12}")
+    for title, name, form, baseline in lines:
+        cells = form.format(before[name]), form.format(after[name]), baseline
+        print(f"{title:<26}{cells[0]:>10}{cells[1]:>10}{cells[2]:>12}")
+    print("baseline: always the commonest token; a coin")
+
+
+def _show_answers(model: Model) -> None:
+    print()
+    for text in BLANKS:
+        fillings = model.fill(text, top=3)
+        words = ", ".join(f"{filling.words[0]} {filling.probability:.0%}" for filling in fillings)
+        print(f"{text}  ->  {words}")
+
+
+def _show_next() -> None:
+    model = (RUN / "model").relative_to(ROOT)
+    print(
+        f"\nreport   {RUN / 'report.html'}\n\nnext\n"
+        f'  .venv/bin/litebert fill "The value must be [MASK]." --model {model}\n'
+        f'  .venv/bin/litebert order "Open the file." "Then read it." --model {model}\n'
+        f"  .venv/bin/litebert pretrain my-text.txt --preset mini --minutes 30 --name mine\n"
+        f"  .venv/bin/litebert recipes list"
+    )
+
+
+def _call(*words: str) -> None:
+    done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+    if words[-1] == "--json":
+        assert json.loads(done.stdout)["model"]
+
+
+def _say(text: str) -> None:
+    print(f"\n== {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

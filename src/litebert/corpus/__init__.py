@@ -1,0 +1,21 @@
+"""Text to a corpus: documents and sentences as token ids in files that are mapped, not loaded."""
+
+from litebert.corpus.build import CorpusSummary, build_corpus
+from litebert.corpus.check import check_text
+from litebert.corpus.check_corpus import check_corpus
+from litebert.corpus.findings import CheckReport, Finding
+from litebert.corpus.progress import BuildProgress
+from litebert.corpus.shard import Shard
+from litebert.corpus.shards import Corpus
+
+__all__ = [
+    "BuildProgress",
+    "CheckReport",
+    "Corpus",
+    "CorpusSummary",
+    "Finding",
+    "Shard",
+    "build_corpus",
+    "check_corpus",
+    "check_text",
+]

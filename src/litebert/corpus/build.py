@@ -1,0 +1,168 @@
+"""Inputs to a corpus folder: parts in parallel, resumed where a killed build stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from litebert.corpus.cluster import run_on_ray
+from litebert.corpus.folder import begin, finish
+from litebert.corpus.lock import locked
+from litebert.corpus.manifest import (
+    HELD_OUT,
+    MANIFEST,
+    Counts,
+    InputRecord,
+    Manifest,
+    Plan,
+    read_record,
+)
+from litebert.corpus.part import PartTask, build_part
+from litebert.corpus.pool import num_cores, run_local
+from litebert.corpus.progress import Report, reported
+from litebert.corpus.settings import TextSettings, text_settings
+from litebert.corpus.source import Source, find_sources
+from litebert.errors import LitebertError
+from litebert.tokenizer import Tokenizer
+
+SHARD_TOKENS = 64 << 20
+PART_BYTES = 16 << 20
+"""Consecutive inputs are one part of the work up to this size, so small files share a shard."""
+
+
+@dataclass(frozen=True)
+class CorpusSummary:
+    """Say what a build has made; `held_out` is None where nothing was to be held out."""
+
+    path: Path
+    num_shards: int
+    train: Counts
+    held_out: Counts | None
+
+
+def build_corpus(
+    inputs: Iterable[str | Path],
+    *,
+    tokenizer: str | Path,
+    output: str | Path,
+    sentences: str = "segment",
+    documents: str | None = None,
+    column: str = "text",
+    language: str = "en",
+    held_out: float = 0.0,
+    shard_tokens: int = SHARD_TOKENS,
+    workers: int | None = None,
+    cluster: bool = False,
+    report: Report | None = None,
+) -> CorpusSummary:
+    """Tokenise text files into a corpus for `Corpus.open`; a killed build goes on when repeated.
+
+    The bytes are the same for any number of `workers` (default: all cores) and on a Ray `cluster`.
+    `held_out` is the share of documents that go to a corpus of their own, `output`/held-out.
+    A script that calls this with several workers needs the usual `if __name__ == "__main__":`.
+
+    Raises: LitebertError for inputs or settings that cannot be used, and for a folder that was
+    begun with others.
+    """
+    text = text_settings(sentences=sentences, documents=documents, column=column, language=language)
+    workers = num_cores() if workers is None else workers
+    _require_numbers(held_out=held_out, shard_tokens=shard_tokens, workers=workers)
+    sources = find_sources(inputs)
+    loaded = Tokenizer.load(tokenizer)
+    plan = _plan(sources, text, loaded, held_out=held_out, shard_tokens=shard_tokens)
+    folder = Path(output)
+    with locked(folder):
+        if not begin(folder, plan):
+            tasks = _tasks(plan, sources, text, Path(tokenizer), folder)
+            token_bytes = np.dtype(plan.token_dtype).itemsize
+            with reported(folder, num_parts=len(tasks), token_bytes=token_bytes, report=report):
+                if cluster:
+                    parts = list(run_on_ray(build_part, tasks))
+                else:
+                    parts = list(run_local(build_part, tasks, workers=workers))
+            finish(folder, plan, parts, loaded)
+    return _summary(folder)
+
+
+def _plan(
+    sources: tuple[Source, ...],
+    text: TextSettings,
+    tokenizer: Tokenizer,
+    *,
+    held_out: float,
+    shard_tokens: int,
+) -> Plan:
+    return Plan(
+        tokenizer_hash=tokenizer.hash,
+        vocab_size=tokenizer.vocab_size,
+        sentences=text.sentences,
+        documents=text.documents,
+        column=text.column,
+        language=text.language,
+        held_out=held_out,
+        shard_tokens=shard_tokens,
+        inputs=tuple(InputRecord(name=source.name, size=source.size) for source in sources),
+    )
+
+
+def _tasks(
+    plan: Plan, sources: tuple[Source, ...], text: TextSettings, tokenizer: Path, output: Path
+) -> list[PartTask]:
+    return [
+        PartTask(
+            part=number,
+            sources=tuple(group),
+            text=text,
+            tokenizer=tokenizer.absolute(),
+            tokenizer_hash=plan.tokenizer_hash,
+            token_dtype=plan.token_dtype,
+            held_out=plan.held_out,
+            shard_tokens=plan.shard_tokens,
+            output=output.absolute(),
+        )
+        for number, group in enumerate(_parts(sources))
+    ]
+
+
+def _parts(sources: Iterable[Source]) -> Iterator[list[Source]]:
+    """Group consecutive inputs: a part ends before it would exceed `PART_BYTES`."""
+    group: list[Source] = []
+    for source in sources:
+        if group and sum(member.size for member in group) + source.size > PART_BYTES:
+            yield group
+            group = []
+        group.append(source)
+    yield group
+
+
+def _summary(folder: Path) -> CorpusSummary:
+    command = f"rm -r {folder}, then the same command again"
+    train = read_record(folder / MANIFEST, Manifest, command=command)
+    shards, held_out = len(train.shards), None
+    if train.plan.held_out:
+        rest = read_record(folder / HELD_OUT / MANIFEST, Manifest, command=command)
+        shards, held_out = shards + len(rest.shards), rest.counts
+    return CorpusSummary(folder, shards, train.counts, held_out)
+
+
+def _require_numbers(*, held_out: float, shard_tokens: int, workers: int) -> None:
+    if not 0 <= held_out < 1:
+        raise LitebertError(
+            "LB-335",
+            "--held-out is not a share",
+            received=held_out,
+            expected="0 or more, below 1; 0.01 is a hundredth of the documents",
+            next="litebert corpus build --held-out 0.01 …",
+        )
+    for flag, value in (("--shard-tokens", shard_tokens), ("--workers", workers)):
+        if value < 1:
+            raise LitebertError(
+                "LB-336",
+                f"{flag} is too small",
+                received=value,
+                expected="1 or more",
+                next=f"leave {flag} out for the default",
+            )

@@ -1,0 +1,87 @@
+"""Look through a finished corpus: damage, duplicates, overlap with what is held out, length."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from litebert.corpus.findings import CheckReport, Findings
+from litebert.corpus.manifest import HELD_OUT
+from litebert.corpus.repeats import Documents
+from litebert.corpus.shard import Shard
+from litebert.corpus.shards import Corpus
+from litebert.errors import DamagedError
+from litebert.tokenizer import Tokenizer
+
+LONG_TOKENS = 512
+EXAMPLE_TOKENS = 40
+"""Long enough to recognise a text."""
+
+
+def check_corpus(path: str | Path) -> CheckReport:
+    """Verify every byte of a corpus and of its held-out part; report what would harm training.
+
+    Raises: LitebertError where there is no finished corpus.
+    """
+    found = Findings()
+    try:
+        corpus = Corpus.open(path, verify=True)
+        held_out = corpus.held_out(verify=True)
+        tokenizer = Tokenizer.load(corpus.tokenizer_path)
+    except DamagedError as error:
+        found.add("damaged", str(path), f"{error.what}: {error.received}", advice=error.next)
+        return found.report({})
+    documents = _look(corpus, tokenizer, found)
+    if repetition := documents.repetition():
+        repeats = f"repeats {repetition.original}"
+        found.add("duplicate document", repetition.where, repeats, times=repetition.count)
+    if held_out and (shared := _look(held_out, tokenizer, found).overlap(documents)):
+        where = f"{HELD_OUT}/{shared.where}"
+        found.add("held-out overlap", where, f"also {shared.original}", times=shared.count)
+    return found.report(corpus.manifest.counts.model_dump())
+
+
+def _look(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> Documents:
+    """Collect the findings of one side; return the hashes of its documents."""
+    documents = Documents()
+    for shard in corpus.shards:
+        documents.start_input(shard.path.name)
+        starts = shard.sentences[shard.documents]
+        for number, (start, stop) in enumerate(pairwise(starts)):
+            tokens = shard.tokens[start:stop].tobytes()
+            documents.add(hashlib.blake2b(tokens, digest_size=8).digest(), number)
+        _look_at_lengths(shard, tokenizer, found)
+        _look_at_unknown(shard, tokenizer, found)
+    return documents
+
+
+def _look_at_lengths(shard: Shard, tokenizer: Tokenizer, found: Findings) -> None:
+    long = np.flatnonzero(np.diff(shard.sentences) > LONG_TOKENS)
+    single = shard.documents[:-1][np.diff(shard.documents) == 1]
+    for kind, sentences in (("long sentence", long), ("single-sentence document", single)):
+        if len(sentences):
+            start = int(shard.sentences[sentences[0]])
+            example = _decoded(shard, start, tokenizer)
+            found.add(kind, _place(shard, start), example, times=len(sentences))
+
+
+def _look_at_unknown(shard: Shard, tokenizer: Tokenizer, found: Findings) -> None:
+    unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
+    if len(unknown):
+        first = int(unknown[0])
+        example = f"{len(unknown) / len(shard.tokens):.2%} of {shard.path.name}: "
+        example += _decoded(shard, max(0, first - EXAMPLE_TOKENS // 4), tokenizer)
+        found.add("unknown token", _place(shard, first), example, times=len(unknown))
+
+
+def _place(shard: Shard, token: int) -> str:
+    sentence = np.searchsorted(shard.sentences, token, side="right") - 1
+    document = np.searchsorted(shard.documents, sentence, side="right") - 1
+    return f"{shard.path.name}:{document}"
+
+
+def _decoded(shard: Shard, start: int, tokenizer: Tokenizer) -> str:
+    return tokenizer.decode(shard.tokens[start : start + EXAMPLE_TOKENS].tolist())

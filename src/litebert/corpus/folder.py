@@ -1,0 +1,137 @@
+"""The folder of a corpus while it is built: begun once, resumed by the same plan, finished last."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from litebert.corpus.manifest import (
+    HELD_OUT,
+    MANIFEST,
+    PARTS,
+    PLAN,
+    TOKENIZER,
+    Counts,
+    Manifest,
+    Plan,
+    read_record,
+    write_record,
+)
+from litebert.corpus.part import PartRecord, SideRecord
+from litebert.errors import LitebertError
+from litebert.files import STAGING_MARK, remove_unfinished, staged_folder
+from litebert.tokenizer import Tokenizer
+
+
+def begin(output: Path, plan: Plan) -> bool:
+    """Prepare a folder for building; return whether the corpus is finished already.
+
+    Raises: LitebertError where the folder holds something else, or a corpus of another plan.
+    """
+    command = f"rm -r {output}, then the same command again"
+    if (output / MANIFEST).exists():
+        manifest = read_record(output / MANIFEST, Manifest, command=command)
+        _require_same(manifest.plan, plan, output)
+        _clean(output)
+        return True
+    if (output / PLAN).exists():
+        _require_same(read_record(output / PLAN, Plan, command=command), plan, output)
+        for folder in (output, output / HELD_OUT, output / PARTS):
+            remove_unfinished(folder)
+        return False
+    _require_empty(output)
+    remove_unfinished(output)
+    write_record(output / PLAN, plan)
+    return False
+
+
+def finish(output: Path, plan: Plan, parts: Iterable[PartRecord], tokenizer: Tokenizer) -> None:
+    """Write what makes the shards a corpus: the held-out side first, `corpus.json` last.
+
+    Raises: LitebertError where no document is left to train on.
+    """
+    parts = sorted(parts, key=lambda record: record.part)
+    train = _manifest("train", plan, [record.train for record in parts])
+    if not train.counts.documents:
+        raise LitebertError(
+            "LB-334",
+            "no document is left to train on",
+            received=f"{train.counts.empty_documents:,} documents without tokens",
+            expected="at least one document with text, and not held out",
+            next=f"rm -r {output}, then build from more text",
+        )
+    with staged_folder(output / TOKENIZER) as staged:
+        tokenizer.save(staged)
+    if plan.held_out:
+        held_out = _manifest("held-out", plan, [record.held_out for record in parts])
+        with staged_folder(output / HELD_OUT / TOKENIZER) as staged:
+            shutil.copytree(output / TOKENIZER, staged, dirs_exist_ok=True)
+        write_record(output / HELD_OUT / MANIFEST, held_out)
+    write_record(output / MANIFEST, train)
+    _clean(output)
+
+
+def _manifest(
+    part: Literal["train", "held-out"], plan: Plan, sides: Sequence[SideRecord]
+) -> Manifest:
+    shards = tuple(shard for side in sides for shard in side.shards)
+    counts = sum((shard.counts for shard in shards), Counts())
+    rest = sum((side.rest for side in sides), Counts())
+    return Manifest(part=part, plan=plan, counts=counts + rest, shards=shards)
+
+
+def _clean(output: Path) -> None:
+    (output / PLAN).unlink(missing_ok=True)
+    shutil.rmtree(output / PARTS, ignore_errors=True)
+
+
+def _require_empty(output: Path) -> None:
+    found = sorted(
+        path.name for path in output.iterdir() if not path.name.startswith(PLAN + STAGING_MARK)
+    )
+    if found:
+        raise LitebertError(
+            "LB-332",
+            f"{output} is not empty",
+            received=f"{len(found)} files or folders, such as {found[0]}",
+            expected="a new folder, or one where a build of this corpus was begun",
+            next="choose another --output",
+        )
+
+
+def _require_same(begun: Plan, plan: Plan, output: Path) -> None:
+    differences = _differences(begun, plan)
+    if differences:
+        raise LitebertError(
+            "LB-333",
+            f"{output} was begun with other settings or inputs",
+            received="; ".join(differences),
+            expected="the same command, or another folder",
+            next=f"choose another --output, or rm -r {output} to begin anew",
+        )
+
+
+def _differences(begun: Plan, plan: Plan) -> list[str]:
+    """Name each field that differs, as `field: before -> now`.
+
+    >>> plan = Plan(tokenizer_hash="a", vocab_size=9, sentences="line", documents="file",
+    ...     column="text", language="en", held_out=0, shard_tokens=1, inputs=())
+    >>> _differences(plan, plan.model_copy(update={"column": "body"}))
+    ['column: text -> body']
+    """
+    names = [name for name in Plan.model_fields if name != "inputs"]
+    changed = [
+        f"{name}: {getattr(begun, name)} -> {getattr(plan, name)}"
+        for name in names
+        if getattr(begun, name) != getattr(plan, name)
+    ]
+    if len(begun.inputs) != len(plan.inputs):
+        changed.append(f"inputs: {len(begun.inputs)} -> {len(plan.inputs)} files")
+    changed += [
+        f"inputs: {before.name} of {before.size:,} bytes -> {now.name} of {now.size:,} bytes"
+        for before, now in zip(begun.inputs, plan.inputs, strict=False)
+        if before != now
+    ][:3]
+    return changed

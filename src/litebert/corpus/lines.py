@@ -1,0 +1,99 @@
+"""Bytes of a text file as numbered lines: strict UTF-8, one error with its line, bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from litebert.corpus.source import CorruptStreamError, Source, read_pieces
+from litebert.errors import DamagedError, LitebertError
+
+MAX_LINE_BYTES = 64 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_lines(source: Source) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line without its end) of a .txt or .jsonl input.
+
+    Lines end at LF or CR LF alone, so that a number is what an editor shows. A leading byte-order
+    mark is dropped.
+
+    Raises: LitebertError for bytes that are not UTF-8 and for a line over the cap; DamagedError
+    for a damaged compressed file. Each names file and line.
+    """
+    number = 0
+    for block in _whole_lines(source):
+        try:
+            text = block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _not_utf8(source, block, error, lines_before=number) from error
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        for line in lines:
+            number += 1
+            yield number, line.removesuffix("\r")
+
+
+def _whole_lines(source: Source) -> Iterator[bytes]:
+    """Cut the pieces of a file anew at line ends; of a line over the cap only the cap is held."""
+    held, number = bytearray(), 1
+    for piece in _pieces(source):
+        end = piece.rfind(b"\n") + 1
+        if len(held) + (end or len(piece)) > MAX_LINE_BYTES:
+            raise _too_long(source.name, number)
+        held += piece[:end] or piece
+        if end:
+            block = bytes(held)
+            number += block.count(b"\n")
+            held = bytearray(piece[end:])
+            yield block
+    if held:
+        yield bytes(held)
+
+
+def _pieces(source: Source) -> Iterable[bytes]:
+    num_lines, is_first = 0, True
+    try:
+        for piece in read_pieces(source):
+            num_lines += piece.count(b"\n")
+            yield piece.removeprefix(_BYTE_ORDER_MARK) if is_first else piece
+            is_first = is_first and not piece
+    except CorruptStreamError as error:
+        raise DamagedError(
+            "LB-306",
+            f"{source.name} is damaged or cut off after line {num_lines:,}",
+            received=str(error),
+            expected=f"a whole {source.compression} file",
+            next=f"copy it again, then test it: {_test_command(source)}",
+        ) from error
+
+
+def _test_command(source: Source) -> str:
+    return f"{'gzip' if source.compression == '.gz' else 'zstd'} --test {source.name}"
+
+
+def _not_utf8(
+    source: Source, block: bytes, error: UnicodeDecodeError, *, lines_before: int
+) -> LitebertError:
+    line = lines_before + block.count(b"\n", 0, error.start) + 1
+    column = error.start - block.rfind(b"\n", 0, error.start)
+    unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
+    is_utf16 = block[:2] in (b"\xff\xfe", b"\xfe\xff")
+    encoding = "UTF-16" if is_utf16 else "WINDOWS-1252"
+    return LitebertError(
+        "LB-309",
+        f"{source.name}, line {line:,}: not UTF-8",
+        received=f"byte 0x{block[error.start]:02x}, byte {column:,} of the line",
+        expected="UTF-8",
+        next=f"{unpack} {source.name} | iconv -f {encoding} -t UTF-8 > converted{source.kind}",
+    )
+
+
+def _too_long(name: str, number: int) -> LitebertError:
+    return LitebertError(
+        "LB-308",
+        f"{name}, line {number:,}: too long",
+        received=f"more than {MAX_LINE_BYTES >> 20} MiB without a line end",
+        expected=f"lines of at most {MAX_LINE_BYTES >> 20} MiB",
+        next="break the text into lines or rows",
+    )

@@ -1,0 +1,123 @@
+"""What a corpus says of itself: corpus.json, shard.json and, while it is built, build.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError
+
+from litebert import files
+from litebert.config.schema import Section
+from litebert.errors import DamagedError
+
+FORMAT: Literal[1] = 1
+MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
+MANIFEST_BYTES = 256 << 20
+HELD_OUT, TOKENIZER = "held-out", "tokenizer"
+
+Model = TypeVar("Model", bound=Section)
+Count = Annotated[int, Field(ge=0)]
+
+
+class Counts(Section):
+    """Count what a shard or a corpus holds, and what was left out of it."""
+
+    documents: Count = 0
+    sentences: Count = 0
+    tokens: Count = 0
+    unknown_tokens: Count = 0
+    single_sentence_documents: Count = 0
+    empty_documents: Count = 0
+    empty_sentences: Count = 0
+
+    def __add__(self, other: Self) -> Self:
+        names = type(self).model_fields
+        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+class StoredFile(Section):
+    """Give the size in bytes of a file and its blake2b-256."""
+
+    size: Count
+    blake2b: str
+
+
+class ShardRecord(Section):
+    """Describe one finished shard; `consumed` documents of its inputs were read before it ended."""
+
+    name: str = Field(pattern=r"^shard-\d{5,}-\d{4,}$")
+    consumed: Count
+    counts: Counts
+    files: dict[str, StoredFile]
+
+
+class InputRecord(Section):
+    """Name an input and its size in bytes as stored."""
+
+    name: str
+    size: int
+
+
+class Plan(Section):
+    """Hold all that the bytes of a corpus depend on."""
+
+    format: Literal[1] = FORMAT
+    tokenizer_hash: str
+    vocab_size: int
+    sentences: str
+    documents: str
+    column: str
+    language: str
+    held_out: float
+    shard_tokens: int
+    inputs: tuple[InputRecord, ...]
+
+    @property
+    def token_dtype(self) -> str:
+        """Type of the token ids: 16 bits wherever the ids fit."""
+        return "<u2" if self.vocab_size <= 65_535 else "<u4"
+
+    def command(self, output: Path) -> str:
+        """Return the command that builds this corpus anew."""
+        names = " ".join(record.name for record in self.inputs[:3])
+        more = f" … ({len(self.inputs)} inputs)" if len(self.inputs) > 3 else ""
+        return (
+            f"rm -r {output}, then litebert corpus build {names}{more} --output {output} "
+            f"--tokenizer TOKENIZER --sentences {self.sentences} --documents {self.documents} "
+            f"--column {self.column} --language {self.language} --held-out {self.held_out}"
+        )
+
+
+class Manifest(Section):
+    """Describe a finished corpus or its held-out part."""
+
+    part: Literal["train", "held-out"]
+    plan: Plan
+    counts: Counts
+    shards: tuple[ShardRecord, ...]
+
+
+def read_record(path: Path, model: type[Model], *, command: str) -> Model:
+    """Read one of these files.
+
+    Raises: DamagedError where a field is missing, of the wrong type or unknown.
+    """
+    value = files.read_json(path, command=command, limit=MANIFEST_BYTES)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise DamagedError(
+            "LB-323",
+            f"{path} is damaged or of another version",
+            received=f"{field}: {first['msg']}",
+            expected=f"what litebert writes in format {FORMAT}",
+            next=command,
+        ) from error
+
+
+def write_record(path: Path, record: Section) -> None:
+    """Write one of these files, atomically."""
+    files.write_json(path, record.model_dump(mode="json"))

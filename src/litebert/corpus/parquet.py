@@ -1,0 +1,78 @@
+"""Rows of a .parquet input, one top column at a time; the only module that imports pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import IO, Protocol, cast
+
+from litebert.corpus.extras import missing_package
+from litebert.corpus.rows import Row
+from litebert.corpus.source import Source, open_source
+from litebert.errors import DamagedError
+
+ROWS_AT_ONCE = 16
+
+
+class _Batch(Protocol):
+    def to_pylist(self) -> list[Row]: ...
+
+
+class _File(Protocol):
+    """Give what we use of pyarrow.parquet.ParquetFile."""
+
+    @property
+    def schema_arrow(self) -> _Schema: ...
+    def iter_batches(
+        self, *, batch_size: int, columns: list[str], use_threads: bool
+    ) -> Iterator[_Batch]: ...
+
+
+class _Schema(Protocol):
+    names: list[str]
+
+
+def read_rows(source: Source, column: str) -> Iterator[Row]:
+    """Yield each row with its top column alone, in bounded memory.
+
+    A row of a file without that column holds all names with no values, for the error that lists
+    them. Raises: DamagedError naming the row after which the file cannot be read.
+    """
+    num_rows = 0
+    with closing(open_source(source)) as file, _errors(source) as done:
+        parquet = _open(file)
+        top = column.split(".")[0]
+        if top not in parquet.schema_arrow.names:
+            yield dict.fromkeys(parquet.schema_arrow.names)
+            return
+        batches = parquet.iter_batches(batch_size=ROWS_AT_ONCE, columns=[top], use_threads=False)
+        for batch in batches:
+            for row in batch.to_pylist():
+                num_rows += 1
+                done[0] = num_rows
+                yield row
+
+
+def _open(file: IO[bytes]) -> _File:
+    import pyarrow.parquet
+
+    return cast(_File, pyarrow.parquet.ParquetFile(file, pre_buffer=False))
+
+
+@contextmanager
+def _errors(source: Source) -> Iterator[list[int]]:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise missing_package("pyarrow", extra="data", needed_for="a .parquet input") from error
+    done = [0]
+    try:
+        yield done
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DamagedError(
+            "LB-317",
+            f"{source.name} is damaged after row {done[0]:,}",
+            received=str(error),
+            expected="a whole parquet file",
+            next="copy or write the file again",
+        ) from error

@@ -1,0 +1,168 @@
+"""One part of a build, some consecutive inputs: a pure function from text to shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from litebert.config.schema import Section
+from litebert.corpus.heldout import is_held_out
+from litebert.corpus.manifest import HELD_OUT, PARTS, Counts, ShardRecord, read_record, write_record
+from litebert.corpus.read import read_passages
+from litebert.corpus.sentences import sentence_chunks
+from litebert.corpus.series import SeriesPlan, ShardSeries
+from litebert.corpus.settings import TextSettings
+from litebert.corpus.shard_writer import TokenType
+from litebert.corpus.source import Source
+from litebert.errors import LitebertError
+from litebert.tokenizer import Tokenizer
+
+BATCH_CHARACTERS = 1 << 18
+
+
+class Encoder(Protocol):
+    """Give what a corpus needs of a tokenizer."""
+
+    @property
+    def unk_id(self) -> int: ...
+    def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]: ...
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Hold all that one part depends on, small enough to send to another machine."""
+
+    part: int
+    sources: tuple[Source, ...]
+    text: TextSettings
+    tokenizer: Path
+    tokenizer_hash: str
+    token_dtype: str
+    held_out: float
+    shard_tokens: int
+    output: Path
+
+    @property
+    def record_path(self) -> Path:
+        """Where the record lies that says this part is done."""
+        return self.output / PARTS / f"{self.part:05d}.json"
+
+
+class SideRecord(Section):
+    """List the shards of one side of a part; `rest` counts documents after the last of them."""
+
+    shards: tuple[ShardRecord, ...]
+    rest: Counts
+
+
+class PartRecord(Section):
+    """Describe a finished part: what is trained on and what is held out."""
+
+    part: int
+    train: SideRecord
+    held_out: SideRecord
+
+
+def build_part(task: PartTask) -> PartRecord:
+    """Tokenise the inputs of one part into shards, going on after those that are whole.
+
+    Raises: LitebertError for an input that cannot be read.
+    """
+    if task.record_path.exists():
+        command = f"rm {task.record_path}, then the same command again"
+        return read_record(task.record_path, PartRecord, command=command)
+    encoder = _encoder(task.tokenizer, task.tokenizer_hash)
+    with ExitStack() as stack:
+        tokens = TokenType(task.token_dtype, encoder.unk_id)
+        train, held_out = (
+            stack.enter_context(
+                ShardSeries(SeriesPlan(folder, task.part, tokens, task.shard_tokens))
+            )
+            for folder in (task.output, task.output / HELD_OUT)
+        )
+        reading = _Reading(task, train, held_out)
+        for batch in _batches(reading.chunks()):
+            texts = [text for chunk in batch for text in chunk.sentences]
+            ids = iter(encoder.encode_ids(texts, num_threads=1))
+            for chunk in batch:
+                chunk.series.add(chunk.document, [next(ids) for _ in chunk.sentences])
+        record = PartRecord(
+            part=task.part,
+            train=_close(train, reading.num_documents),
+            held_out=_close(held_out, reading.num_documents),
+        )
+    write_record(task.record_path, record)
+    return record
+
+
+class _Chunk(NamedTuple):
+    """Hold some sentences of a document and where they go."""
+
+    series: ShardSeries
+    document: int
+    sentences: list[str]
+
+
+@dataclass
+class _Reading:
+    """Read the inputs of a part and count their documents, also those that need not be built."""
+
+    task: PartTask
+    train: ShardSeries
+    held_out: ShardSeries
+    num_documents: int = 0
+
+    def chunks(self) -> Iterator[_Chunk]:
+        """Yield every document that is still to be built, in pieces; an empty one as well."""
+        series = self.train
+        for source in self.task.sources:
+            for passage in read_passages(source, self.task.text):
+                if passage.is_start:
+                    self.num_documents += 1
+                    series = self._side(passage.text)
+                document = self.num_documents - 1
+                if document >= series.consumed:
+                    for sentences in sentence_chunks(passage.text, self.task.text):
+                        yield _Chunk(series, document, sentences)
+
+    def _side(self, text: str) -> ShardSeries:
+        if self.task.held_out and is_held_out(text, self.task.held_out):
+            return self.held_out
+        return self.train
+
+
+def _batches(chunks: Iterator[_Chunk]) -> Iterator[list[_Chunk]]:
+    batch: list[_Chunk] = []
+    size = 0
+    for chunk in chunks:
+        batch.append(chunk)
+        size += sum(map(len, chunk.sentences)) + 1
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _close(series: ShardSeries, consumed: int) -> SideRecord:
+    rest = series.close(consumed=consumed)
+    return SideRecord(shards=tuple(series.shards), rest=rest)
+
+
+@lru_cache(maxsize=1)
+def _encoder(path: Path, hash: str) -> Encoder:
+    """Load a tokenizer once a process; the hash tells another one at the same path apart."""
+    tokenizer = Tokenizer.load(path)
+    if tokenizer.hash != hash:
+        raise LitebertError(
+            "LB-321",
+            f"the tokenizer at {path} changed while the corpus was built",
+            received=tokenizer.hash[:16],
+            expected=hash[:16],
+            next="put the former tokenizer back, then the same command again",
+        )
+    return tokenizer

@@ -1,0 +1,122 @@
+"""The texts of one row: a dotted column walked through objects and lists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from litebert.corpus.source import Source
+from litebert.errors import LitebertError, did_you_mean
+from litebert.files import Json
+
+Row = Mapping[str, object]
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class RowPlace:
+    """Say where a row stands, for messages: `books.jsonl, line 3`."""
+
+    source: Source
+    number: int
+
+    def __str__(self) -> str:
+        unit = "row" if self.source.kind == ".parquet" else "line"
+        return f"{self.source.name}, {unit} {self.number:,}"
+
+
+def parse_row(line: str, place: RowPlace) -> Row:
+    """Read one line of a .jsonl input: one object, no NaN, no key twice, no depth without end.
+
+    Raises: LitebertError with file and line.
+    """
+    try:
+        row = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise LitebertError(
+            "LB-312",
+            f"{place}: not JSON",
+            received=f"{reason}: {line[:80]}",
+            expected="one whole object a line, without NaN and without a key twice",
+            next="write the file again with a JSON library, one json.dumps a line",
+        ) from error
+    if not isinstance(row, dict):
+        raise LitebertError(
+            "LB-313",
+            f"{place}: not an object",
+            received=type(row).__name__,
+            expected='an object a line, such as {"text": "…"}',
+            next="wrap each text as an object with a column text",
+        )
+    return row
+
+
+def texts_of(row: Row, column: str, place: RowPlace) -> Iterator[str]:
+    """Yield the texts of a dotted column; each element of a list is a text of its own.
+
+    >>> source = Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1)
+    >>> row = {"chapters": [{"text": "One."}, {"text": "Two."}]}
+    >>> list(texts_of(row, "chapters.text", RowPlace(source, 1)))
+    ['One.', 'Two.']
+
+    Raises: LitebertError for a column that is not there or holds something else than text.
+    """
+    walk = _Walk(column.split("."), place)
+    try:
+        yield from walk.texts(row, 0)
+    except RecursionError as error:
+        raise walk.wrong_type("lists in lists without end") from error
+
+
+@dataclass(frozen=True)
+class _Walk:
+    parts: list[str]
+    place: RowPlace
+
+    def texts(self, value: object, depth: int) -> Iterator[str]:
+        if isinstance(value, list):
+            for element in value:
+                yield from self.texts(element, depth)
+        elif depth < len(self.parts) and isinstance(value, Mapping):
+            if self.parts[depth] not in value:
+                self.refuse_column(value, depth)
+            yield from self.texts(value[self.parts[depth]], depth + 1)
+        elif depth == len(self.parts) and isinstance(value, str):
+            yield _LONE_SURROGATE.sub("\ufffd", value)
+        else:
+            raise self.wrong_type("null" if value is None else type(value).__name__)
+
+    def refuse_column(self, row: Row, depth: int) -> NoReturn:
+        within = f" in {'.'.join(self.parts[:depth])}" if depth else ""
+        raise LitebertError(
+            "LB-314",
+            f"{self.place}: there is no column {self.parts[depth]}{within}",
+            received=f"--column {'.'.join(self.parts)}",
+            expected=f"one of {', '.join(map(str, row)) or '(the object is empty)'}",
+            next=f"--column with another name: {did_you_mean(self.parts[depth], map(str, row))}",
+        )
+
+    def wrong_type(self, received: str) -> LitebertError:
+        return LitebertError(
+            "LB-315",
+            f"{self.place}: column {'.'.join(self.parts)} is not text",
+            received=received,
+            expected="a string, or a list of strings or of objects that lead to one",
+            next="name another --column, or leave such rows out of the file",
+        )
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key stands twice")
+    return row

@@ -1,0 +1,145 @@
+"""One shard mapped from disk, and the checks that tell a damaged one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.corpus.manifest import Plan, ShardRecord, StoredFile
+from litebert.corpus.npy import HEADER_BYTES, map_array
+from litebert.errors import DamagedError
+from litebert.files import hash_file
+from litebert.rng import Ints
+
+VERIFY_AT_ONCE = 1 << 20
+
+Tokens = NDArray[np.uint16 | np.uint32]
+Number = TypeVar("Number", bound=np.integer)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Hold one shard, mapped from disk; no sentence and no document is empty.
+
+    `tokens` has all ids end to end; `sentences` (n + 1,) where each sentence starts in `tokens`,
+    `documents` (m + 1,) where each document starts in `sentences`; both end with the total.
+    """
+
+    path: Path
+    tokens: Tokens
+    sentences: Ints
+    documents: Ints
+
+
+def open_shard(folder: Path, record: ShardRecord, plan: Plan, *, command: str) -> Shard:
+    """Map the files of a shard; `command` builds them anew.
+
+    Raises: DamagedError for a file that is missing, of another size or type, or whose first and
+    last offsets do not fit.
+    """
+    path, counts = folder / record.name, record.counts
+    tokens = _map(record, path / "tokens.npy", plan.token_dtype, counts.tokens, command)
+    sentences = _map(record, path / "sentences.npy", "<i8", counts.sentences + 1, command)
+    documents = _map(record, path / "documents.npy", "<i8", counts.documents + 1, command)
+    for name, offsets, total in (
+        ("sentences.npy", sentences, counts.tokens),
+        ("documents.npy", documents, counts.sentences),
+    ):
+        if offsets[0] != 0 or offsets[-1] != total:
+            raise DamagedError(
+                "LB-327",
+                f"{path / name} is damaged",
+                received=f"offsets from {offsets[0]:,} to {offsets[-1]:,}",
+                expected=f"offsets from 0 to {total:,}",
+                next=command,
+            )
+    return Shard(path, cast(Tokens, tokens), sentences.view(np.int64), documents.view(np.int64))
+
+
+def verify_shard(shard: Shard, record: ShardRecord, plan: Plan, *, command: str) -> None:
+    """Read every byte of a shard.
+
+    Raises: DamagedError for offsets that do not grow, ids outside the vocabulary, another hash.
+    """
+    for name, offsets in (("sentences", shard.sentences), ("documents", shard.documents)):
+        _verify_growth(shard.path / f"{name}.npy", offsets, command)
+    _verify_ids(shard.path / "tokens.npy", shard.tokens, plan.vocab_size, command)
+    for name, stored in record.files.items():
+        if (found := hash_file(shard.path / name)) != stored.blake2b:
+            raise DamagedError(
+                "LB-330",
+                f"{shard.path / name} is not what was written",
+                received=f"blake2b {found[:16]}…",
+                expected=f"blake2b {stored.blake2b[:16]}…",
+                next=command,
+            )
+
+
+def _map(
+    record: ShardRecord, path: Path, dtype: str, length: int, command: str
+) -> NDArray[np.integer]:
+    stored = record.files.get(path.name, StoredFile(size=0, blake2b=""))
+    found = path.stat().st_size if path.is_file() else None
+    if found is None:
+        raise DamagedError(
+            "LB-324",
+            f"{path} is missing",
+            received="no such file",
+            expected=f"{stored.size:,} bytes",
+            next=command,
+        )
+    whole = HEADER_BYTES + length * np.dtype(dtype).itemsize
+    if found != stored.size or found != whole:
+        raise DamagedError(
+            "LB-325",
+            f"{path} was cut off or replaced",
+            received=f"{found:,} bytes",
+            expected=f"{whole:,} bytes",
+            next=command,
+        )
+    array = map_array(path, dtype, length)
+    if array is None:
+        raise DamagedError(
+            "LB-326",
+            f"{path} is damaged in its first {HEADER_BYTES} bytes",
+            received="another header",
+            expected=f"the header of {length:,} numbers of type {dtype}",
+            next=command,
+        )
+    return array
+
+
+def _verify_growth(path: Path, offsets: Ints, command: str) -> None:
+    for start, block in _blocks(offsets, overlap=1):
+        if (wrong := np.flatnonzero(block[1:] <= block[:-1])).size:
+            at = start + int(wrong[0]) + 1
+            raise DamagedError(
+                "LB-328",
+                f"{path} is damaged at byte {HEADER_BYTES + 8 * at:,}",
+                received=f"offset {at:,} is {offsets[at]:,}, after {offsets[at - 1]:,}",
+                expected="offsets that grow",
+                next=command,
+            )
+
+
+def _verify_ids(path: Path, tokens: Tokens, vocab_size: int, command: str) -> None:
+    for start, block in _blocks(tokens, overlap=0):
+        if (wrong := np.flatnonzero(block >= vocab_size)).size:
+            at = start + int(wrong[0])
+            raise DamagedError(
+                "LB-329",
+                f"{path} is damaged at byte {HEADER_BYTES + tokens.itemsize * at:,}",
+                received=f"token {at:,} is {tokens[at]:,}",
+                expected=f"ids below {vocab_size:,}",
+                next=command,
+            )
+
+
+def _blocks(values: NDArray[Number], *, overlap: int) -> Iterator[tuple[int, NDArray[Number]]]:
+    for start in range(0, len(values), VERIFY_AT_ONCE):
+        yield start, values[start : start + VERIFY_AT_ONCE + overlap]

@@ -1,0 +1,112 @@
+"""A corpus on disk, mapped: tokens with the start of each sentence and of each document."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, PLAN, TOKENIZER, Manifest, read_record
+from litebert.corpus.shard import Shard, open_shard, verify_shard
+from litebert.errors import LitebertError, ResourceError
+
+SPARE_FILES = 256
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Hold a finished corpus; see `Shard` for its arrays."""
+
+    path: Path
+    shards: tuple[Shard, ...]
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: str | Path, *, verify: bool = False) -> Self:
+        """Map a corpus folder; names, sizes, types and ends are checked at once.
+
+        `verify` reads every byte as well: hashes, all offsets, all ids.
+
+        Raises: LitebertError where there is no finished corpus; DamagedError for whatever is not
+        as it was written; ResourceError where the system lets too few files be open.
+        """
+        path = Path(path)
+        manifest = _read_manifest(path)
+        _allow_open_files(3 * len(manifest.shards))
+        plan, command = manifest.plan, manifest.plan.command(path)
+        shards = tuple(
+            open_shard(path, record, plan, command=command) for record in manifest.shards
+        )
+        if verify:
+            for shard, record in zip(shards, manifest.shards, strict=True):
+                verify_shard(shard, record, plan, command=command)
+        return cls(path, shards, manifest)
+
+    def held_out(self, *, verify: bool = False) -> Self | None:
+        """Open the held-out part; None where the corpus was built without one."""
+        if self.manifest.part == HELD_OUT or not self.manifest.plan.held_out:
+            return None
+        return self.open(self.path / HELD_OUT, verify=verify)
+
+    @property
+    def vocab_size(self) -> int:
+        """Pieces in the vocabulary that made the ids."""
+        return self.manifest.plan.vocab_size
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Hash of the tokenizer that made the ids."""
+        return self.manifest.plan.tokenizer_hash
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """Folder of a copy of that tokenizer."""
+        return self.path / TOKENIZER
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all shards."""
+        return self.manifest.counts.tokens
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences in all shards."""
+        return self.manifest.counts.sentences
+
+    @property
+    def num_documents(self) -> int:
+        """Documents in all shards."""
+        return self.manifest.counts.documents
+
+
+def _read_manifest(path: Path) -> Manifest:
+    if not (path / MANIFEST).exists():
+        is_unfinished = (path / PLAN).exists()
+        raise LitebertError(
+            "LB-322",
+            f"{path} is not a finished corpus",
+            received="a build that was stopped" if is_unfinished else f"no {MANIFEST}",
+            expected="a folder made by litebert corpus build",
+            next="the command that began it: it goes on where it stopped"
+            if is_unfinished
+            else f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {path}",
+        )
+    command = f"rm -r {path}, then litebert corpus build INPUT… --output {path}"
+    return read_record(path / MANIFEST, Manifest, command=command)
+
+
+def _allow_open_files(num_mapped: int) -> None:
+    """Raise this process's soft limit where needed: a mapped file stays open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = num_mapped + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        if hard != resource.RLIM_INFINITY and wanted > hard:
+            raise ResourceError(
+                "LB-331",
+                "the corpus has more files than may be open at once",
+                received=f"{num_mapped:,} files, {hard:,} allowed",
+                expected="a limit above the number of files",
+                next=f"ulimit -Hn {wanted}, or build again from fewer and larger inputs",
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,220 @@
+"""An input file or URL: its kind, its size, and its bytes, decompressed in pieces."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Protocol, cast
+
+from litebert.corpus.extras import missing_package
+from litebert.errors import DamagedError, LitebertError, did_you_mean
+
+KINDS = (".txt", ".jsonl", ".parquet")
+COMPRESSIONS = (".gz", ".zst")
+
+PIECE_BYTES = 1 << 18
+BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
+"""Compressed text grows 2 to 30 times; far more, far on, is a bomb."""
+
+
+class CorruptStreamError(Exception):
+    """Say why compressed bytes end here; who counts lines turns it into a user's error."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input as the user named it; `location` is where it lies, `size` its bytes as stored."""
+
+    name: str
+    location: str
+    kind: str
+    compression: str
+    size: int
+
+
+def find_source(name: str) -> Source:
+    """Look an input up before any work is done.
+
+    Raises: LitebertError for a missing, unreadable or empty file and for an unknown kind.
+    """
+    kind, compression = _kind(name)
+    location = name if _is_url(name) else str(Path(name).absolute())
+    size = _size(name, location)
+    if size == 0:
+        raise LitebertError(
+            "LB-310",
+            f"{name} is empty",
+            received="0 bytes",
+            expected="text",
+            next="leave this file out",
+        )
+    return Source(name, location, kind, compression, size)
+
+
+def find_sources(names: Iterable[str | Path]) -> tuple[Source, ...]:
+    """Look all inputs up; at least one is needed."""
+    sources = tuple(find_source(str(name)) for name in names)
+    if not sources:
+        raise LitebertError(
+            "LB-316",
+            "there is no input",
+            received="nothing",
+            expected="one or more files or URLs",
+            next="litebert corpus build data/*.txt --output corpus",
+        )
+    return sources
+
+
+def open_source(source: Source) -> IO[bytes]:
+    """Open the stored bytes of an input, as they are, for reading and seeking."""
+    try:
+        if _is_url(source.location):
+            return cast(IO[bytes], _filesystem(source.location).open(source.location, "rb"))
+        return open(source.location, "rb")
+    except (OSError, ValueError) as error:
+        raise unreadable(source.name, error) from error
+
+
+def read_pieces(source: Source) -> Iterator[bytes]:
+    """Yield the decompressed bytes of an input in pieces of bounded size.
+
+    Raises: CorruptStreamError where compressed bytes are damaged or cut off.
+    """
+    with closing(open_source(source)) as file:
+        length = 0
+        try:
+            for piece in _DECOMPRESS[source.compression](file):
+                length += len(piece)
+                if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
+                    raise _bomb(source.name, length, file.tell())
+                yield piece
+        except OSError as error:
+            raise unreadable(source.name, error) from error
+
+
+def _read_plain(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(PIECE_BYTES), b"")
+
+
+def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
+    try:
+        with gzip.GzipFile(fileobj=file) as unzipped:
+            yield from iter(lambda: unzipped.read(PIECE_BYTES), b"")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorruptStreamError(str(error)) from error
+
+
+def _unzstd(file: IO[bytes]) -> Iterator[bytes]:
+    held = bytearray()
+    for piece in _unzstd_frames(file):
+        held += piece
+        if len(held) >= PIECE_BYTES:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)
+
+
+def _unzstd_frames(file: IO[bytes]) -> Iterator[bytes]:
+    """Decompress frame after frame, 128 bytes at a time: these cannot grow beyond 4 MiB."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise missing_package("zstandard", extra="data", needed_for="a .zst input") from error
+    decompressor = zstandard.ZstdDecompressor()
+    frame = decompressor.decompressobj()
+    is_open = True
+    try:
+        while rest := file.read(128):
+            while rest:
+                if frame.eof:
+                    frame = decompressor.decompressobj()
+                yield frame.decompress(rest)
+                rest, is_open = frame.unused_data, not frame.eof
+    except zstandard.ZstdError as error:
+        raise CorruptStreamError(str(error)) from error
+    if is_open:
+        raise CorruptStreamError("the file ends inside a zstd frame")
+
+
+_DECOMPRESS = {"": _read_plain, ".gz": _gunzipped, ".zst": _unzstd}
+
+
+def _kind(name: str) -> tuple[str, str]:
+    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
+    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
+    kind = suffixes[-1] if suffixes else ""
+    if kind in KINDS and not (kind == ".parquet" and compression):
+        return kind, compression
+    raise LitebertError(
+        "LB-304",
+        f"{name} is of no known kind",
+        received=f"{kind}{compression}" or "no extension",
+        expected=f"{', '.join(KINDS)}, the first two also with {' or '.join(COMPRESSIONS)}",
+        next=f"rename or convert it ({did_you_mean(kind, KINDS)})",
+    )
+
+
+def _is_url(name: str) -> bool:
+    return "://" in name
+
+
+def _size(name: str, location: str) -> int:
+    try:
+        if _is_url(location):
+            return int(_filesystem(location).size(location))
+        if Path(location).is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        with open(location, "rb") as file:
+            return file.seek(0, 2)
+    except (OSError, ValueError, TypeError) as error:
+        raise unreadable(name, error) from error
+
+
+class _FileSystem(Protocol):
+    """Give what we use of an fsspec file system."""
+
+    def open(self, path: str, mode: str) -> object: ...
+    def size(self, path: str) -> int: ...
+
+
+def _filesystem(url: str) -> _FileSystem:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise missing_package("fsspec", extra="cluster", needed_for="an input URL") from error
+    protocol = url.split("://", maxsplit=1)[0]
+    try:
+        return cast(_FileSystem, fsspec.filesystem(protocol))
+    except ImportError as error:
+        raise LitebertError(
+            "LB-311",
+            f"reading {protocol}:// needs a driver of its own",
+            received=str(error),
+            expected="the package that fsspec names for this protocol",
+            next="pip install s3fs (for s3://), gcsfs (gs://) or adlfs (az://)",
+        ) from error
+
+
+def unreadable(name: str, error: Exception) -> LitebertError:
+    """Return the error for an input that is not there, or cannot be read on."""
+    return LitebertError(
+        "LB-303",
+        f"{name} cannot be read",
+        received=getattr(error, "strerror", None) or str(error),
+        expected="an existing, readable file",
+        next="check the URL and your credentials" if _is_url(name) else f"ls -l {name}",
+    )
+
+
+def _bomb(name: str, length: int, stored: int) -> DamagedError:
+    return DamagedError(
+        "LB-307",
+        f"{name} grows beyond measure when decompressed",
+        received=f"{length:,} bytes out of {stored:,}",
+        expected=f"at most {BOMB_RATIO} times the stored size",
+        next="check where the file comes from; decompress it yourself if it is right",
+    )

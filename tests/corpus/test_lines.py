@@ -1,0 +1,150 @@
+"""Lines of text files: encoding, ends, length, damage."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from litebert.corpus import lines
+from litebert.corpus import source as sources
+from litebert.corpus.lines import read_lines
+from litebert.corpus.source import Source, find_source
+from litebert.errors import DamagedError, LitebertError
+
+Write = Callable[[str, bytes | str], Source]
+MANY = b"".join(b"line %d of many\n" % number for number in range(20_000))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"one\ntwo\n", ["one", "two"]),
+        (b"one\ntwo", ["one", "two"]),
+        (b"\xef\xbb\xbfone\n", ["one"]),
+        (b"one\r\n\r\ntwo\r\n", ["one", "", "two"]),
+        ("a\u2028b\x85c\x0bd\n".encode(), ["a\u2028b\x85c\x0bd"]),
+        (b"\n\n\n", ["", "", ""]),
+    ],
+)
+def test_lines_are_numbered_as_an_editor_does(
+    source: Write, content: bytes, expected: list[str]
+) -> None:
+    assert list(read_lines(source("a.txt", content))) == list(enumerate(expected, 1))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_compression_does_not_change_lines(source: Write, suffix: str) -> None:
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    read = list(read_lines(source(f"a.txt{suffix}", pack(MANY))))
+    assert read == list(enumerate(MANY.decode().splitlines(), 1))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_files_may_be_compressed_in_several_members(source: Write, suffix: str) -> None:
+    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    file = source(f"a.txt{suffix}", pack(b"one\ntw") + pack(b"o\nthree\n"))
+    assert [line for _, line in read_lines(file)] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("piece_bytes", [1 << 18, 1_000])
+def test_bytes_that_are_not_utf8_are_named_by_line(
+    source: Write, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(sources, "PIECE_BYTES", piece_bytes)
+    file = source("latin.txt", MANY + b"caf\xe9 noir\n" + MANY)
+    with pytest.raises(LitebertError, match="line 20,001: not UTF-8") as caught:
+        list(read_lines(file))
+    assert caught.value.received == "byte 0xe9, byte 4 of the line"
+    assert "iconv -f WINDOWS-1252" in caught.value.next
+
+
+def test_utf16_is_recognised(source: Write) -> None:
+    with pytest.raises(LitebertError, match="not UTF-8") as caught:
+        list(read_lines(source("wide.txt", "one\n".encode("utf-16"))))
+    assert "iconv -f UTF-16" in caught.value.next
+
+
+def test_line_over_the_cap_is_named(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 20)
+    file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
+    with pytest.raises(LitebertError, match="line 3: too long"):
+        list(read_lines(file))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_line_of_a_gigabyte_is_refused_in_a_hundred_megabytes(
+    write: Callable[[str, bytes], Path], suffix: str
+) -> None:
+    member = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix](
+        b"x" * (16 << 20)
+    )
+    path = write(f"long.txt{suffix}", member * 64)
+    measured = subprocess.run(
+        [sys.executable, "-c", _MEASURE, str(path)], capture_output=True, text=True, check=True
+    )
+    error, grown = measured.stdout.strip().rsplit("\n", 1)
+    assert "too long" in error
+    assert int(grown) < 100 << 20
+
+
+_MEASURE = """
+import re, sys
+from pathlib import Path
+import zstandard
+from litebert.corpus.lines import read_lines
+from litebert.corpus.source import find_source
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
+
+before = peak()
+try:
+    list(read_lines(find_source(sys.argv[1])))
+except Exception as error:
+    print(error)
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
+def test_file_that_is_cut_off_is_damaged(source: Write, suffix: str, share: float) -> None:
+    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    packed = pack(MANY)
+    file = source(f"cut.txt{suffix}", packed[: int(share * len(packed))])
+    with pytest.raises(DamagedError, match="damaged or cut off after line"):
+        list(read_lines(file))
+
+
+def test_damage_inside_gzip_is_found(source: Write) -> None:
+    packed = bytearray(gzip.compress(MANY))
+    packed[len(packed) // 2] ^= 0x10
+    with pytest.raises(DamagedError, match="damaged or cut off after line"):
+        list(read_lines(source("flipped.txt.gz", bytes(packed))))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_plain_text_under_a_compressed_name_is_damaged(source: Write, suffix: str) -> None:
+    with pytest.raises(DamagedError, match="after line 0"):
+        list(read_lines(source(f"plain.txt{suffix}", b"not compressed\n")))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_bomb_is_stopped(source: Write, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
+    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    file = source(f"bomb.txt{suffix}", pack(b"\n" * (8 << 20)))
+    with pytest.raises(DamagedError, match="grows beyond measure"):
+        list(read_lines(file))
+
+
+def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes], Path]) -> None:
+    path = write("gone.txt", b"text")
+    file = find_source(str(path))
+    path.unlink()
+    with pytest.raises(LitebertError, match="cannot be read"):
+        list(read_lines(file))

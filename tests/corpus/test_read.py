@@ -1,0 +1,81 @@
+"""Documents and passages of .txt inputs."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.corpus import read
+from litebert.corpus.read import Passage, read_passages
+from litebert.corpus.settings import TextSettings
+from litebert.corpus.source import Source
+from litebert.errors import LitebertError
+
+Write = Callable[[str, bytes | str], Source]
+BLANK_LINE, FILE = TextSettings(documents="blank-line"), TextSettings(documents="file")
+
+
+def documents_of(passages: list[Passage]) -> list[str]:
+    """Join the passages of each document."""
+    documents: list[str] = []
+    for passage in passages:
+        if passage.is_start:
+            documents.append(passage.text)
+        else:
+            documents[-1] += "\n" + passage.text
+    return documents
+
+
+def test_blank_lines_end_documents_where_asked(source: Write) -> None:
+    file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
+    assert list(read_passages(file, BLANK_LINE)) == [
+        Passage("one\ntwo", 3, is_start=True),
+        Passage("three", 7, is_start=True),
+    ]
+
+
+def test_blank_lines_belong_to_the_document_otherwise(source: Write) -> None:
+    file = source("a.txt", "\n\none\ntwo\n\nthree\n")
+    assert list(read_passages(file, FILE)) == [Passage("one\ntwo\n\nthree", 3, is_start=True)]
+
+
+def test_long_document_comes_in_passages_that_end_at_blank_lines(
+    source: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "PASSAGE_CHARACTERS", 20)
+    file = source("a.txt", "first line\nsecond line\n\nthird line\n")
+    assert list(read_passages(file, FILE)) == [
+        Passage("first line\nsecond line", 1, is_start=True),
+        Passage("third line", 4, is_start=False),
+    ]
+
+
+@given(
+    st.lists(st.text(st.sampled_from("ab \t"), max_size=12)),
+    st.sampled_from([BLANK_LINE, FILE]),
+    st.integers(1, 30),
+)
+@settings(deadline=None, max_examples=60)
+def test_passages_hold_all_text_however_it_is_cut(
+    lines: list[str], choice: TextSettings, size: int
+) -> None:
+    numbered = list(enumerate(lines, 1))
+    ends_at_blank = choice.documents == "blank-line"
+    whole = list(read._text_passages(numbered, ends_at_blank=ends_at_blank))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read, "PASSAGE_CHARACTERS", size)
+        patch.setattr(read, "LONGEST_PASSAGE", 2 * size)
+        cut = list(read._text_passages(numbered, ends_at_blank=ends_at_blank))
+    words = [document.split() for document in documents_of(whole)]
+    assert [document.split() for document in documents_of(cut)] == words
+    assert [word for document in words for word in document] == " ".join(lines).split()
+    assert all(passage.text.startswith(lines[passage.line - 1]) for passage in cut)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')]
+)
+def test_input_without_text_is_refused(source: Write, name: str, content: str) -> None:
+    with pytest.raises(LitebertError, match="holds no text"):
+        list(read_passages(source(name, content), BLANK_LINE))

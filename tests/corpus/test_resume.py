@@ -1,0 +1,186 @@
+"""Builds that are killed and begun again end with the very same bytes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert.corpus import build_corpus
+from litebert.corpus.lock import locked
+from litebert.errors import LitebertError
+
+Stories = Callable[..., list[list[str]]]
+Jsonl = Callable[[str, list[list[str]]], Path]
+Tree = Callable[[Path], dict[str, bytes]]
+Settings = dict[str, object]
+
+KILLED_AT = [k / 11 for k in range(12)]
+"""Shares of the file operations of a build; 0 is the first, 1 the last."""
+
+BUILD = """
+import json, os, signal, sys
+import litebert.corpus.build as build
+
+def kill_at(count):
+    done = 0
+    def counted(name):
+        original = getattr(os, name)
+        def wrapped(*arguments, **keywords):
+            nonlocal done
+            done += 1
+            if done == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*arguments, **keywords)
+        setattr(os, name, wrapped)
+    for name in ("fsync", "rename", "replace", "unlink", "rmdir"):
+        counted(name)
+    return lambda: done
+
+if __name__ == "__main__":
+    build.PART_BYTES = 1
+    done = kill_at(int(sys.argv[2]))
+    build.build_corpus(**json.loads(sys.argv[1]))
+    print(done())
+"""
+
+
+DIE_WITH_LOCK = """
+import os, signal, sys
+from pathlib import Path
+from litebert.corpus.lock import locked
+with locked(Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def command(settings: Settings, output: Path, kill_at: int = 0) -> list[str]:
+    arguments = json.dumps({**settings, "output": str(output)})
+    return [sys.executable, "-c", BUILD, arguments, str(kill_at)]
+
+
+def run(settings: Settings, output: Path, *, kill_at: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a build in a process of its own; it kills itself before file operation `kill_at`."""
+    return subprocess.run(
+        command(settings, output, kill_at), stdout=subprocess.PIPE, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def settings(
+    tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories
+) -> Settings:
+    """Give a build of three parts with several shards on both sides."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for part in range(3):
+        told = [" ".join(story) for story in stories(40, 40 * part)]
+        (folder / f"{part}.txt").write_text("\n\n".join(told))
+    return {
+        "inputs": [str(path) for path in sorted(folder.iterdir())],
+        "tokenizer": str(vocabulary),
+        "documents": "blank-line",
+        "held_out": 0.3,
+        "shard_tokens": 2_000,
+        "workers": 1,
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> tuple[Path, int]:
+    """Give an uninterrupted build and the number of its file operations."""
+    output = tmp_path_factory.mktemp("whole") / "corpus"
+    return output, int(run(settings, output).stdout)
+
+
+def test_uninterrupted_build_has_many_shards_and_no_leftovers(whole: tuple[Path, int]) -> None:
+    output, operations = whole
+    assert len(list(output.glob("shard-*"))) > 6
+    assert len(list(output.glob("held-out/shard-*"))) > 3
+    assert not list(output.rglob("*.partial-*"))
+    assert not (output / "build.json").exists()
+    assert operations > 100
+
+
+@pytest.mark.parametrize("point", KILLED_AT)
+def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path, tree: Tree, point: float
+) -> None:
+    reference, operations = whole
+    output, at = tmp_path / "corpus", 1 + round(point * (operations - 1))
+    assert run(settings, output, kill_at=at).returncode == -signal.SIGKILL
+    assert run(settings, output).returncode == 0
+    assert tree(output) == tree(reference)
+
+
+def test_shards_that_are_whole_are_not_made_again(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path
+) -> None:
+    output = tmp_path / "corpus"
+    assert run(settings, output, kill_at=whole[1] // 2).returncode == -signal.SIGKILL
+    before = {path: path.stat().st_ino for path in output.rglob("shard-*-????")}
+    assert len(before) > 3
+    assert run(settings, output).returncode == 0
+    assert {path: path.stat().st_ino for path in before} == before
+
+
+def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path, tree: Tree
+) -> None:
+    output, pair = tmp_path / "corpus", command({**settings, "workers": 2}, tmp_path / "corpus")
+    with subprocess.Popen(pair, stdout=subprocess.DEVNULL) as parent:
+        children = await_children(parent, output)
+        parent.kill()
+    await_end(children)
+    assert run(settings, output).returncode == 0
+    assert tree(output) == tree(whole[0])
+
+
+def await_children(parent: subprocess.Popen[bytes], output: Path) -> list[int]:
+    """Return the processes of a build as soon as its workers have begun to write."""
+    listing = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    while not list(output.glob("shard-*")):
+        assert parent.poll() is None
+    return [int(child) for child in listing.read_text().split()]
+
+
+def await_end(processes: list[int]) -> None:
+    deadline = time.monotonic() + 8
+    while any(is_running(process) for process in processes):
+        assert time.monotonic() < deadline, "workers outlive the build"
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_begun_build_refuses_other_settings(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path
+) -> None:
+    output = tmp_path / "corpus"
+    assert run(settings, output, kill_at=whole[1] // 2).returncode == -signal.SIGKILL
+    with pytest.raises(LitebertError, match="begun with other settings") as caught:
+        build_corpus(**{**settings, "output": output, "held_out": 0.2})  # type: ignore[arg-type]
+    assert caught.value.received == "held_out: 0.3 -> 0.2"
+
+
+def test_second_build_in_a_folder_is_refused(settings: Settings, tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "corpus"),
+        pytest.raises(LitebertError, match="is being written by another process"),
+    ):
+        build_corpus(**{**settings, "output": tmp_path / "corpus"})  # type: ignore[arg-type]
+
+
+def test_lock_of_a_killed_build_holds_nobody_up(tmp_path: Path) -> None:
+    die = [sys.executable, "-c", DIE_WITH_LOCK, str(tmp_path / "corpus")]
+    killed = subprocess.run(die, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with locked(tmp_path / "corpus"):
+        assert not list((tmp_path / "corpus").iterdir())

@@ -1,0 +1,109 @@
+"""Sentences found in free text."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.corpus import sentences
+from litebert.corpus.sentences import sentence_chunks, split_sentences
+from litebert.corpus.settings import TextSettings
+
+Stories = Callable[..., list[list[str]]]
+
+PROSE = [
+    "Dr. Smith left the U.S. on Jan. 5 with $3.5 million.",
+    '"Is it cold?" he asked.',
+    "See Fig. 3, e.g. the upper half.",
+    "“Well!” she cried, “I never.”",
+    "J. R. R. Tolkien wrote it.",
+    "Mr. and Mrs. Jones came at 5 p.m. precisely.",
+    "He waited… and went home!",
+]
+
+
+def split(text: str, settings: TextSettings | None = None) -> list[str]:
+    return list(split_sentences(text, settings or TextSettings()))
+
+
+def test_abbreviations_and_quotations_stay_whole() -> None:
+    assert split(" ".join(PROSE)) == PROSE
+
+
+def test_wrapped_lines_are_one_sentence_and_blank_lines_end_one() -> None:
+    assert split("A heading\n \nA sentence that\nwraps. Next\n\n\nEnd") == [
+        "A heading",
+        "A sentence that\nwraps.",
+        "Next",
+        "End",
+    ]
+
+
+def test_lines_are_sentences_in_line_mode() -> None:
+    settings = TextSettings(sentences="line")
+    assert split("One. Two.\n\n  three \r\n", settings) == ["One. Two.", "three"]
+
+
+def test_language_changes_what_is_an_abbreviation() -> None:
+    german = TextSettings(language="de")
+    assert split("Das ist z.B. gut. Ja.", german) == ["Das ist z.B. gut.", "Ja."]
+
+
+def test_long_speech_is_split_though_it_is_quoted(stories: Stories) -> None:
+    told = stories(1)[0] * 3
+    speech = "“" + " ".join(told) + "”"
+    assert split(speech) == ["“" + told[0], *told[1:-1], told[-1] + "”"]
+
+
+def test_short_speech_stays_whole() -> None:
+    assert split('He said: "I am. You are." Then he left.') == [
+        'He said: "I am. You are."',
+        "Then he left.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "],
+)
+def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time(unit: str) -> None:
+    paragraph = unit * (100_000 // len(unit))
+    blocks = list(sentences._blocks(paragraph))
+    assert "".join(blocks) == paragraph
+    assert max(map(len, blocks)) <= sentences.LONGEST_BLOCK
+
+
+def test_long_paragraph_is_cut_between_sentences(stories: Stories) -> None:
+    told = [sentence for story in stories(200) for sentence in story]
+    assert split(" ".join(told)) == told
+
+
+def test_paragraph_of_ten_megabytes_is_split(stories: Stories) -> None:
+    told = [sentence for story in stories(200) for sentence in story]
+    repeats = (10 << 20) // sum(map(len, told))
+    assert sum(1 for _ in split_sentences(" ".join(told * repeats), TextSettings())) == (
+        repeats * len(told)
+    )
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["segment", "line"]))
+@settings(deadline=None, max_examples=100)
+def test_no_character_but_white_space_is_lost(text: str, mode: str) -> None:
+    settings = TextSettings(sentences=mode)  # type: ignore[arg-type]
+    found = split(text, settings)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert [line for chunk in sentence_chunks(text, settings) for line in chunk] == found
+
+
+@given(st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x" * 300]), max_size=40))
+@settings(deadline=None, max_examples=60)
+def test_nothing_is_lost_where_quotations_are_split(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    assert "".join("".join(split(text)).split()) == "".join(text.split())
+
+
+def test_sentences_come_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentences, "CHUNK_CHARACTERS", 10)
+    chunks = list(sentence_chunks("123456\n789012\n345\n", TextSettings(sentences="line")))
+    assert chunks == [["123456", "789012"], ["345"]]

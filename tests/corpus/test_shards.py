@@ -1,0 +1,213 @@
+"""Damaged corpora are told apart from whole ones."""
+
+import json
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.corpus import Corpus, build_corpus, shards
+from litebert.corpus.npy import ArrayWriter, map_array
+from litebert.errors import DamagedError, LitebertError, ResourceError
+
+Stories = Callable[..., list[list[str]]]
+ARRAYS = ("tokens", "sentences", "documents")
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories) -> Path:
+    """Give a corpus of two shards with a held-out part."""
+    folder = tmp_path_factory.mktemp("pristine")
+    rows = [json.dumps({"text": " ".join(story)}) for story in stories(40)]
+    (folder / "a.jsonl").write_text("\n".join(rows))
+    build_corpus(
+        [folder / "a.jsonl"],
+        tokenizer=vocabulary,
+        output=folder / "corpus",
+        held_out=0.2,
+        shard_tokens=4_000,
+        workers=1,
+    )
+    return folder / "corpus"
+
+
+@pytest.fixture
+def corpus(pristine: Path, tmp_path: Path) -> Path:
+    """Give a copy to damage."""
+    return shutil.copytree(pristine, tmp_path / "corpus")
+
+
+def array(corpus: Path, name: str) -> Path:
+    return corpus / "shard-00000-0001" / f"{name}.npy"
+
+
+def change(path: Path, position: int, value: int, dtype: str) -> None:
+    """Overwrite one number of a .npy file."""
+    content = bytearray(path.read_bytes())
+    numbers = np.frombuffer(content, dtype, offset=128)
+    numbers[position] = value
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("keep", [0, 60, 128, -1])
+def test_file_that_is_cut_off_is_found_on_opening(corpus: Path, name: str, keep: int) -> None:
+    path = array(corpus, name)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DamagedError, match=f"{name}.npy was cut off or replaced") as caught:
+        Corpus.open(corpus)
+    assert f"rm -r {corpus}, then litebert corpus build" in caught.value.next
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_missing_file_is_found_on_opening(corpus: Path, name: str) -> None:
+    array(corpus, name).unlink()
+    with pytest.raises(DamagedError, match=f"{name}.npy is missing"):
+        Corpus.open(corpus)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64, np.uint16])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_other_type_or_length_is_found_on_opening(
+    corpus: Path, name: str, dtype: type[np.generic]
+) -> None:
+    path = array(corpus, name)
+    np.save(path, np.load(path)[:-1].astype(dtype))
+    with pytest.raises(DamagedError, match="was cut off or replaced"):
+        Corpus.open(corpus)
+
+
+def test_other_type_of_the_same_size_is_found_on_opening(corpus: Path) -> None:
+    path = array(corpus, "tokens")
+    np.save(path, np.load(path).astype(np.int16))
+    with pytest.raises(DamagedError, match="damaged in its first 128 bytes") as caught:
+        Corpus.open(corpus)
+    assert "of type <u2" in caught.value.expected
+
+
+@pytest.mark.parametrize(("name", "position"), [("sentences", 0), ("documents", -1)])
+def test_offsets_that_do_not_span_are_found_on_opening(
+    corpus: Path, name: str, position: int
+) -> None:
+    change(array(corpus, name), position, 7, "<i8")
+    with pytest.raises(DamagedError, match=f"{name}.npy is damaged") as caught:
+        Corpus.open(corpus)
+    assert "offsets from 0 to" in caught.value.expected
+
+
+@pytest.mark.parametrize("value", [0, 10**15, -1])
+@pytest.mark.parametrize("name", ["sentences", "documents"])
+def test_offsets_that_do_not_grow_are_found_by_verifying(
+    corpus: Path, name: str, value: int
+) -> None:
+    change(array(corpus, name), 3, value, "<i8")
+    Corpus.open(corpus)
+    with pytest.raises(DamagedError, match=f"{name}.npy is damaged at byte 1[56]") as caught:
+        Corpus.open(corpus, verify=True)
+    assert caught.value.expected == "offsets that grow"
+
+
+def test_id_outside_the_vocabulary_is_found_with_its_place(corpus: Path) -> None:
+    change(array(corpus, "tokens"), 1_234, 120, "<u2")
+    with pytest.raises(DamagedError, match="damaged at byte 2,596") as caught:
+        Corpus.open(corpus, verify=True)
+    assert (caught.value.received, caught.value.expected) == (
+        "token 1,234 is 120",
+        "ids below 120",
+    )
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60)
+def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None:
+    path = array(pristine, data.draw(st.sampled_from(ARRAYS)))
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        path.write_bytes(flipped)
+        with pytest.raises(DamagedError, match=path.name):
+            Corpus.open(pristine, verify=True)
+    finally:
+        path.write_bytes(whole)
+    Corpus.open(pristine, verify=True)
+
+
+def test_held_out_part_is_verified_too(corpus: Path) -> None:
+    change(corpus / "held-out/shard-00000-0000/tokens.npy", 0, 120, "<u2")
+    opened = Corpus.open(corpus, verify=True)
+    with pytest.raises(DamagedError, match="held-out"):
+        opened.held_out(verify=True)
+
+
+def test_swapped_shards_are_found(corpus: Path) -> None:
+    one, two = corpus / "shard-00000-0000", corpus / "shard-00000-0001"
+    one.rename(corpus / "aside")
+    two.rename(one)
+    (corpus / "aside").rename(two)
+    with pytest.raises(DamagedError):
+        Corpus.open(corpus, verify=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"format": 1', '"format": 2'),
+        ('"tokens":', '"tokes":'),
+        ('"vocab_size": 120', '"vocab_size": "many"'),
+        ('"name": "shard-00000-0000"', '"name": "../../etc/shard-00000-0000"'),
+        ('"documents": ', '"documents": -'),
+        ("{", "["),
+    ],
+)
+def test_manifest_that_was_tampered_with_is_refused(corpus: Path, old: str, new: str) -> None:
+    manifest = corpus / "corpus.json"
+    manifest.write_text(manifest.read_text().replace(old, new))
+    with pytest.raises(DamagedError, match=r"corpus\.json"):
+        Corpus.open(corpus)
+
+
+def test_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LitebertError, match="is not a finished corpus") as caught:
+        Corpus.open(tmp_path)
+    assert "litebert corpus build" in caught.value.next
+
+
+def test_a_corpus_cannot_be_written_through(pristine: Path) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        Corpus.open(pristine).shards[0].tokens[0] = 1
+
+
+def test_limit_on_open_files_is_raised_where_needed(
+    pristine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(shards, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (shards.SPARE_FILES, hard))
+    try:
+        mapped = 3 * len(Corpus.open(pristine).shards)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == shards.SPARE_FILES + mapped
+        monkeypatch.setattr(shards, "SPARE_FILES", hard)
+        with pytest.raises(ResourceError, match="more files than may be open"):
+            Corpus.open(pristine)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@given(st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=9), max_size=9))
+@settings(deadline=None, max_examples=40)
+def test_arrays_written_in_blocks_are_what_numpy_loads(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[list[int]]
+) -> None:
+    path = tmp_path_factory.mktemp("npy") / "a.npy"
+    values = np.array([value for block in blocks for value in block], np.uint16)
+    with ArrayWriter(path, "<u2") as writer:
+        for block in blocks:
+            writer.append(np.array(block, np.int64))
+    np.testing.assert_array_equal(np.load(path), values)
+    assert map_array(path, "<u2", len(values) + 1) is None

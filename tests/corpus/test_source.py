@@ -1,0 +1,117 @@
+"""Inputs looked up before work begins."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from litebert.corpus.read import read_passages
+from litebert.corpus.settings import TextSettings, text_settings
+from litebert.corpus.source import find_source, find_sources
+from litebert.errors import LitebertError
+
+Write = Callable[[str, bytes | str], Path]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2", "a.txtt", "a.json"]
+)
+def test_unknown_kind_is_refused(write: Write, name: str) -> None:
+    with pytest.raises(LitebertError, match="of no known kind") as caught:
+        find_source(str(write(name, "text")))
+    assert caught.value.code == "LB-304"
+
+
+def test_near_miss_of_a_kind_gets_a_hint(write: Write) -> None:
+    with pytest.raises(LitebertError) as caught:
+        find_source(str(write("a.json", "{}")))
+    assert "did you mean .jsonl?" in caught.value.next
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LitebertError, match="cannot be read"):
+        find_source(str(tmp_path / "nowhere.txt"))
+
+
+def test_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(LitebertError) as caught:
+        find_source(str(tmp_path / "folder.txt"))
+    assert caught.value.received == "it is a folder"
+
+
+def test_name_with_a_nul_is_refused() -> None:
+    with pytest.raises(LitebertError, match="cannot be read"):
+        find_source("a\0b.txt")
+
+
+def test_empty_file_is_refused(write: Write) -> None:
+    with pytest.raises(LitebertError, match="is empty"):
+        find_source(str(write("empty.txt", "")))
+
+
+def test_no_input_at_all_is_refused() -> None:
+    with pytest.raises(LitebertError, match="there is no input"):
+        find_sources([])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "package", "extra"),
+    [
+        ("a.txt.zst", b"x", "zstandard", "data"),
+        ("a.parquet", b"x", "pyarrow", "data"),
+        ("memory://a.txt", b"", "fsspec", "cluster"),
+    ],
+)
+def test_missing_package_names_its_extra(
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    package: str,
+    extra: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(LitebertError, match=package) as caught:
+        located = name if content == b"" else str(write(name, content))
+        list(read_passages(find_source(located), TextSettings()))
+    assert caught.value.next == f"pip install 'litebert[{extra}]'"
+
+
+@pytest.fixture
+def remote() -> str:
+    """Give the URL of a text in fsspec's memory."""
+    with fsspec.open("memory://stories/a.txt", "wb") as file:
+        file.write(b"One.\n\nTwo.\n")
+    return "memory://stories/a.txt"
+
+
+def test_url_is_read_like_a_file(remote: str) -> None:
+    found = find_source(remote)
+    passages = read_passages(found, TextSettings(sentences="line", documents="blank-line"))
+    assert found.size == 11
+    assert [passage.text for passage in passages] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("url", ["memory://nowhere.txt", "nosuchscheme://bucket/a.txt"])
+def test_url_that_leads_nowhere_is_refused(url: str) -> None:
+    with pytest.raises(LitebertError, match="cannot be read"):
+        find_source(url)
+
+
+@pytest.mark.parametrize(
+    ("choice", "value", "code"),
+    [
+        ("sentences", "lines", "LB-300"),
+        ("documents", "page", "LB-300"),
+        ("language", "English", "LB-301"),
+        ("column", "a..b", "LB-302"),
+        ("column", "", "LB-302"),
+    ],
+)
+def test_choice_that_does_not_exist_is_refused(choice: str, value: str, code: str) -> None:
+    with pytest.raises(LitebertError) as caught:
+        text_settings(**{choice: value})  # type: ignore[arg-type]
+    assert caught.value.code == code
