@@ -184,3 +184,14 @@ def test_lock_of_a_killed_build_holds_nobody_up(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL
     with locked(tmp_path / "corpus"):
         assert not list((tmp_path / "corpus").iterdir())
+
+
+def test_a_first_try_that_failed_on_its_input_does_not_block_the_mended_command(
+    tmp_path: Path, vocabulary: Path
+) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"caf\xe9 is here.\n")
+    (tmp_path / "good.txt").write_text("A house is here. It is old.\n", encoding="utf-8")
+    settings = {"tokenizer": vocabulary, "output": tmp_path / "out", "workers": 1}
+    with pytest.raises(LitebertError, match="LB-309"):
+        build_corpus([tmp_path / "bad.txt"], **settings)
+    assert build_corpus([tmp_path / "good.txt"], **settings).train.documents == 1

@@ -37,9 +37,12 @@ def begin(output: Path, plan: Plan) -> bool:
         _clean(output)
         return True
     if (output / PLAN).exists():
-        _require_same(read_record(output / PLAN, Plan, command=command), plan, output)
         for folder in (output, output / HELD_OUT, output / PARTS):
             remove_unfinished(folder)
+        if _holds_work(output):
+            _require_same(read_record(output / PLAN, Plan, command=command), plan, output)
+        else:  # a first try failed on its input: the mended command may use the same folder
+            write_record(output / PLAN, plan)
         return False
     _require_empty(output)
     remove_unfinished(output)
@@ -85,6 +88,18 @@ def _manifest(
 def _clean(output: Path) -> None:
     (output / PLAN).unlink(missing_ok=True)
     shutil.rmtree(output / PARTS, ignore_errors=True)
+
+
+def _holds_work(output: Path) -> bool:
+    """Say whether a build finished anything here: a shard of either side, or a part's record."""
+    return any(
+        any(folder.glob(pattern))
+        for folder, pattern in (
+            (output, "shard-*"),
+            (output / HELD_OUT, "shard-*"),
+            (output / PARTS, "*"),
+        )
+    )
 
 
 def _require_empty(output: Path) -> None:
