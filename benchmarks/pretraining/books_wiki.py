@@ -1,8 +1,8 @@
-"""Pretrain on the books and articles of the test data: `python benchmarks/pretraining/books_wiki.py OUT RECIPE`.
+"""Pretrain on the books and articles of the test data: OUT and RECIPE on the command line.
 
 Needs LITEBERT_TEST_DATA with text/books.jsonl.gz (one book a line, with chapters) and
-text/wiki_articles.jsonl.gz. Each chapter and each article is a document; a hundredth of them, chosen
-by a hash of their text, is held out. OUT gets the texts, the vocabulary, the corpus and the run.
+text/wiki_articles.jsonl.gz. Each chapter and each article is a document; a hundredth of them,
+chosen by a hash of their text, is held out. OUT gets texts, vocabulary, corpus and run.
 """
 
 from __future__ import annotations

@@ -303,12 +303,12 @@ def test_memory_does_not_grow_with_the_input(
     jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path
 ) -> None:
     peaks = []
-    for kilobytes in (250, 2_500):
+    for kilobytes in (2_500, 25_000):
         text = " ".join(sentence for story in stories(250) for sentence in story)
         path = jsonl(f"{kilobytes}.jsonl.gz", [[text]] * (kilobytes * 1_000 // len(text)))
         command = [sys.executable, "-c", PEAK, str(path), str(vocabulary), str(path) + ".corpus"]
         peaks.append(int(subprocess.check_output(command)))
-    assert peaks[1] - peaks[0] < 5_000, "kilobytes"
+    assert peaks[1] - peaks[0] < 10_000, "kilobytes, of 22,500 more that were read"
 
 
 PEAK = """

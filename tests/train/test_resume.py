@@ -48,7 +48,7 @@ def _words(configure: Configure) -> str:
         f"{section}.{name}": value
         for section, table in config.model_dump(mode="json").items()
         for name, value in table.items()
-        if value is not None
+        if value is not None and name != "vocab_size"
     }
     return json.dumps([f"{name}={json.dumps(value)}" for name, value in values.items()])
 

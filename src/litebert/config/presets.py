@@ -23,7 +23,7 @@ def _bert(hidden_size: int, layers: int, heads: int) -> AlbertConfig:
 
 
 PRESETS: dict[str, AlbertConfig] = {
-    "tiny": _shape(128, 4, 2),
+    "tiny": _shape(128, 3, 2),
     "mini": _shape(256, 6, 4),
     "small": _shape(512, 6, 8),
     # Paper Table 1. v1 was trained with dropout .1 (xxlarge without), v2 without; both used the

@@ -32,7 +32,8 @@ def check_corpus(path: str | Path) -> CheckReport:
         held_out = corpus.held_out(verify=True)
         tokenizer = Tokenizer.load(corpus.tokenizer_path)
     except DamagedError as error:
-        found.add("damaged", str(path), f"{error.what}: {error.received}", advice=error.next)
+        what = error.what.replace(f"{path}/", "")  # the place is said already
+        found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
         return found.report({})
     documents = _look(corpus, tokenizer, found)
     if repetition := documents.repetition():
