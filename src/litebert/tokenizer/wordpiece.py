@@ -112,7 +112,7 @@ def _native_class() -> type[tokenizers.Tokenizer]:
             "LB-240",
             "WordPiece vocabularies need the tokenizers library",
             received="a vocab.txt, and no tokenizers installed",
-            expected="litebert with its extra `wordpiece`",
+            expected="the extra `wordpiece` installed",
             next="pip install 'litebert[wordpiece]'",
         ) from error
     return tokenizers.Tokenizer

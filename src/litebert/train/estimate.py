@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NoReturn, TypeVar
+from statistics import median
+from typing import Literal, NoReturn
 
 import torch
 from torch import Tensor
@@ -16,10 +17,9 @@ from litebert.optim import build_optimizer
 from litebert.tasks import Pretraining, PretrainingWork
 from litebert.tasks.base import Loss
 
-_PROBE_FLOPS = 1e12
+_PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
 _HEAP = 1.25
 """What an allocator holds beyond what is in use, by the runs in benchmarks/RESULTS.md."""
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     large = _probe(network, config, 2 * _probe_sequences(config))
     optimizer = build_optimizer(config.optim, network.named_parameters())
     optimizer.step()
-    update = _timed(optimizer.step, device)[0]
+    update = _median_seconds(optimizer.step, device)
     num_parameters = sum(p.numel() for p in network.parameters())
     num_tokens = config.train.batch_size * config.objective.max_seq_length
     at_once = (config.train.micro_batch_size or config.train.batch_size) * _length(config)
@@ -83,12 +83,14 @@ def with_steps_for(
 
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     """Time one product in both precisions: bf16 is several times faster, or slower, by machine."""
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left = torch.ones(1_024, 512, dtype=dtype, device=device)
-        right = torch.ones(512, 512, dtype=dtype, device=device)
-        seconds[dtype] = min(_timed(lambda: left @ right, device)[0] for _ in range(8))  # noqa: B023
-    return "bf16" if seconds[torch.bfloat16] < 0.8 * seconds[torch.float32] else "fp32"
+    left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
+    left_half, right_half = left.bfloat16(), right.bfloat16()
+    rounds = [
+        (_seconds(lambda: left @ right, device), _seconds(lambda: left_half @ right_half, device))
+        for _ in range(20)
+    ]
+    fp32, bf16 = (min(times) for times in zip(*rounds, strict=True))
+    return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 
 
 def _probe(network: AlbertForPretraining, config: PretrainConfig, num_sequences: int) -> _Probe:
@@ -103,9 +105,7 @@ def _probe(network: AlbertForPretraining, config: PretrainConfig, num_sequences:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, _same):
         _backward(task.loss(work))
-    seconds = min(
-        _timed(lambda: _backward(task.loss(work)), work.masked_ids.device)[0] for _ in range(3)
-    )
+    seconds = _median_seconds(lambda: _backward(task.loss(work)), work.masked_ids.device)
     return _Probe(sum(work.batch.lengths), seconds, sum(saved.values()))
 
 
@@ -148,12 +148,21 @@ def _process_bytes(device: torch.device) -> int:
     return memory_bytes()
 
 
-def _timed(work: Callable[[], _Result], device: torch.device) -> tuple[float, _Result]:
+def _median_seconds(work: Callable[[], None], device: torch.device) -> float:
+    """Repeat for a second, at least three times after one to warm up."""
+    _seconds(work, device)
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < _PROBE_SECONDS:
+        times.append(_seconds(work, device))
+    return median(times)
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
     start = time.perf_counter()
-    result = work()
+    work()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - start, result
+    return time.perf_counter() - start
 
 
 def _backward(loss: Loss) -> None:
