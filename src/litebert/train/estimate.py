@@ -20,6 +20,8 @@ from litebert.tasks.base import Loss
 _PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
 _HEAP = 1.25
 """What an allocator holds beyond what is in use, by the runs in benchmarks/RESULTS.md."""
+_CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
+"""What libraries take once they run, bf16 kernels compiled for each shape included (same runs)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
         num_parameters=num_parameters,
         seconds_per_step=update + num_tokens * large.seconds / large.tokens,
         # weights, gradients and two moments in float32; one more of each while updating
-        memory_bytes=before + int(_HEAP * (num_parameters * 4 * 5 + per_token * at_once)),
+        memory_bytes=before
+        + int(_HEAP * (num_parameters * 4 * 5 + per_token * at_once))
+        + (_CPU_BYTES[dtype] if device.type == "cpu" else 0),
         disk_bytes=(config.train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
 
