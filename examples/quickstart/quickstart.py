@@ -7,12 +7,13 @@ Run it as `make quickstart`. Everything it does is one command you can repeat on
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 from litebert.predict import Model
-from litebert.train import read_metrics
+from litebert.train import read_metrics, read_run
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "runs" / "quickstart"
@@ -59,6 +60,23 @@ def _show_table() -> None:
         cells = form.format(before[name]), form.format(after[name]), baseline
         print(f"{title:<26}{cells[0]:>10}{cells[1]:>10}{cells[2]:>12}")
     print("baseline: always the commonest token; a coin")
+    print(_order_verdict(float(str(after["sentence_order_accuracy"]))))
+
+
+def _order_verdict(accuracy: float) -> str:
+    """Say plainly whether sentence order was learnt: it comes later than the words."""
+    recorded = read_run(RUN)
+    assert recorded is not None
+    settings = recorded["settings"]
+    assert isinstance(settings, dict)
+    num_pairs = int(str(settings["train.eval_sequences"]))
+    errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
+    if errors_above < 2:
+        return "sentence order: not to be told from a coin yet; it is learnt later than words"
+    return (
+        f"sentence order: {errors_above:.0f} standard errors above a coin on {num_pairs:,} pairs; "
+        "it is learnt later than words and goes on rising with longer runs"
+    )
 
 
 def _show_answers(model: Model) -> None:
