@@ -144,11 +144,6 @@ def hash_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def hash_text(text: str) -> str:
-    """Return the blake2b-256 of a string in hex."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
-
-
 def read_capped(path: Path, limit: int, *, command: str) -> bytes:
     """Read a small file whole; refuse a missing, unreadable or oversized one, naming `command`."""
     try:

@@ -1,6 +1,7 @@
 """The commands as a user types them: real processes, real files."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_checking_a_text_and_a_corpus(run: Path, stories: Path) -> None:
         done = _run("corpus", "check", subject, "--json")
         assert done.returncode == 0, done.stderr
         assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_checking_a_damaged_corpus_says_so_in_the_exit_code(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run / "corpus", tmp_path / "corpus")
+    tokens = next(copy.glob("shard-*")) / "tokens.npy"
+    tokens.write_bytes(tokens.read_bytes()[:-4])
+    done = _run("corpus", "check", str(copy))
+    assert done.returncode == 3
+    assert "tokens.npy" in done.stdout
 
 
 def test_a_tokenizer_is_trained_and_shows_its_pieces(stories: Path, tmp_path: Path) -> None:

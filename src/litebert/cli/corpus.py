@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from litebert.errors import DamagedError
 
 if TYPE_CHECKING:
     from litebert.corpus import BuildProgress
@@ -106,7 +109,10 @@ def check(
     column: str,
     as_json: bool,
 ) -> None:
-    """Say what is wrong with a text, or with one corpus folder, and what to do."""
+    """Say what is wrong with a text, or with one corpus folder, and what to do.
+
+    The exit code is 3 where something is damaged or cannot be read.
+    """
     from litebert.corpus import check_corpus, check_text
 
     is_corpus = len(inputs) == 1 and (Path(inputs[0]) / "corpus.json").exists()
@@ -119,6 +125,8 @@ def check(
     click.echo(
         json.dumps(report.to_json(), indent=2, ensure_ascii=False) if as_json else str(report)
     )
+    if report.has_errors:
+        sys.exit(DamagedError.exit_code)
 
 
 def show_progress(progress: BuildProgress) -> None:

@@ -2,11 +2,11 @@
 
 from litebert.objectives.batch import PretrainingBatch, longest_first
 from litebert.objectives.instances import EpochPlan, Instance, plan_epoch
-from litebert.objectives.library import Library, Shard, Text
 from litebert.objectives.loader import Loader, evaluation_batches
 from litebert.objectives.masking import Masking, mask, num_to_predict, run_length_law
 from litebert.objectives.pairs import FramedPair, frame, truncated_sizes
 from litebert.objectives.prefetch import prefetch
+from litebert.objectives.shards import Library, Shard, Text
 from litebert.objectives.vocabulary import Vocabulary
 
 __all__ = [

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives.library import Library, Text
+from litebert.objectives.shards import Library, Text
 from litebert.rng import IntLike, Ints
 
 IN_ORDER, SWAPPED, RANDOM_SECOND = 0, 1, 2

@@ -12,9 +12,9 @@ from litebert.config.schema import ObjectiveConfig
 from litebert.errors import LitebertError
 from litebert.objectives.batch import PretrainingBatch, collate
 from litebert.objectives.instances import plan_epoch
-from litebert.objectives.library import Library, Shard
 from litebert.objectives.masking import Masking, mask
 from litebert.objectives.pairs import FramedPair, frame
+from litebert.objectives.shards import Library, Shard
 from litebert.objectives.vocabulary import Vocabulary
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from litebert.errors import DamagedError
 from litebert.objectives.instances import IN_ORDER, RANDOM_SECOND, SWAPPED, Instance
-from litebert.objectives.library import Library, Tokens
+from litebert.objectives.shards import Library, Tokens
 from litebert.objectives.vocabulary import Vocabulary
 from litebert.rng import Ints
 

@@ -6,7 +6,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
@@ -120,11 +119,6 @@ def verify(path: Path) -> None:
     for name, described in listed.items():
         if not isinstance(described, dict) or described != _described(path / name):
             raise _damaged(path / name, "size or hash differ from the manifest")
-
-
-def parameters_finite(network: torch.nn.Module) -> bool:
-    """Say whether every weight is a finite number."""
-    return all(bool(p.isfinite().all()) for p in network.parameters())
 
 
 def _manifest(folder: Path, step: int) -> dict[str, Json]:
