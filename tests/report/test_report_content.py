@@ -25,7 +25,7 @@ def test_the_summary_compares_before_with_now_and_with_no_learning(make_run: Mak
     text = text_of(make_run())
 
     assert "Finished after 40 steps." in text
-    assert "tiny: 4 layers of 128, 2 heads, sharing all" in text
+    assert "tiny: 3 layers of 128, 2 heads, sharing all" in text
     assert "Tokens seen 0.2 million" in text
     assert "Measure At step 0 At step 40 Without learning" in text
     assert "Masked-LM loss 10.000 5.000 10.309, all tokens alike" in text

@@ -1,5 +1,6 @@
 """Pretraining learns, reports, refuses what is not finite, and writes a model that works."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,31 @@ def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
         pretrain(resolved, tmp_path, is_quiet=True)
     notes = [row for row in read_metrics(tmp_path) if row["kind"] == "note"]
     assert [note["step"] for note in notes] == [1, 2, 3, 4]
+
+
+def test_a_run_goes_on_after_single_steps_that_are_not_finite(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from litebert.tasks import Pretraining
+    from litebert.tasks.base import Loss
+
+    original, count = Pretraining.loss, itertools.count()
+
+    def sometimes_poisoned(self: Pretraining, work: object) -> Loss:
+        loss = original(self, work)
+        is_poisoned = self.network.training and next(count) in (1, 2, 5)
+        factor = float("nan") if is_poisoned else 1.0
+        return Loss(loss.total * factor, loss.sums * factor)
+
+    monkeypatch.setattr(Pretraining, "loss", sometimes_poisoned)
+    outcome = pretrain(
+        configure("train.save_every=1", "train.log_every=1"), tmp_path, is_quiet=True
+    )
+    assert outcome.model is not None
+    rows = read_metrics(tmp_path)
+    assert [row["step"] for row in rows if row["kind"] == "note"] == [2, 3, 6]
+    assert len([row for row in rows if row["kind"] == "train"]) == 12 - 3
+    assert all(torch.isfinite(p).all() for p in Model.load(outcome.model).network.parameters())
 
 
 def test_a_plan_says_what_a_run_needs_and_writes_nothing(

@@ -80,7 +80,7 @@ class RunLog:
             print(text, file=sys.stderr, flush=True)
 
     def _record(self, row: dict[str, Json]) -> None:
-        append_line(self.folder / METRICS_FILE, json.dumps(row))
+        append_line(self.folder / METRICS_FILE, json.dumps(row, allow_nan=False))
         for listener in self.listeners:
             listener.row(row)
 

@@ -80,12 +80,14 @@ def _advanced(
             expected="finite numbers; the last checkpoint is whole and untouched",
             next=f"start a run with optim.learning_rate={trainer.optim.learning_rate / 3:.1e}",
         )
+    if skipped:  # what is not finite enters no mean
+        return replace(progress, step=step, skipped_in_a_row=skipped)
     sums = result.sums.tolist()
     window = progress.window or (0.0,) * len(sums)
     return replace(
         progress,
         step=step,
-        skipped_in_a_row=skipped,
+        skipped_in_a_row=0,
         window=tuple(a + b for a, b in zip(window, sums, strict=True)),
         window_tokens=progress.window_tokens + sum(map(task.num_tokens, works)),
     )
@@ -94,11 +96,10 @@ def _advanced(
 def _reported(
     trainer: Trainer, task: Task[Work], progress: Progress, result: StepResult, rate: float
 ) -> Progress:
-    """Report the window and begin a new one."""
-    trainer.log.training(
-        progress.step,
-        progress.window_tokens,
-        task.measures(progress.window),
-        {"learning_rate": rate, "gradient_norm": result.gradient_norm},
-    )
+    """Report the window, if any of its steps counted, and begin a new one."""
+    if progress.window:
+        norm = {"gradient_norm": result.gradient_norm} if result.is_finite else {}
+        measures = task.measures(progress.window)
+        rates = {"learning_rate": rate, **norm}
+        trainer.log.training(progress.step, progress.window_tokens, measures, rates)
     return replace(progress, window=(), window_tokens=0)
