@@ -38,6 +38,26 @@ def test_one_command_goes_from_text_to_a_model_and_a_report(run: Path) -> None:
     assert "<svg" in (run / "report.html").read_text(encoding="utf-8")
 
 
+def test_one_file_of_free_text_is_enough(stories: Path, tmp_path: Path) -> None:
+    paragraphs = stories.read_text(encoding="utf-8").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in paragraphs)
+    (tmp_path / "free.txt").write_text(text, encoding="utf-8")
+    done = _run(
+        *("pretrain", "free.txt", "--vocab-size", "90", "--preset", "tiny"),
+        *("train.steps=2", "train.batch_size=4", "train.loader_workers=0"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "albert" / "model" / "config.json").exists()
+
+
+def test_text_without_document_ends_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("It rained all day. Nobody came. " * 200, encoding="utf-8")
+    done = _run("pretrain", "one.txt", "--vocab-size", "28", "train.steps=2", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "--documents" in done.stderr
+
+
 def test_the_same_command_again_trains_nothing_and_says_where_the_model_is(
     run: Path, stories: Path
 ) -> None:

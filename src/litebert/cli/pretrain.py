@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
 @click.option("--vocab-size", default=8_000, show_default=True, help="Pieces, with TEXT.")
 @click.option("--sentences", type=click.Choice(["segment", "line"]), default="segment")
+@click.option(
+    "--documents",
+    type=click.Choice(["blank-line", "file"]),
+    default="blank-line",
+    show_default=True,
+    help="Where documents of .txt files end.",
+)
 @click.option("--column", default="text", show_default=True, help="Text column of JSONL, Parquet.")
 @click.option("--held-out", default=0.02, show_default=True, help="Share kept for evaluation.")
 @click.option("--tensorboard", is_flag=True, help="Also write TensorBoard files.")
@@ -43,6 +50,7 @@ def pretrain(
     runs: Path,
     vocab_size: int,
     sentences: str,
+    documents: str,
     column: str,
     held_out: float,
     tensorboard: bool,
@@ -75,6 +83,7 @@ def pretrain(
             folder,
             vocab_size=vocab_size,
             sentences=sentences,
+            documents=documents,
             column=column,
             held_out=held_out,
             is_quiet=quiet,

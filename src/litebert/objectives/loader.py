@@ -138,7 +138,7 @@ def _nothing_to_learn(library: Library, config: ObjectiveConfig) -> LitebertErro
         f"the corpus holds no training sequence for objective.sentence = {config.sentence!r}",
         received=f"{library.num_documents:,} documents",
         expected=f"a document of at least {need}",
-        next="litebert corpus check",
+        next="give more text, or tell its documents apart (--documents blank-line)",
     )
 
 
