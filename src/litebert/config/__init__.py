@@ -1,5 +1,6 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
+from litebert.config.head import HEAD_KINDS, HeadConfig, HeadKind, numbered_labels
 from litebert.config.load import (
     Resolved,
     Schema,
@@ -23,9 +24,12 @@ from litebert.config.schema import (
 )
 
 __all__ = [
+    "HEAD_KINDS",
     "PRESETS",
     "AlbertConfig",
     "DataConfig",
+    "HeadConfig",
+    "HeadKind",
     "ObjectiveConfig",
     "OptimConfig",
     "PretrainConfig",
@@ -37,6 +41,7 @@ __all__ = [
     "describe",
     "difference",
     "flattened",
+    "numbered_labels",
     "preset",
     "resolve",
     "settings_from_toml",

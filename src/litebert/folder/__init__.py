@@ -1,6 +1,20 @@
 """A model on disk, in the Hugging Face layout."""
 
-from litebert.folder.configuration import read_config, write_config
-from litebert.folder.model import LoadedModel, load_model, save_model
+from litebert.folder.configuration import read_config, read_head, write_config
+from litebert.folder.model import LoadedModel, build_network, head_of, load_model, save_model
+from litebert.folder.start import Start, start_from
+from litebert.folder.weights import read_weights
 
-__all__ = ["LoadedModel", "load_model", "read_config", "save_model", "write_config"]
+__all__ = [
+    "LoadedModel",
+    "Start",
+    "build_network",
+    "head_of",
+    "load_model",
+    "read_config",
+    "read_head",
+    "read_weights",
+    "save_model",
+    "start_from",
+    "write_config",
+]

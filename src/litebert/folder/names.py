@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from litebert.config import AlbertConfig
+from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import depth_plan
 
 _FIXED = {
@@ -29,6 +29,15 @@ _IN_BLOCK = {
     "feed_forward.output": "ffn_output",
     "feed_forward.norm": "full_layer_layer_norm",
 }
+# transformers has no conditional head: these are the official variables (squad_utils.py L1230).
+_CONDITIONAL = {
+    "head.start": "start_logits.dense",
+    "head.end_hidden": "end_logits.dense_0",
+    "head.end_norm": "end_logits.LayerNorm",
+    "head.end": "end_logits.dense_1",
+    "head.answer_hidden": "answer_class.dense_0",
+    "head.answer": "answer_class.dense_1",
+}
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 
 
@@ -41,7 +50,7 @@ def groups_on_disk(config: AlbertConfig) -> int:
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
 
-def tensor_names(parameter: str, config: AlbertConfig) -> list[str]:
+def tensor_names(parameter: str, config: AlbertConfig, head: HeadConfig | None = None) -> list[str]:
     """Return the names on disk of one of our parameters; several where sharing is partial.
 
     >>> tensor_names("albert.feed_forward.0.output.bias", AlbertConfig())
@@ -49,8 +58,11 @@ def tensor_names(parameter: str, config: AlbertConfig) -> list[str]:
     """
     module, _, kind = parameter.rpartition(".")
     match = _BLOCK.match(module)
+    if module == "head.dense":
+        is_span = head is not None and head.kind == "question-answering"
+        return [f"{'qa_outputs' if is_span else 'classifier'}.{kind}"]
     if match is None:
-        return [f"{_FIXED[module]}.{kind}"]
+        return [f"{(_FIXED | _CONDITIONAL)[module]}.{kind}"]
     list_name, block, layer = match[1], int(match[2]), match[3]
     suffix = f"{_IN_BLOCK[f'{list_name}.{layer}']}.{kind}"
     return [

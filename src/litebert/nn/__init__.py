@@ -8,11 +8,23 @@ from litebert.nn.batch import Batch
 from litebert.nn.init import initialise
 from litebert.nn.model import Albert, AlbertForPretraining, PretrainingOutput
 from litebert.nn.plan import Step, depth_plan
+from litebert.nn.task import (
+    AlbertForTask,
+    ConditionalSpanHead,
+    ConditionalSpans,
+    LinearHead,
+    Network,
+)
 
 __all__ = [
     "Albert",
     "AlbertForPretraining",
+    "AlbertForTask",
     "Batch",
+    "ConditionalSpanHead",
+    "ConditionalSpans",
+    "LinearHead",
+    "Network",
     "PretrainingOutput",
     "Step",
     "depth_plan",

@@ -35,6 +35,7 @@ class Albert(nn.Module):
         self,
         config: AlbertConfig,
         *,
+        has_pooler: bool = True,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -46,7 +47,8 @@ class Albert(nn.Module):
         num_feed_forward = 1 + max(step.feed_forward for step in self.plan)
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in range(num_attention))
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(num_feed_forward))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        size = config.hidden_size
+        self.pooler = nn.Linear(size, size) if has_pooler else None
         self.apply_block: Callable[[Prepared, Tensor, Batch], Tensor] = _directly
         initialise(self, std=config.initializer_range, generator=generator)
 
@@ -72,6 +74,7 @@ class Albert(nn.Module):
         self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
     ) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
+        assert self.pooler is not None, "this encoder was built without its pooler"
         first = hidden[batch.first_tokens].float()
         return torch.tanh(self.pooler(first))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert.errors import LitebertError
 from litebert.folder import load_model
-from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.tasks.framing import frame_ids
 from litebert.tokenizer import Tokenizer
 
@@ -43,7 +43,7 @@ class Model:
 
     def __init__(
         self,
-        network: AlbertForPretraining,
+        network: Network,
         tokenizer: Tokenizer,
         *,
         missing: frozenset[str] = frozenset(),
@@ -67,7 +67,7 @@ class Model:
 
         Blanks are filled independently; the probability is the product of theirs.
         """
-        self._require("masked_lm", "fill")
+        network = self._pretraining("masked_lm", "fill")
         ids = self.tokenizer.encode(text, special_tokens=True, frame=False).ids
         if self.tokenizer.mask_id not in ids:
             raise LitebertError(
@@ -79,8 +79,8 @@ class Model:
             )
         batch = self._batch([ids], None)
         positions = torch.nonzero(batch.ids == self.tokenizer.mask_id).flatten()
-        hidden, table = self.network.albert(batch), self.network.albert.embedding.word.weight
-        logits = self.network.masked_lm(hidden[positions], table).float()
+        hidden, table = network.albert(batch), network.albert.embedding.word.weight
+        logits = network.masked_lm(hidden[positions], table).float()
         logits[:, self._special_ids()] = -torch.inf
         return [
             Filling(_filled(text, words), tuple(words), probability)
@@ -90,11 +90,11 @@ class Model:
     @torch.inference_mode()
     def order(self, first: str, second: str) -> Order:
         """Say whether `first` comes before `second` in running text."""
-        self._require("sentence_order", "order")
+        network = self._pretraining("sentence_order", "order")
         a, b = (self.tokenizer.encode(text).ids for text in (first, second))
         batch = self._batch([a], [b])
-        pooled = self.network.albert.pool(self.network.albert(batch), batch)
-        logits = self.network.sentence_order(pooled)
+        pooled = network.albert.pool(network.albert(batch), batch)
+        logits = network.sentence_order(pooled)
         probability = float(logits.softmax(-1)[0, 0])
         return Order(probability >= 0.5, probability)
 
@@ -157,17 +157,23 @@ class Model:
             tokenizer.mask_id,
         ]
 
-    def _require(self, head: str, verb: str) -> None:
-        absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
-        needed = [name for name in absent if head != "masked_lm" or "pooler" not in name]
-        if needed:
-            raise LitebertError(
-                "LB-612",
-                f"{self._source} cannot {verb}: its file lacks weights for that",
-                received=f"no {', '.join(sorted(needed)[:3])}",
-                expected=f"the {head} head; hub files often come without sentence order",
-                next="use a model that litebert pretrained, or pretrain this one further",
-            )
+    def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
+        """Return the network if it has a pretraining head; say what it lacks if not."""
+        if isinstance(self.network, AlbertForPretraining):
+            absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
+            needed = [name for name in absent if head != "masked_lm" or "pooler" not in name]
+            if not needed:
+                return self.network
+            lack = f"no {', '.join(sorted(needed)[:3])}"
+        else:
+            lack = f"a {self.network.head_config.kind} head"
+        raise LitebertError(
+            "LB-612",
+            f"{self._source} cannot {verb}: its file lacks weights for that",
+            received=lack,
+            expected=f"the {head} head; hub files often come without sentence order",
+            next="use a model that litebert pretrained, or pretrain this one further",
+        )
 
 
 def _filled(text: str, words: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from litebert.files import (
     write_json,
 )
 from litebert.folder import load_model, save_model
-from litebert.nn import AlbertForPretraining
+from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
 
 FORMAT_VERSION = 1
@@ -44,9 +44,7 @@ class Checkpoints:
     folder: Path
     keep: int
 
-    def save(
-        self, network: AlbertForPretraining, optimizer: MomentOptimizer, progress: Progress
-    ) -> Path:
+    def save(self, network: Network, optimizer: MomentOptimizer, progress: Progress) -> Path:
         """Write a checkpoint, read it back, and only then remove the oldest ones."""
         final = self.folder / f"step-{progress.step:09d}"
         with staged_folder(final) as staged:
@@ -79,7 +77,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-[0-9]*"), reverse=True)
 
 
-def restore(path: Path, network: AlbertForPretraining, optimizer: MomentOptimizer) -> Progress:
+def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progress:
     """Copy a verified checkpoint into a network and its optimizer; return where the run stood."""
     loaded = load_model(path)
     if loaded.missing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from litebert.config import OptimConfig, TrainConfig
 from litebert.errors import NonFiniteError
-from litebert.nn import AlbertForPretraining
+from litebert.nn import Network
 from litebert.optim import MomentOptimizer, Schedule
 from litebert.tasks.base import Task, Work
 from litebert.train.checkpoint import Checkpoints, Progress
@@ -20,7 +20,7 @@ from litebert.train.step import StepResult, training_step
 class Trainer:
     """Everything a run needs besides its task."""
 
-    network: AlbertForPretraining
+    network: Network
     optimizer: MomentOptimizer
     schedule: Schedule
     train: TrainConfig

@@ -13,7 +13,7 @@ from litebert import rng
 from litebert.config import PretrainConfig, Resolved, flattened
 from litebert.files import Json, staged_folder
 from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining
+from litebert.nn import AlbertForPretraining, Network
 from litebert.objectives import Loader
 from litebert.optim import build_optimizer, build_schedule
 from litebert.tasks import Pretraining
@@ -156,7 +156,7 @@ def _resumed(trainer: Trainer) -> Progress:
     return progress
 
 
-def _write_result(folder: Path, network: AlbertForPretraining, tokenizer: Tokenizer) -> None:
+def _write_result(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
     with staged_folder(folder) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)

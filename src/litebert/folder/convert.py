@@ -1,0 +1,100 @@
+"""Tensors under Hugging Face's names to our parameters, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import DamagedError
+from litebert.folder.names import tensor_names
+
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+_WORDS = "albert.embeddings.word_embeddings.weight"
+_BARE = ("embeddings.", "encoder.", "pooler.")
+# Non-persistent buffers of transformers that old files carry.
+_IGNORED = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
+
+
+def to_disk(
+    parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None
+) -> dict[str, Tensor]:
+    """Rename our parameters; where E = H without projection, transformers needs the identity."""
+    tensors = {
+        name: tensor.detach().clone()
+        for parameter, tensor in parameters.items()
+        for name in tensor_names(parameter, config, head)
+    }
+    if not config.projects_embeddings:
+        tensors[f"{_PROJECTION}.weight"] = torch.eye(config.hidden_size)
+        tensors[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size)
+    return tensors
+
+
+def canonical(tensors: dict[str, Tensor], source: Path) -> dict[str, Tensor]:
+    """Add the prefix that a bare AlbertModel lacks; drop buffers and what is tied elsewhere."""
+    named = {f"albert.{n}" if n.startswith(_BARE) else n: t for n, t in tensors.items()}
+    for buffer in _IGNORED:
+        named.pop(buffer, None)
+    for copy, original in (
+        ("predictions.decoder.weight", _WORDS),
+        ("predictions.decoder.bias", "predictions.bias"),
+    ):
+        tied = named.pop(copy, None)
+        if tied is not None and not torch.equal(named.setdefault(original, tied), tied):
+            raise DamagedError(
+                "LB-609",
+                f"{source}: the output layer of the masked LM is not tied",
+                received=f"{copy} differs from {original}",
+                expected="equal tensors, as in every ALBERT",
+                next="fetch the model again, or save it with tie_word_embeddings true",
+            )
+    return named
+
+
+def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertConfig:
+    """Say whether E = H comes with a projection that does something; drop it where not."""
+    if config.embedding_size != config.hidden_size:
+        return config
+    weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
+    identity = torch.eye(config.hidden_size)
+    if weight is None or bias is None or (torch.equal(weight, identity) and not bool(bias.any())):
+        named.pop(f"{_PROJECTION}.weight", None)
+        named.pop(f"{_PROJECTION}.bias", None)
+        return config
+    return config.model_copy(update={"embedding_projection": True})
+
+
+def from_disk(
+    named: dict[str, Tensor],
+    parameters: Iterable[str],
+    config: AlbertConfig,
+    head: HeadConfig | None,
+    *,
+    source: Path,
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return the tensor of every parameter that is there, and the names nobody asked for."""
+    found, used = {}, set()
+    for parameter in parameters:
+        names = [name for name in tensor_names(parameter, config, head) if name in named]
+        used.update(names)
+        if names:
+            found[parameter] = _one_of([named[name] for name in names], names, source)
+    return found, tuple(sorted(set(named) - used))
+
+
+def _one_of(copies: list[Tensor], names: list[str], source: Path) -> Tensor:
+    """Return the tensor that all places on disk must agree on."""
+    for name, copy in zip(names, copies, strict=True):
+        if not torch.equal(copy, copies[0]):
+            raise DamagedError(
+                "LB-605",
+                f"{source}: config.json says these tensors are shared, but they differ",
+                received=f"{names[0]} and {name}",
+                expected="equal copies of one shared tensor",
+                next='set "sharing" to "none" in config.json to load them as separate layers',
+            )
+    return copies[0]

@@ -1,0 +1,106 @@
+"""Which head a config.json names, in Hugging Face's words, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from litebert.config import HeadConfig, HeadKind, numbered_labels
+from litebert.errors import DamagedError
+from litebert.files import Json
+
+_CLASSES: dict[str, HeadKind] = {
+    "AlbertForSequenceClassification": "sequence-classification",
+    "AlbertForTokenClassification": "token-classification",
+    "AlbertForQuestionAnswering": "question-answering",
+    "AlbertForMultipleChoice": "multiple-choice",
+    # Not a class of transformers, which has no such head: it reads the encoder alone.
+    "AlbertForConditionalQuestionAnswering": "conditional-question-answering",
+}
+_WITH_LABELS = ("sequence-classification", "token-classification")
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
+    """Name the transformers class that has these parameters."""
+    if head is not None:
+        return next(name for name, kind in _CLASSES.items() if kind == head.kind)
+    has_masked_lm = any(name.startswith("masked_lm.") for name in parameters)
+    has_order = any(name.startswith("sentence_order.") for name in parameters)
+    if has_order:
+        return "AlbertForPreTraining"
+    return "AlbertForMaskedLM" if has_masked_lm else "AlbertModel"
+
+
+def head_table(head: HeadConfig | None) -> dict[str, Json]:
+    """Return what config.json says of a head besides its class."""
+    if head is None or not head.labels:
+        return {}
+    names: dict[str, Json] = {str(index): name for index, name in enumerate(head.labels)}
+    ids: dict[str, Json] = {name: index for index, name in enumerate(head.labels)}
+    table: dict[str, Json] = {"id2label": names, "label2id": ids}
+    if head.kind == "sequence-classification":
+        table["problem_type"] = head.problem_type
+    return table
+
+
+def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) -> HeadConfig | None:
+    """Read a head from config.json; None where there are only pretraining heads, or none.
+
+    A config.json without architectures (files of 2019 and 2020) leaves it to the tensors.
+    """
+    named = table.get("architectures")
+    first = str(named[0]) if isinstance(named, list) and named else None
+    kind = _CLASSES.get(first) if first else _kind_of(tensors, source)
+    if kind is None:
+        return None
+    if kind not in _WITH_LABELS:
+        return HeadConfig(kind=kind)
+    labels = _labels(table, tensors)
+    problem = table.get("problem_type") or (
+        "regression" if len(labels) == 1 else "single_label_classification"
+    )
+    fields: dict[str, object] = {"kind": kind, "labels": labels}
+    if kind == "sequence-classification":
+        fields["problem_type"] = problem
+    try:
+        return HeadConfig.model_validate(fields)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]
+        raise DamagedError(
+            "LB-661",
+            f"{source} describes no {kind} head that can be built",
+            received=str(reason["input"]),
+            expected=reason["msg"].removeprefix("Value error, "),
+            next=f"correct id2label or problem_type in {source}",
+        ) from error
+
+
+def _labels(table: dict[str, Json], tensors: Shapes) -> tuple[str, ...]:
+    """Return the label names by number; unnamed ones are as many as the classifier has rows."""
+    names = table.get("id2label")
+    if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
+        return tuple(str(names[key]) for key in sorted(names, key=int))
+    rows = tensors.get("classifier.weight", (2,))[0]
+    return numbered_labels(min(rows, 100_000))
+
+
+def _kind_of(tensors: Shapes, source: Path) -> HeadKind | None:
+    """Guess from the tensors: classifiers of whole sequences come with a pooler."""
+    if "qa_outputs.weight" in tensors:
+        return "question-answering"
+    if "classifier.weight" not in tensors:
+        return None
+    if not any("pooler.weight" in name for name in tensors):
+        return "token-classification"
+    if tensors["classifier.weight"][0] > 1:
+        return "sequence-classification"
+    raise DamagedError(
+        "LB-662",
+        f"{source} does not say what its one-output classifier is for",
+        received="no architectures",
+        expected='["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]',
+        next=f"add architectures to {source}",
+    )

@@ -1,0 +1,40 @@
+"""Training that starts from a model on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from litebert.folder.model import head_of, load_model
+from litebert.nn import Network
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a network took from a folder, by parameter: `fresh` stays random, `dropped` is left."""
+
+    fresh: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+@torch.no_grad()
+def start_from(network: Network, folder: Path) -> Start:
+    """Copy the folder's encoder into a network, and its head where the heads are the same.
+
+    A head of another kind, or with other labels, is dropped and said so: that is how RTE starts
+    from MNLI (paper, footnote 4). Pretraining heads and the pooler may be fresh, the rest not.
+    """
+    loaded = load_model(folder)
+    ours = network.state_dict()
+    has_same_head = head_of(network) == head_of(loaded.network)
+    theirs = {
+        name: tensor
+        for name, tensor in loaded.network.state_dict().items()
+        if name not in loaded.missing
+    }
+    taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith("head."))}
+    for name in taken:
+        ours[name].copy_(theirs[name])
+    return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)))

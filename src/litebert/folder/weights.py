@@ -1,0 +1,132 @@
+"""The tensors of a folder: one safetensors file, or several with an index; nothing is executed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import read_json, write_bytes
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+_HEADER_LIMIT = 16 << 20
+_KINDS = {
+    b"PK\x03\x04": "a zip archive, as torch.save writes it",
+    b"\x80\x02": "a pickle",
+    b"\x80\x04": "a pickle",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x89HDF": "an HDF5 file",
+    b"version ": "a Git LFS pointer, not the file itself",
+}
+
+
+def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
+    """Write tensors as one safetensors file, atomically."""
+    cast = {name: tensor.to(dtype).cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(cast, metadata={"format": "pt"}))
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read all tensors of a folder as float32, whichever floating dtype they have.
+
+    Raises:
+        LitebertError: LB-602, no weights here.
+        DamagedError: LB-603, LB-607, LB-608, LB-609, the files cannot be trusted.
+    """
+    single, index = folder / WEIGHTS_FILE, folder / INDEX_FILE
+    if single.is_file() or not index.is_file():
+        return read_tensors(single)
+    tensors: dict[str, Tensor] = {}
+    for name in _shards(index):
+        tensors |= read_tensors(folder / name)
+    return tensors
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read one safetensors file; whole numbers stay as they are, all else becomes float32."""
+    if not path.is_file():
+        raise LitebertError(
+            "LB-602",
+            f"there are no weights in {path.parent}",
+            received=f"{path} missing{_instead_of(path)}",
+            expected="a folder with config.json and model.safetensors",
+            next="litebert import --help lists what can be converted",
+        )
+    _require_plausible_header(path)
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, ValueError, OSError, MemoryError) as error:
+        raise _damaged(path, str(error)) from error
+    widened = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+    for name, tensor in widened.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise DamagedError(
+                "LB-607",
+                f"{path} holds weights that are not numbers",
+                received=f"NaN or infinity in {name}",
+                expected="finite weights",
+                next="fetch the model again, or take an earlier checkpoint",
+            )
+    return widened
+
+
+def _shards(index: Path) -> list[str]:
+    """Return the names of the files that an index lists; they may lie in no other folder."""
+    table = read_json(index, command=f"fetch {index} again").get("weight_map")
+    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
+    strange = [name for name in names if Path(name).name != name or "\0" in name]
+    if not names or strange:
+        raise DamagedError(
+            "LB-608",
+            f"{index} does not list the files of a model",
+            received=", ".join(strange[:3]) or "no weight_map",
+            expected="names of safetensors files in the same folder",
+            next="fetch the model again",
+        )
+    return names
+
+
+def _require_plausible_header(path: Path) -> None:
+    """Refuse, before anything is allocated, what is no safetensors file or has an absurd header."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        size = int.from_bytes(start, "little")
+        for magic, kind in _KINDS.items():
+            if start.startswith(magic):
+                raise _damaged(path, kind)
+        if len(start) < 8 or size > min(_HEADER_LIMIT, path.stat().st_size - 8):
+            raise _damaged(path, f"a header of {size:,} bytes in {path.stat().st_size:,}")
+        try:
+            json.loads(file.read(size), object_pairs_hook=_once)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, f"a header that is not valid: {error}") from error
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("the same name is listed twice")
+    return dict(pairs)
+
+
+def _instead_of(path: Path) -> str:
+    """Name the files of another format that lie there."""
+    if not path.parent.is_dir():
+        return ""
+    others = [p for p in path.parent.iterdir() if p.suffix in (".bin", ".h5", ".msgpack", ".index")]
+    return f", but there is {', '.join(sorted(p.name for p in others)[:3])}" if others else ""
+
+
+def _damaged(path: Path, received: str) -> DamagedError:
+    return DamagedError(
+        "LB-603",
+        f"{path} is not a whole safetensors file",
+        received=received,
+        expected="a file written by safetensors; pickled weights are never opened",
+        next="fetch or save the model again; litebert import --help lists what can be converted",
+    )
