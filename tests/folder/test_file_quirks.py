@@ -1,0 +1,249 @@
+"""Files as they lie on disks: sharded, half precision, tied in any way, old, damaged, hostile."""
+
+import json
+import pickle
+import struct
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AlbertConfig as TheirConfig
+from transformers import AlbertForPreTraining
+
+from litebert.config import AlbertConfig
+from litebert.errors import DamagedError, LitebertError
+from litebert.folder import load_model, read_weights, save_model
+from litebert.nn import AlbertForPretraining
+
+SHAPE = AlbertConfig(
+    vocab_size=90,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=48,
+)
+WORDS = "albert.embeddings.word_embeddings.weight"
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> AlbertForPretraining:
+    network = AlbertForPretraining(SHAPE, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        network.masked_lm.bias.normal_()
+    save_model(network, tmp_path)
+    return network
+
+
+def _same(network: AlbertForPretraining, folder: Path) -> bool:
+    again = load_model(folder)
+    state = again.network.state_dict()
+    return not again.missing and all(
+        torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items()
+    )
+
+
+def _rewrite(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    save_file({n: t.contiguous() for n, t in tensors.items()}, folder / "model.safetensors")
+
+
+def test_a_sharded_model_of_transformers_is_read(tmp_path: Path) -> None:
+    theirs = AlbertForPreTraining(
+        TheirConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4)
+    )
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 2
+    theirs.save_pretrained(tmp_path / "single")
+    sharded, single = read_weights(tmp_path / "sharded"), read_weights(tmp_path / "single")
+    assert sharded.keys() == single.keys()
+    assert all(torch.equal(sharded[name], single[name]) for name in single)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_files_are_read_as_the_numbers_they_hold(
+    tmp_path: Path, network: AlbertForPretraining, dtype: torch.dtype
+) -> None:
+    save_model(network, tmp_path, dtype=dtype)
+    again = load_model(tmp_path).network.state_dict()
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(again[name], tensor.to(dtype).float()), name
+
+
+@pytest.mark.parametrize(
+    "kept", [("predictions.bias",), ("predictions.decoder.bias",), ("predictions.bias", "both")]
+)
+@pytest.mark.parametrize("has_decoder", [False, True])
+def test_tied_tensors_may_be_written_in_any_combination(
+    tmp_path: Path, network: AlbertForPretraining, kept: tuple[str, ...], has_decoder: bool
+) -> None:
+    tensors = load_file(tmp_path / "model.safetensors")
+    bias = tensors.pop("predictions.bias")
+    names = ("predictions.bias", "predictions.decoder.bias") if "both" in kept else kept
+    tensors |= {name: bias.clone() for name in names}
+    if has_decoder:
+        tensors["predictions.decoder.weight"] = tensors[WORDS].clone()
+    tensors["albert.embeddings.position_ids"] = torch.arange(512)[None]
+    _rewrite(tmp_path, tensors)
+    assert _same(network, tmp_path)
+
+
+def test_an_untied_decoder_is_refused_and_not_dropped(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    tensors = load_file(tmp_path / "model.safetensors")
+    _rewrite(tmp_path, tensors | {"predictions.decoder.weight": tensors[WORDS] + 1})
+    with pytest.raises(DamagedError, match="LB-609"):
+        load_model(tmp_path)
+
+
+def test_leftover_heads_are_named_and_not_an_error(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    tensors = load_file(tmp_path / "model.safetensors")
+    _rewrite(tmp_path, tensors | {"classifier.weight": torch.ones(2, 32)})
+    assert load_model(tmp_path).unused == ("classifier.weight",)
+
+
+def test_weights_that_are_not_numbers_are_refused(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    tensors = load_file(tmp_path / "model.safetensors")
+    for value in (float("nan"), float("inf")):
+        tensors[WORDS][3, 3] = value
+        _rewrite(tmp_path, tensors)
+        with pytest.raises(DamagedError, match=rf"LB-607[\s\S]*{WORDS}"):
+            load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "weight_map",
+    [
+        {},
+        [],
+        {"a": "../model.safetensors"},
+        {"a": "/etc/passwd"},
+        {"a": "x\0.safetensors"},
+        {"a": ".."},
+    ],
+)
+def test_an_index_names_files_of_its_own_folder_only(
+    tmp_path: Path, network: AlbertForPretraining, weight_map: object
+) -> None:
+    (tmp_path / "model.safetensors").unlink()
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(LitebertError, match=r"LB-60[28]"):
+        load_model(tmp_path)
+
+
+class _Payload:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (Path("executed"),))
+
+
+def test_a_pickle_named_safetensors_is_recognised_and_not_opened(
+    tmp_path: Path, network: AlbertForPretraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(pickle.dumps(_Payload()))
+    with pytest.raises(DamagedError, match=r"LB-603[\s\S]*a pickle"):
+        load_model(tmp_path)
+    torch.save({"a": torch.ones(2)}, path)
+    with pytest.raises(DamagedError, match=r"LB-603[\s\S]*torch\.save"):
+        load_model(tmp_path)
+    assert not (tmp_path / "executed").exists()
+
+
+def _with_header(header: bytes, *, claimed: int | None = None, body: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(header) if claimed is None else claimed) + header + body
+
+
+def _listed(entries: dict[str, tuple[list[int], tuple[int, int]]]) -> bytes:
+    return json.dumps(
+        {
+            name: {"dtype": "F32", "shape": shape, "data_offsets": list(span)}
+            for name, (shape, span) in entries.items()
+        }
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _with_header(b"{}", claimed=2**63),
+        _with_header(b"{}", claimed=2**64 - 1),
+        _with_header(b"{}", claimed=100 << 20),
+        _with_header(b"[" * 100_000),
+        _with_header(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
+        _with_header(b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},' * 2, body=b"0" * 4),
+        _with_header(_listed({"a": ([2**40, 2**40], (0, 4))}), body=b"0000"),
+        _with_header(_listed({"a": ([1], (0, 2**63))}), body=b"0000"),
+        _with_header(_listed({"a": ([1], (0, 4)), "b": ([1], (2, 6))}), body=b"0" * 6),
+        _with_header(_listed({"a": ([1], (0, 4)), "b": ([1], (8, 12))}), body=b"0" * 12),
+        _with_header(_listed({"a": ([-1], (0, 4))}), body=b"0000"),
+        _with_header(
+            b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+            b'"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+            body=b"0000",
+        ),
+    ],
+    ids=[
+        "2^63",
+        "2^64",
+        "100 MB",
+        "nesting",
+        "objects",
+        "cut",
+        "shape",
+        "offset",
+        "overlap",
+        "hole",
+        "negative",
+        "twice",
+    ],
+)
+def test_hostile_safetensors_are_refused_before_anything_is_allocated(
+    tmp_path: Path, network: AlbertForPretraining, data: bytes
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedError, match="LB-603"):
+            load_model(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_million_tensors_are_refused_in_bounded_memory(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    header = _listed({f"t{number}": ([0], (0, 0)) for number in range(300_000)})
+    (tmp_path / "model.safetensors").write_bytes(_with_header(header))
+    with pytest.raises(DamagedError, match="LB-603"):
+        load_model(tmp_path)
+
+
+def test_every_flipped_bit_of_a_header_is_noticed_or_changes_nothing(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    path = tmp_path / "model.safetensors"
+    data = path.read_bytes()
+    size = 8 + int.from_bytes(data[:8], "little")
+    generator = torch.Generator().manual_seed(5)
+    for bit in torch.randint(0, size * 8, (150,), generator=generator).tolist():
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(bytes(changed))
+        try:
+            loaded = load_model(tmp_path)
+        except LitebertError:
+            continue
+        state = loaded.network.state_dict()
+        renamed = loaded.missing or loaded.unused
+        assert renamed or all(
+            tensor.shape == network.state_dict()[name].shape for name, tensor in state.items()
+        )
