@@ -1,5 +1,6 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
+from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig
 from litebert.config.head import HEAD_KINDS, HeadConfig, HeadKind, numbered_labels
 from litebert.config.load import (
     Resolved,
@@ -28,6 +29,7 @@ __all__ = [
     "PRESETS",
     "AlbertConfig",
     "DataConfig",
+    "FinetuneConfig",
     "HeadConfig",
     "HeadKind",
     "ObjectiveConfig",
@@ -37,6 +39,8 @@ __all__ = [
     "Schema",
     "Setting",
     "Settings",
+    "TaskConfig",
+    "TaskDataConfig",
     "TrainConfig",
     "describe",
     "difference",

@@ -150,6 +150,7 @@ class TrainConfig(Section):
     gradient_checkpointing: bool = Field(False, description="recompute blocks going back")
     seed: int = Field(12_345, ge=0, description="the one number all randomness comes from")
     eval_every: int = Field(1_000, ge=1, description="steps between held-out evaluations")
+    eval_at_start: bool = Field(True, description="evaluate before the first step, too")
     eval_sequences: int = Field(1_024, ge=1, description="held-out sequences per evaluation")
     save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")

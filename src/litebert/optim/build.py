@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from torch import Tensor
@@ -17,7 +17,10 @@ from litebert.optim.schedule import Schedule, linear, official, wsd
 
 
 def build_optimizer(
-    config: OptimConfig, named_parameters: Iterable[tuple[str, Tensor]]
+    config: OptimConfig,
+    named_parameters: Iterable[tuple[str, Tensor]],
+    *,
+    rate_scales: Mapping[str, float] | None = None,
 ) -> MomentOptimizer:
     """Return the configured optimizer; norms and biases neither decay nor adapt.
 
@@ -28,7 +31,9 @@ def build_optimizer(
     """
     kind = {"lamb": Lamb, "adamw": AdamW}[config.name]
     return kind(
-        parameter_groups(named_parameters, weight_decay=config.weight_decay),
+        parameter_groups(
+            named_parameters, weight_decay=config.weight_decay, rate_scales=rate_scales
+        ),
         config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,

@@ -42,7 +42,7 @@ class MomentOptimizer(Optimizer):
         weight_decay: float = 0.01,
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "is_adapted": True})
+        super().__init__(params, {**defaults, "is_adapted": True, "rate_scale": 1.0})
 
     def add_param_group(self, param_group: dict[str, object]) -> None:
         """Add a group of parameters with settings of their own; refuse settings out of range."""

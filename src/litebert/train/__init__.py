@@ -2,8 +2,8 @@
 
 from litebert.train.estimate import Estimate, estimate
 from litebert.train.log import duration, read_metrics
-from litebert.train.pretrain import Outcome, plan, pretrain
-from litebert.train.run import read_run
+from litebert.train.pretrain import plan, pretrain
+from litebert.train.run import Outcome, read_run
 
 __all__ = [
     "Estimate",

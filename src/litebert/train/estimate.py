@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NoReturn
@@ -11,11 +11,12 @@ from typing import Literal, NoReturn
 import torch
 from torch import Tensor
 
-from litebert.config import PretrainConfig
+from litebert.config import OptimConfig, PretrainConfig, TrainConfig
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks import Pretraining, PretrainingWork
-from litebert.tasks.base import Loss
+from litebert.tasks.base import Loss, Task, Work, device_of
+from litebert.train.run import dtype_of
 
 _PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
 _HEAP = 1.25
@@ -49,27 +50,50 @@ class _Probe:
 
 def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -> Estimate:
     """Time two small batches of made-up tokens and one update, and scale to the real batch."""
-    before = _process_bytes(device)
+    before = process_bytes(device)
     network = AlbertForPretraining(config.model, dtype=dtype).to(device)
     if config.train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
-    small = _probe(network, config, _probe_sequences(config))
-    large = _probe(network, config, 2 * _probe_sequences(config))
-    optimizer = build_optimizer(config.optim, network.named_parameters())
+    task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
+    num_sequences = _probe_sequences(config)
+    at_once = config.train.micro_batch_size or config.train.batch_size
+    return scaled(
+        task,
+        [_made_up(config, number, device) for number in (num_sequences, 2 * num_sequences)],
+        train=config.train,
+        optim=config.optim,
+        tokens_per_step=config.train.batch_size * config.objective.max_seq_length,
+        tokens_at_once=at_once * _length(config),
+        bytes_before=before,
+    )
+
+
+def scaled(
+    task: Task[Work],
+    probes: Sequence[Work],
+    *,
+    train: TrainConfig,
+    optim: OptimConfig,
+    tokens_per_step: float,
+    tokens_at_once: float,
+    bytes_before: int,
+) -> Estimate:
+    """Time a small and a larger micro-batch and one update, and scale to a whole step."""
+    device, dtype = device_of(task.network), dtype_of(train)
+    small, large = (_probe(task, work) for work in probes)
+    optimizer = build_optimizer(optim, task.network.named_parameters())
     optimizer.step()
     update = _median_seconds(optimizer.step, device)
-    num_parameters = sum(p.numel() for p in network.parameters())
-    num_tokens = config.train.batch_size * config.objective.max_seq_length
-    at_once = (config.train.micro_batch_size or config.train.batch_size) * _length(config)
-    per_token = max(0, large.saved_bytes - small.saved_bytes) / (large.tokens - small.tokens)
+    num_parameters = sum(p.numel() for p in task.network.parameters())
+    saved, tokens = large.saved_bytes - small.saved_bytes, large.tokens - small.tokens
     return Estimate(
         num_parameters=num_parameters,
-        seconds_per_step=update + num_tokens * large.seconds / large.tokens,
+        seconds_per_step=update + tokens_per_step * large.seconds / large.tokens,
         # weights, gradients and two moments in float32; one more of each while updating
-        memory_bytes=before
-        + int(_HEAP * (num_parameters * 4 * 5 + per_token * at_once))
+        memory_bytes=bytes_before
+        + int(_HEAP * (num_parameters * 4 * 5 + max(0, saved) / max(1, tokens) * tokens_at_once))
         + (_CPU_BYTES[dtype] if device.type == "cpu" else 0),
-        disk_bytes=(config.train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
+        disk_bytes=(train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
 
 
@@ -97,9 +121,7 @@ def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 
 
-def _probe(network: AlbertForPretraining, config: PretrainConfig, num_sequences: int) -> _Probe:
-    work = _made_up(config, num_sequences, next(network.parameters()).device)
-    task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
+def _probe(task: Task[Work], work: Work) -> _Probe:
     saved: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -109,8 +131,8 @@ def _probe(network: AlbertForPretraining, config: PretrainConfig, num_sequences:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, _same):
         _backward(task.loss(work))
-    seconds = _median_seconds(lambda: _backward(task.loss(work)), work.masked_ids.device)
-    return _Probe(sum(work.batch.lengths), seconds, sum(saved.values()))
+    seconds = _median_seconds(lambda: _backward(task.loss(work)), device_of(task.network))
+    return _Probe(task.num_tokens(work), seconds, sum(saved.values()))
 
 
 def _made_up(config: PretrainConfig, num_sequences: int, device: torch.device) -> PretrainingWork:
@@ -143,7 +165,7 @@ def _probe_sequences(config: PretrainConfig) -> int:
     return max(1, min(affordable, at_once // 2))
 
 
-def _process_bytes(device: torch.device) -> int:
+def process_bytes(device: torch.device) -> int:
     """Return what this process holds before training."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)

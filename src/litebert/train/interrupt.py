@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Protocol
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+class Stopping(Protocol):
+    """Whatever may end a run before its last step."""
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run should stop after this step."""
 
 
 @dataclass

@@ -117,7 +117,9 @@ _SHORT = {
 
 
 def _words(measures: dict[str, float]) -> str:
-    return " ".join(text.format(measures[n]) for n, text in _SHORT.items() if n in measures)
+    """Name the measures of pretraining shortly, and the first few of any other task in full."""
+    short = [text.format(measures[n]) for n, text in _SHORT.items() if n in measures]
+    return " ".join(short or [f"{n} {value:.4g}" for n, value in list(measures.items())[:5]])
 
 
 def _whole_lines(path: Path) -> list[str]:

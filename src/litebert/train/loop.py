@@ -10,8 +10,8 @@ from litebert.errors import NonFiniteError
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, Schedule
 from litebert.tasks.base import Task, Work
-from litebert.train.checkpoint import Checkpoints, Progress
-from litebert.train.interrupt import Interruption
+from litebert.train.checkpoint import Checkpoints, Progress, restore
+from litebert.train.interrupt import Stopping
 from litebert.train.log import RunLog
 from litebert.train.step import StepResult, training_step
 
@@ -30,11 +30,11 @@ class Trainer:
 
 
 def run_steps(
-    trainer: Trainer, task: Task[Work], progress: Progress, interruption: Interruption
+    trainer: Trainer, task: Task[Work], progress: Progress, stopping: Stopping
 ) -> Progress:
-    """Train from `progress` to the last step; return where it ended, early if interrupted."""
+    """Train from `progress` to the last step; return where it ended, early if asked to stop."""
     train = trainer.train
-    if progress.step == 0:
+    if progress.step == 0 and train.eval_at_start:
         trainer.log.evaluation(0, task.evaluate())
     for works in task.batches(progress.step, train.steps):
         rate = trainer.schedule(progress.step)
@@ -53,10 +53,22 @@ def run_steps(
             progress = _reported(trainer, task, progress, result, rate)
         if is_last or progress.step % train.eval_every == 0:
             trainer.log.evaluation(progress.step, task.evaluate())
-        if is_last or interruption.is_requested or progress.step % train.save_every == 0:
+        if is_last or stopping.is_requested or progress.step % train.save_every == 0:
             trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
-        if interruption.is_requested:
+        if stopping.is_requested:
             break
+    return progress
+
+
+def resumed(trainer: Trainer) -> Progress:
+    """Restore the newest whole checkpoint, naming each damaged one that was passed over."""
+    path, problems = trainer.checkpoints.latest()
+    for problem in problems:
+        trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
+    progress = restore(path, trainer.network, trainer.optimizer) if path else Progress()
+    trainer.log.resume_at(progress.step if path else -1)
+    if path:
+        trainer.log.say(f"going on from {path}")
     return progress
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -11,43 +10,34 @@ import torch
 
 from litebert import rng
 from litebert.config import PretrainConfig, Resolved, flattened
-from litebert.files import Json, staged_folder
-from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining, Network
+from litebert.files import Json
+from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader
 from litebert.optim import build_optimizer, build_schedule
 from litebert.tasks import Pretraining
-from litebert.tokenizer import Tokenizer
-from litebert.train.checkpoint import Checkpoints, Progress, restore
+from litebert.train.checkpoint import Checkpoints
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.interrupt import interruptible
 from litebert.train.log import Listener, RunLog
-from litebert.train.loop import Trainer, run_steps
+from litebert.train.loop import Trainer, resumed, run_steps
 from litebert.train.run import (
+    Outcome,
     begin_or_resume,
     choose_device,
+    dtype_of,
     locked,
     recorded_setting,
     require_disk,
+    write_result,
 )
 from litebert.train.sources import Sources, loader_for
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: at which step, interrupted by what, with its model where."""
-
-    folder: Path
-    step: int
-    exit_code: int
-    model: Path | None
 
 
 def plan(resolved: Resolved[PretrainConfig], folder: Path) -> tuple[PretrainConfig, Estimate]:
     """Return the full configuration and what it will need, without writing anything."""
     config = _completed(resolved, Sources.open(resolved.config), folder)
     device = choose_device(config.train.device)
-    return config, estimate(config, device, dtype_of(config))
+    return config, estimate(config, device, dtype_of(config.train))
 
 
 def pretrain(
@@ -66,16 +56,11 @@ def pretrain(
         log = RunLog(folder, config.train.steps, is_quiet=is_quiet, listeners=listeners)
         trainer, task = _built(config, sources, folder, log)
         with interruptible() as interruption:
-            progress = run_steps(trainer, task, _resumed(trainer), interruption)
+            progress = run_steps(trainer, task, resumed(trainer), interruption)
         if progress.step < config.train.steps:
             return Outcome(folder, progress.step, interruption.exit_code, None)
-        _write_result(folder / "model", trainer.network, sources.tokenizer)
+        write_result(folder / "model", trainer.network, sources.tokenizer)
         return Outcome(folder, progress.step, 0, folder / "model")
-
-
-def dtype_of(config: PretrainConfig) -> torch.dtype:
-    """Return the dtype of activations."""
-    return {"fp32": torch.float32, "bf16": torch.bfloat16}[config.train.precision]
 
 
 def _completed(
@@ -99,7 +84,7 @@ def _completed(
         return config
     if recorded_setting(folder, "train.minutes") == config.train.minutes:
         return _with_train(config, "steps", recorded_setting(folder, "train.steps"))
-    return with_steps_for(config, config.train.minutes, device, dtype_of(config))
+    return with_steps_for(config, config.train.minutes, device, dtype_of(config.train))
 
 
 def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, str]:
@@ -118,7 +103,7 @@ def _built(
 ) -> tuple[Trainer, Pretraining]:
     train = config.train
     generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
-    network = AlbertForPretraining(config.model, dtype=dtype_of(config), generator=generator)
+    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train), generator=generator)
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
@@ -142,21 +127,3 @@ def _built(
     )
     held_out = sources.evaluation(config)
     return trainer, Pretraining(network, open_loader=open_loader, held_out=held_out, train=train)
-
-
-def _resumed(trainer: Trainer) -> Progress:
-    """Restore the newest whole checkpoint, naming each damaged one that was passed over."""
-    path, problems = trainer.checkpoints.latest()
-    for problem in problems:
-        trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
-    progress = restore(path, trainer.network, trainer.optimizer) if path else Progress()
-    trainer.log.resume_at(progress.step if path else -1)
-    if path:
-        trainer.log.say(f"going on from {path}")
-    return progress
-
-
-def _write_result(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
-    with staged_folder(folder) as staged:
-        save_model(network, staged)
-        tokenizer.save(staged, max_length=network.config.max_position_embeddings)

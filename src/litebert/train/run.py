@@ -8,20 +8,34 @@ import platform
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 import litebert
-from litebert.config import Resolved, Schema, difference, flattened
+from litebert.config import Resolved, Schema, TrainConfig, difference, flattened
 from litebert.errors import LitebertError, ResourceError
-from litebert.files import Json, free_bytes, read_json, write_json
+from litebert.files import Json, free_bytes, read_json, staged_folder, write_json
+from litebert.folder import save_model
+from litebert.nn import Network
+from litebert.tokenizer import Tokenizer
 
 RUN_FILE = "run.json"
 # Settings that change neither the data nor the numbers; the same run may go on with others.
 FREE_SETTINGS = frozenset(
     {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.loader_workers"}
 )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: at which step, interrupted by what, with its model where."""
+
+    folder: Path
+    step: int
+    exit_code: int
+    model: Path | None
 
 
 @contextmanager
@@ -107,6 +121,18 @@ def choose_device(name: str) -> torch.device:
             next="set train.device=auto",
         ) from error
     return device
+
+
+def dtype_of(train: TrainConfig) -> torch.dtype:
+    """Return the dtype of activations."""
+    return {"fp32": torch.float32, "bf16": torch.bfloat16}[train.precision]
+
+
+def write_result(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
+    """Write a model with its tokenizer, whole or not at all."""
+    with staged_folder(folder) as staged:
+        save_model(network, staged)
+        tokenizer.save(staged, max_length=network.config.max_position_embeddings)
 
 
 def _run_json(resolved: Resolved[Schema], data: dict[str, Json]) -> dict[str, Json]:

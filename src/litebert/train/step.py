@@ -43,7 +43,7 @@ def training_step(
     is_finite = norm < float("inf")
     if is_finite:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["rate_scale"]
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return StepResult(sums, norm, is_finite)

@@ -1,0 +1,58 @@
+"""The best of a run's evaluations, kept beside its last step and never mixed with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from litebert.files import Json
+from litebert.nn import Network
+from litebert.tokenizer import Tokenizer
+from litebert.train.interrupt import Interruption
+from litebert.train.run import write_result
+
+
+@dataclass
+class BestModel:
+    """Write the network to `folder` whenever the key measure improves; see train.log.Listener.
+
+    Ties keep the earlier step. With `patience`, so many evaluations in a row without improvement
+    ask the run to stop, as a signal does.
+    """
+
+    folder: Path
+    key_measure: str
+    network: Network
+    tokenizer: Tokenizer
+    interruption: Interruption
+    patience: int | None = None
+    value: float | None = None
+    step: int = 0
+    _since: int = field(default=0)
+
+    def row(self, row: dict[str, Json]) -> None:
+        """Look at one row of metrics.jsonl that is being written."""
+        if self._improves(row):
+            write_result(self.folder, self.network, self.tokenizer)
+
+    def recall(self, rows: list[dict[str, Json]]) -> None:
+        """Take the rows of a run that goes on; its best model lies in the folder already."""
+        for row in rows:
+            self._improves(row)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run should stop after this step."""
+        has_stalled = self.patience is not None and self._since >= self.patience
+        return has_stalled or self.interruption.is_requested
+
+    def _improves(self, row: dict[str, Json]) -> bool:
+        if row.get("kind") != "eval":
+            return False
+        value = float(str(row[self.key_measure]))
+        is_better = self.value is None or value > self.value
+        if is_better:
+            self.value, self.step, self._since = value, int(str(row["step"])), 0
+        else:
+            self._since += 1
+        return is_better
