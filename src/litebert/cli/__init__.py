@@ -5,21 +5,35 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from keyword import iskeyword
 
 import click
 
 from litebert.errors import LitebertError, did_you_mean
 
 VERBS = {
+    "answer": "answer a question with a span of a text",
+    "choose": "choose among several answers",
+    "classify": "say which label a text has",
     "config": "list every setting, or show one run's with the origin of each value",
     "corpus": "build a corpus from text; check a text or a corpus",
+    "data": "check examples before a long run",
     "embed": "turn texts into vectors",
+    "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
+    "export": "write a model for Google's code, for ONNX, for torch.export",
     "fill": "fill [MASK] in a sentence",
+    "finetune": "fine-tune a model on a task, or on your own examples",
+    "glue": "fine-tune on every GLUE task that is there, and print the table",
+    "hub": "fetch a model from the Hugging Face Hub, or put one there",
+    "import": "read Google's checkpoints, and Hugging Face's old ones",
     "order": "say which of two sentences comes first",
+    "predict": "answer a whole split or file, as a leaderboard wants it",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "recipes": "list, show or copy the recipes that come along",
     "report": "write a run's report.html again",
+    "runs": "list runs; compare some",
     "sizes": "parameters, bytes and compute of every preset",
+    "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }
 
@@ -35,7 +49,8 @@ class LazyGroup(click.Group):
         """Import one verb."""
         if cmd_name not in VERBS:
             return None
-        command = getattr(importlib.import_module(f"litebert.cli.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = getattr(importlib.import_module(f"litebert.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -57,11 +72,13 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="litebert")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """ALBERT, whole: text to tokenizer, corpus, pretraining and answers.
+    """ALBERT, whole: text to tokenizer, corpus, pretraining, tasks and answers.
 
     \b
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert fill "The cat sat on the [MASK]." --model runs/mine/model
+    litebert finetune reviews.csv --model runs/mine/model
+    litebert classify "A fine film." --model runs/reviews/model
     """
     os.environ["LITEBERT_DEBUG"] = "1" if debug else ""
 

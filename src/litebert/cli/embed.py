@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
+
+from litebert.cli.loading import loaded, model_option
 
 
 @click.command()
 @click.argument("texts", nargs=-1, required=True)
-@click.option("--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
+@model_option
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), default="mean", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one list a text.")
-def embed(texts: tuple[str, ...], model: Path, pooling: str, as_json: bool) -> None:
+def embed(texts: tuple[str, ...], model: str, pooling: str, as_json: bool) -> None:
     """Turn each text into a vector.
 
     \b
     litebert embed "a cat" "a dog" --model runs/mine/model
     litebert embed "a cat" --model runs/mine/model --pooling cls --json
     """
-    from litebert.predict import Model
-
-    vectors = Model.load(model).embed(texts, pooling="cls" if pooling == "cls" else "mean")
+    vectors = loaded(model).embed(texts, pooling="cls" if pooling == "cls" else "mean")
     if as_json:
         click.echo(json.dumps(vectors.tolist()))
         return

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import click
+
+from litebert.cli.loading import loaded, model_option
 
 
 @click.command()
 @click.argument("first")
 @click.argument("second")
-@click.option("--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
+@model_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def order(first: str, second: str, model: Path, as_json: bool) -> None:
+def order(first: str, second: str, model: str, as_json: bool) -> None:
     """Say whether FIRST comes before SECOND in running text.
 
     \b
     litebert order "He opened the door." "Nobody was there." --model runs/mine/model
     litebert order "Then it rained." "The sky was dark." --model runs/mine/model --json
     """
-    from litebert.predict import Model
-
-    answer = Model.load(model).order(first, second)
+    answer = loaded(model).order(first, second)
     if as_json:
         click.echo(json.dumps(asdict(answer)))
         return

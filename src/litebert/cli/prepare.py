@@ -10,6 +10,7 @@ import click
 from litebert.cli.corpus import show_progress
 from litebert.corpus import build_corpus
 from litebert.corpus.texts import read_texts
+from litebert.folder import locate
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 
 
@@ -18,15 +19,21 @@ def corpus_from_texts(
     folder: Path,
     *,
     vocab_size: int,
+    start: str | None,
     sentences: str,
     documents: str,
     column: str,
     held_out: float,
     is_quiet: bool,
 ) -> Path:
-    """Train a vocabulary and build a corpus, each unless it is there; return the corpus."""
+    """Train a vocabulary and build a corpus, each unless it is there; return the corpus.
+
+    Training that goes on from a model takes that model's vocabulary.
+    """
     vocabulary, corpus = folder / "tokenizer", folder / "corpus"
-    if not (vocabulary / "tokenizer_config.json").exists():
+    if start is not None:
+        vocabulary = locate(start)
+    elif not (vocabulary / "tokenizer_config.json").exists():
         _say(f"training a vocabulary of {vocab_size:,} pieces", is_quiet=is_quiet)
         model = train_tokenizer(read_texts(texts, column=column), vocab_size=vocab_size)
         write_tokenizer(vocabulary, model)

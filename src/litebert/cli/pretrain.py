@@ -13,13 +13,14 @@ import click
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.config import PretrainConfig, Resolved, Settings
+    from litebert.config import PretrainConfig, Resolved
     from litebert.train import Estimate
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[TEXT]... [KEY=VALUE]...")
 @click.option("--corpus", type=click.Path(path_type=Path), help="A corpus instead of texts.")
+@click.option("--from", "start", help="Go on from this model: a folder, or a name on the Hub.")
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
 @click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
 @click.option("--minutes", type=float, help="Choose the steps to take about this long here.")
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 def pretrain(
     words: tuple[str, ...],
     corpus: Path | None,
+    start: str | None,
     preset: str | None,
     recipe: str,
     minutes: float | None,
@@ -63,6 +65,7 @@ def pretrain(
     \b
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
+    litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
     """
     from litebert.cli.prepare import corpus_from_texts
     from litebert.train import plan
@@ -82,6 +85,7 @@ def pretrain(
             texts,
             folder,
             vocab_size=vocab_size,
+            start=start,
             sentences=sentences,
             documents=documents,
             column=column,
@@ -89,7 +93,12 @@ def pretrain(
             is_quiet=quiet,
         )
     overrides = [word for word in words if "=" in word]
-    flags = {"data.corpus": str(corpus), "model.preset": preset, "train.minutes": minutes}
+    flags = {
+        "data.corpus": str(corpus),
+        "start.model": start,
+        "model.preset": preset,
+        "train.minutes": minutes,
+    }
     resolved = _resolved(recipe, flags, overrides)
     if dry_run:
         config, needs = plan(resolved, folder)
@@ -101,24 +110,13 @@ def pretrain(
 def _resolved(
     recipe: str, flags: dict[str, str | float | None], overrides: list[str]
 ) -> Resolved[PretrainConfig]:
+    from litebert.cli.recipes import recipe_settings
     from litebert.config import PretrainConfig, Setting, resolve, settings_from_words
 
     given = {key: Setting(value, "flag") for key, value in flags.items() if value is not None}
-    return resolve(PretrainConfig, _recipe(recipe), given, settings_from_words(overrides))
-
-
-def _recipe(name: str) -> Settings:
-    from importlib.resources import as_file
-    from importlib.resources import files as package_files
-
-    from litebert.cli.recipes import recipe_names, recipe_text
-    from litebert.config import settings_from_toml
-
-    if name not in recipe_names() and Path(name).suffix == ".toml":
-        return settings_from_toml(Path(name))
-    recipe_text(name)  # says which names there are
-    with as_file(package_files("litebert") / "recipes" / "pretrain" / f"{name}.toml") as path:
-        return settings_from_toml(path, origin=f"recipe {name}")
+    return resolve(
+        PretrainConfig, recipe_settings("pretrain", recipe), given, settings_from_words(overrides)
+    )
 
 
 def _print_plan(config: PretrainConfig, needs: Estimate, *, as_json: bool) -> None:

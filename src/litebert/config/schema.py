@@ -159,9 +159,17 @@ class TrainConfig(Section):
     max_skipped_steps: int = Field(8, ge=0, description="non-finite steps in a row before stopping")
 
 
+class PretrainStart(Section):
+    """Say which model pretraining goes on from, if any: then `model` follows from it."""
+
+    model: str | None = Field(None, description="model folder, or a name on the Hub")
+    optimizer: bool = Field(False, description="take its optimizer's state, too")
+
+
 class PretrainConfig(Section):
     """Hold everything that decides a pretraining run."""
 
+    start: PretrainStart = PretrainStart()
     model: AlbertConfig = AlbertConfig()
     data: DataConfig
     objective: ObjectiveConfig = ObjectiveConfig()

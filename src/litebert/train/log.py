@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -63,11 +64,13 @@ class RunLog:
             f"{speed:,.0f} tok/s  left {duration(left)}  {memory_bytes() / 2**30:.1f} GB"
         )
 
-    def evaluation(self, step: int, measures: dict[str, float]) -> None:
-        """Report a held-out evaluation; its time is not counted as training."""
+    def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
+        """Evaluate on held-out data and report it; the time it takes is not counted as training."""
+        begun = time.perf_counter()
+        measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
         self.say(f"held out at {step}  {_words(measures)}")
-        self._since = time.perf_counter()
+        self._since += time.perf_counter() - begun
 
     def note(self, step: int, text: str) -> None:
         """Report something that happened: a skipped step, a checkpoint passed over."""

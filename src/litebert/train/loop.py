@@ -35,7 +35,7 @@ def run_steps(
     """Train from `progress` to the last step; return where it ended, early if asked to stop."""
     train = trainer.train
     if progress.step == 0 and train.eval_at_start:
-        trainer.log.evaluation(0, task.evaluate())
+        trainer.log.evaluation(0, task.evaluate)
     for works in task.batches(progress.step, train.steps):
         rate = trainer.schedule(progress.step)
         result = training_step(
@@ -52,7 +52,7 @@ def run_steps(
         if is_last or progress.step % train.log_every == 0:
             progress = _reported(trainer, task, progress, result, rate)
         if is_last or progress.step % train.eval_every == 0:
-            trainer.log.evaluation(progress.step, task.evaluate())
+            trainer.log.evaluation(progress.step, task.evaluate)
         if is_last or stopping.is_requested or progress.step % train.save_every == 0:
             trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
         if stopping.is_requested:

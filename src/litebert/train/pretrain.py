@@ -31,6 +31,7 @@ from litebert.train.run import (
     write_result,
 )
 from litebert.train.sources import Sources, loader_for
+from litebert.train.warm import shape_of_start, take_start
 
 
 def plan(resolved: Resolved[PretrainConfig], folder: Path) -> tuple[PretrainConfig, Estimate]:
@@ -68,7 +69,10 @@ def _completed(
 ) -> PretrainConfig:
     """Fill in what follows from the data, and what this machine decides (once for a run)."""
     config, tokenizer = resolved.config, sources.tokenizer
-    sources.require_vocabulary(config.model.vocab_size, resolved.origins["model.vocab_size"])
+    if config.start.model:
+        config = config.model_copy(update={"model": shape_of_start(resolved, tokenizer)})
+    else:
+        sources.require_vocabulary(config.model.vocab_size, resolved.origins["model.vocab_size"])
     ids = {
         "vocab_size": tokenizer.vocab_size,
         "pad_token_id": tokenizer.pad_id,
@@ -125,5 +129,8 @@ def _built(
         checkpoints=Checkpoints(folder / "checkpoints", keep=train.keep_checkpoints),
         log=log,
     )
+    if config.start.model:
+        for line in take_start(network, trainer.optimizer, config):
+            log.say(line)
     held_out = sources.evaluation(config)
     return trainer, Pretraining(network, open_loader=open_loader, held_out=held_out, train=train)

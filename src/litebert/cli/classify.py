@@ -1,0 +1,31 @@
+"""litebert classify: the label, the labels or the score of texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from litebert.cli.loading import loaded, model_option
+
+
+@click.command()
+@click.argument("texts", nargs=-1, required=True)
+@click.option("--pair", "pairs", multiple=True, help="Second text, one for each TEXT.")
+@model_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a text.")
+def classify(texts: tuple[str, ...], pairs: tuple[str, ...], model: str, as_json: bool) -> None:
+    """Say which label each text has.
+
+    \b
+    litebert classify "A fine film." "Dull." --model runs/sst2/model
+    litebert classify "It rains." --pair "It is wet." --model runs/rte/model --json
+    """
+    found = loaded(model).classify(texts, list(pairs) or None)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        return
+    for text, each in zip(texts, found, strict=True):
+        values = "  ".join(f"{name} {value:.4g}" for name, value in each.values.items())
+        click.echo(f"{', '.join(each.labels) or 'no label':<16}  {text[:50]:<50}  {values}")

@@ -1,0 +1,134 @@
+"""Fine-tuned runs, one or an ensemble, put to whole data sets: answers, measures, files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from litebert.config import (
+    FinetuneConfig,
+    TaskConfig,
+    TaskDataConfig,
+    numbered_labels,
+    resolve,
+)
+from litebert.config.load import Setting
+from litebert.errors import LitebertError
+from litebert.files import Json, read_json
+from litebert.folder import load_model, locate
+from litebert.nn import AlbertForTask
+from litebert.tasks.dataset import Dataset
+from litebert.tasks.finetuning import answer
+from litebert.tasks.registry import open_dataset
+from litebert.tokenizer import Tokenizer
+
+RUN_FILE = "run.json"
+Kept = Literal["last", "best"]
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A fine-tuned network with its tokenizer and the task that it was trained for."""
+
+    folder: Path
+    network: AlbertForTask
+    tokenizer: Tokenizer
+    task: TaskConfig
+    dataset: Dataset[Any, Any]
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        kept: Kept = "last",
+        task: str | None = None,
+        data: TaskDataConfig | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Finetuned:
+        """Open a run (its last step or its best evaluation), or a model folder with a task name.
+
+        Raises:
+            LitebertError: LB-613, LB-614, nothing says what the model was trained for, or it has
+                another head than the task.
+        """
+        run = Path(path)
+        recorded = run / RUN_FILE if (run / RUN_FILE).is_file() else None
+        folder = run / {"last": "model", "best": "best"}[kept] if recorded else locate(path)
+        if recorded is None and task is None:
+            raise LitebertError(
+                "LB-613",
+                f"nothing says what {path} was trained for",
+                received="a model folder without its run",
+                expected="a run that litebert finetune made (runs/<name>), or the task's name",
+                next="add --task mrpc, or whichever task it is",
+            )
+        config = _recorded(recorded) if recorded else None
+        settings = config.task if config else TaskConfig(name=str(task))
+        dataset = open_dataset(settings, data or (config.data if config else TaskDataConfig()))
+        network = load_model(folder, dtype=dtype).network
+        if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
+            raise LitebertError(
+                "LB-614",
+                f"{folder} has no head for {settings.name}",
+                received=_head(network),
+                expected=f"{dataset.family.head.kind}: {', '.join(dataset.family.head.labels)}",
+                next="choose a model that was fine-tuned on this task",
+            )
+        return cls(folder, network, Tokenizer.load(folder), settings, dataset)
+
+    def answers(self, examples: Sequence[Any]) -> list[Any]:
+        """Answer every example."""
+        length = min(self.task.max_length, self.network.config.max_position_embeddings)
+        family = self.dataset.family
+        features = family.features(examples, self.tokenizer, max_length=length, training=False)
+        return answer(self.network, family, examples, features)
+
+
+def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
+    """Answer with one model, or with the mean of several (paper 4.9: its headline results)."""
+    answers = [model.answers(examples) for model in models]
+    averaged: list[Any] = models[0].dataset.family.averaged(answers)
+    return answers[0] if len(answers) == 1 else averaged
+
+
+def measured(
+    models: Sequence[Finetuned], data: Path, split: str
+) -> tuple[dict[str, float], list[Any], list[Any]]:
+    """Return measures, examples and answers of one labelled split."""
+    dataset = models[0].dataset
+    examples = dataset.read(data, split)
+    answers = ensemble_answers(models, examples)
+    return dataset.family.measures(examples, answers), examples, answers
+
+
+def data_of(run: str | Path) -> Path:
+    """Return where the data of a run lay when it was trained."""
+    data = _recorded(Path(run) / RUN_FILE).data
+    return Path(str(data.folder or data.train))
+
+
+def _recorded(path: Path) -> FinetuneConfig:
+    table = read_json(path, command="litebert finetune --help").get("settings")
+    settings: dict[str, Json] = table if isinstance(table, dict) else {}
+    given = {key: Setting(value, str(path)) for key, value in settings.items()}
+    return resolve(FinetuneConfig, given).config
+
+
+def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
+    """Compare kinds and labels; the same labels in another order would be other answers."""
+    ours, asked = network.head_config, dataset.family.head
+    is_unnamed = ours.labels == numbered_labels(len(ours.labels))
+    has_labels = ours.labels == asked.labels or (is_unnamed and bool(asked.labels))
+    return ours.kind == asked.kind and ours.num_outputs == asked.num_outputs and has_labels
+
+
+def _head(network: object) -> str:
+    if isinstance(network, AlbertForTask):
+        labels = ", ".join(network.head_config.labels[:10])
+        return f"{network.head_config.kind}{f': {labels}' if labels else ''}"
+    return "pretraining heads only"

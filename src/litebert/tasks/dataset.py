@@ -1,0 +1,29 @@
+"""A data set by name: the family it belongs to, how its files are read, what is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from litebert.tasks.family import Answer, Example, Family
+
+
+@dataclass(frozen=True)
+class Dataset(Generic[Example, Answer]):
+    """Everything that is particular to one data set.
+
+    `read` takes the data folder and a split; `splits` has what to train on and what to evaluate on
+    (several, MNLI for one), and what to answer without labels. `submission` turns answers into the
+    files that a leaderboard or the official script wants, by file name.
+    """
+
+    name: str
+    family: Family[Example, Answer]
+    read: Callable[[Path, str], list[Example]]
+    key_measure: str
+    submission: Callable[[str, Sequence[Example], Sequence[Answer]], Mapping[str, str]]
+    train_split: str = "train"
+    dev_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)

@@ -1,0 +1,109 @@
+"""What all fine-tuned tasks of one kind share: features, a loss, answers and their measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from litebert.config import HeadConfig
+from litebert.nn import AlbertForTask, Batch
+from litebert.tokenizer import Tokenizer
+
+Example = TypeVar("Example")
+Asked = TypeVar("Asked", contravariant=True)
+Answer = TypeVar("Answer")
+Output: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One unit that is trained on: one framed sequence, or those of one question's choices.
+
+    `target` is a flat array whose meaning the family knows (None: no label); `example` is the
+    number of the example it was cut from; a step's loss is the weighted mean over its features.
+    """
+
+    ids: tuple[list[int], ...]
+    segments: tuple[list[int], ...]
+    target: NDArray[np.generic] | None
+    example: int
+    weight: float = 1.0
+
+    @property
+    def num_tokens(self) -> int:
+        """Count the tokens of all its sequences."""
+        return sum(map(len, self.ids))
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """One answer beside what was expected, for people: files of answers, the report's errors.
+
+    `confidence` is the probability of the answer (None: the kind of task has none); `score` is 1
+    for a right answer and 0 for a wrong one, or between (F1 of a span, closeness of a number).
+    """
+
+    id: str
+    text: str
+    expected: str | None
+    answer: str
+    confidence: float | None
+    score: float | None
+
+
+class Family(Protocol[Asked, Answer]):
+    """A kind of task, independent of where its examples come from.
+
+    Implementations are frozen dataclasses whose fields are the settings of the kind (the longest
+    question, for instance); a new data set needs none, a new kind of task needs one.
+    """
+
+    @property
+    def head(self) -> HeadConfig:
+        """The head that this kind of task trains."""
+
+    def features(
+        self, examples: Sequence[Asked], tokenizer: Tokenizer, *, max_length: int, training: bool
+    ) -> list[Feature]:
+        """Encode examples, in order; those for training have targets."""
+
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        """Return each feature's loss times its weight; `targets` lie end to end."""
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        """Return what `answers` needs of each feature, on the host."""
+
+    def answers(
+        self, examples: Sequence[Asked], features: Sequence[Feature], outputs: Sequence[Output], /
+    ) -> list[Answer]:
+        """Return one answer an example from the outputs of its features."""
+
+    def measures(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> dict[str, float]:
+        """Compare answers with the labels in the examples, by the field's measures."""
+
+    def rows(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> list[AnswerRow]:
+        """Return answers and labels in words, one row an example."""
+
+    def averaged(self, answers: Sequence[Sequence[Answer]], /) -> list[Answer]:
+        """Return the answers of an ensemble from those of its members, example by example."""
+
+
+def joined(features: Sequence[Feature]) -> Batch:
+    """Lay the sequences of features end to end."""
+    return Batch.from_lists(
+        [ids for feature in features for ids in feature.ids],
+        [segments for feature in features for segments in feature.segments],
+    )
+
+
+def targets_of(features: Sequence[Feature]) -> Tensor:
+    """Lay the targets of labelled features end to end."""
+    parts = [feature.target for feature in features if feature.target is not None]
+    assert len(parts) == len(features), "features for training have targets"
+    return torch.from_numpy(np.concatenate(parts))

@@ -1,0 +1,153 @@
+"""Fine-tuning as the trainer sees it: any family of tasks, by features drawn once an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litebert import rng
+from litebert.config import TrainConfig
+from litebert.nn import AlbertForTask, Batch
+from litebert.tasks.base import Loss, device_of
+from litebert.tasks.family import Answer, Example, Family, Feature, Output, joined, targets_of
+
+TOKENS_AT_ONCE = 8_192
+"""Tokens that are computed together when nothing is trained."""
+
+
+@dataclass(frozen=True)
+class LabelledSet(Generic[Example]):
+    """Examples to evaluate on, with their features."""
+
+    examples: Sequence[Example]
+    features: Sequence[Feature]
+
+
+@dataclass(frozen=True)
+class FinetuningWork:
+    """A micro-batch, with the weight of its whole step, so that shares of the loss add up."""
+
+    batch: Batch
+    targets: Tensor
+    weight: float
+    step_weight: float
+
+
+class Finetuning(Generic[Example, Answer]):
+    """The task of fine-tuning; see tasks.base.Task."""
+
+    sum_names = ("loss", "weight")
+
+    def __init__(
+        self,
+        network: AlbertForTask,
+        family: Family[Example, Answer],
+        *,
+        features: Sequence[Feature],
+        held_out: Mapping[str, LabelledSet[Example]],
+        train: TrainConfig,
+    ) -> None:
+        self.network, self.family = network, family
+        self._features, self._held_out, self._train = features, held_out, train
+
+    def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
+        """Yield the micro-batches of each step; every epoch has an order of its own."""
+        for step in range(start, stop):
+            numbers = drawn(
+                len(self._features), step, batch_size=self._train.batch_size, seed=self._train.seed
+            )
+            yield list(self._works([self._features[number] for number in numbers]))
+
+    def loss(self, work: FinetuningWork) -> Loss:
+        """Return this micro-batch's share of the weighted mean loss of its step."""
+        summed = self.family.losses(self.network, work.batch, work.targets).sum()
+        sums = torch.stack([summed.detach().double(), summed.new_tensor(work.weight).double()])
+        return Loss(summed / work.step_weight, sums)
+
+    def measures(self, sums: Sequence[float]) -> dict[str, float]:
+        """Return the mean loss."""
+        return {"loss": sums[0] / (sums[1] or 1.0)}
+
+    def evaluate(self) -> dict[str, float]:
+        """Measure on every held-out set; where there are several, names begin with the set's."""
+        measured: dict[str, float] = {}
+        for name, held_out in self._held_out.items():
+            answers = answer(self.network, self.family, held_out.examples, held_out.features)
+            prefix = f"{name}_" if len(self._held_out) > 1 else ""
+            values = self.family.measures(held_out.examples, answers)
+            measured |= {f"{prefix}{key}": value for key, value in values.items()}
+        self.network.train()
+        return measured
+
+    def num_tokens(self, work: FinetuningWork) -> int:
+        """Count the real tokens of a micro-batch."""
+        return sum(work.batch.lengths)
+
+    def _works(self, features: list[Feature]) -> Iterator[FinetuningWork]:
+        """Cut a step into micro-batches, longest first, on the network's device."""
+        device = device_of(self.network)
+        features.sort(key=lambda feature: -feature.num_tokens)
+        step_weight = sum(feature.weight for feature in features)
+        size = self._train.micro_batch_size or len(features)
+        for first in range(0, len(features), size):
+            part = features[first : first + size]
+            weight = sum(feature.weight for feature in part)
+            targets = targets_of(part).to(device)
+            yield FinetuningWork(joined(part).to(device), targets, weight, step_weight or 1.0)
+
+
+def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
+    """Return the features of one step: each epoch visits every one once, in its own order.
+
+    >>> sorted(drawn(4, 0, batch_size=2, seed=1) + drawn(4, 1, batch_size=2, seed=1))
+    [0, 1, 2, 3]
+    """
+    samples = np.arange(step * batch_size, (step + 1) * batch_size)
+    epochs, positions = np.divmod(samples, num_features)
+    numbers = np.empty_like(samples)
+    for epoch in np.unique(epochs):
+        chosen = epochs == epoch
+        numbers[chosen] = rng.permutation(
+            seed, "features", int(epoch), num_features, positions[chosen]
+        )
+    return [int(number) for number in numbers]
+
+
+@torch.inference_mode()
+def answer(
+    network: AlbertForTask,
+    family: Family[Example, Answer],
+    examples: Sequence[Example],
+    features: Sequence[Feature],
+) -> list[Answer]:
+    """Answer every example; features of like length are computed together."""
+    network.eval()
+    device = device_of(network)
+    outputs: list[Output | None] = [None] * len(features)
+    for numbers in by_length([feature.num_tokens for feature in features]):
+        batch = joined([features[number] for number in numbers]).to(device)
+        for number, output in zip(numbers, family.outputs(network, batch), strict=True):
+            outputs[number] = output
+    whole = [output for output in outputs if output is not None]
+    return family.answers(examples, features, whole)
+
+
+def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield numbers of like length together, longest first, at most TOKENS_AT_ONCE tokens.
+
+    >>> list(by_length([3, 9, 5]))
+    [[1, 2, 0]]
+    """
+    numbers: list[int] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if numbers and (len(numbers) + 1) * lengths[numbers[0]] > TOKENS_AT_ONCE:
+            yield numbers
+            numbers = []
+        numbers.append(number)
+    if numbers:
+        yield numbers

@@ -1,0 +1,49 @@
+"""Several seeds of one fine-tuning: median, mean and spread, of last steps and of best ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median, stdev
+
+from litebert.files import Json, read_json
+from litebert.train.finetune import RESULT_FILE
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One measure over several seeds; the spread is the sample's standard deviation."""
+
+    median: float
+    mean: float
+    spread: float
+    number: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Summarise values; a single one has no spread.
+
+        >>> Spread.of([1.0, 2.0, 6.0])
+        Spread(median=2.0, mean=3.0, spread=2.64..., number=3)
+        """
+        spread = stdev(values) if len(values) > 1 else 0.0
+        return cls(median(values), mean(values), spread, len(values))
+
+
+def read_result(folder: Path) -> dict[str, Json]:
+    """Return the result of a finished fine-tuning run."""
+    return read_json(folder / RESULT_FILE, command=f"ls {folder}")
+
+
+def summarise(folders: Sequence[Path]) -> dict[str, dict[str, Spread]]:
+    """Summarise the runs of several seeds: every measure of `last` and of `best`, kept apart."""
+    results = [read_result(folder) for folder in folders]
+    summary: dict[str, dict[str, Spread]] = {}
+    for choice in ("last", "best"):
+        tables = [table for result in results if isinstance(table := result[choice], dict)]
+        names = [name for name in tables[0] if name != "step"]
+        summary[choice] = {
+            name: Spread.of([float(str(table[name])) for table in tables]) for name in names
+        }
+    return summary

@@ -1,0 +1,93 @@
+"""Pretraining that goes on from a model on disk: its shape, its weights, its optimizer's state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from litebert.config import AlbertConfig, PretrainConfig, Resolved, flattened
+from litebert.errors import DamagedError, LitebertError
+from litebert.folder import locate, read_config, start_from
+from litebert.nn import AlbertForPretraining
+from litebert.optim import MomentOptimizer, load_state_tensors
+from litebert.tokenizer import Tokenizer
+
+OPTIMIZER_FILE = "optimizer.safetensors"
+_MAY_DIFFER = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+
+
+def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> AlbertConfig:
+    """Return the starting model's network; only dropouts may be set otherwise.
+
+    Raises:
+        LitebertError: LB-514, LB-515, the model does not go with the corpus or the settings.
+    """
+    start = str(resolved.config.start.model)
+    folder = locate(start)
+    if Tokenizer.load(folder).hash != tokenizer.hash:
+        raise LitebertError(
+            "LB-514",
+            "the corpus was made with another tokenizer than the model that training starts from",
+            received=f"tokenizer {tokenizer.hash[:12]} in the corpus",
+            expected=f"that of {start}",
+            next=f"litebert corpus build ... --tokenizer {start}",
+        )
+    shape, asked = read_config(folder), flattened(resolved.config.model)
+    changes = {}
+    for name, value in flattened(shape).items():
+        is_asked_for = resolved.origins[f"model.{name}"].endswith(("flag", "flag)")) or (
+            "command line" in resolved.origins[f"model.{name}"]
+        )
+        if not is_asked_for or asked[name] == value:
+            continue
+        if name not in _MAY_DIFFER:
+            raise LitebertError(
+                "LB-515",
+                f"model.{name} is not that of the model that training starts from",
+                received=f"{asked[name]} ({resolved.origins[f'model.{name}']})",
+                expected=f"{value}, as in {start}, or nothing",
+                next=f"leave model.{name} out",
+            )
+        changes[name] = asked[name]
+    return shape.model_copy(update=changes)
+
+
+def take_start(
+    network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig
+) -> list[str]:
+    """Copy weights, and the optimizer's state if asked for; return what to tell people."""
+    folder = locate(str(config.start.model))
+    start = start_from(network, folder)
+    said = [f"starting from {folder}"]
+    if start.fresh:
+        said.append(f"new, not in that model: {', '.join(start.fresh[:6])}")
+    if config.start.optimizer:
+        load_state_tensors(optimizer, network.named_parameters(), _state(folder))
+        said.append("with its optimizer's state")
+    return said
+
+
+def _state(folder: Path) -> dict[str, Tensor]:
+    path = folder / OPTIMIZER_FILE
+    if not path.is_file():
+        raise LitebertError(
+            "LB-516",
+            f"there is no optimizer state in {folder}",
+            received=f"{path} missing",
+            expected="a checkpoint, or a Google checkpoint imported with its slots",
+            next="litebert import google PATH --optimizer, or set start.optimizer=false",
+        )
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+        return tensors
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedError(
+            "LB-517",
+            f"{path} is not a whole safetensors file",
+            received=str(error),
+            expected="the optimizer's state",
+            next="set start.optimizer=false to begin with a fresh one",
+        ) from error

@@ -1,0 +1,87 @@
+"""Voyages written here, questions on them, and a small vocabulary that knows their words."""
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby, product
+from pathlib import Path
+
+import pytest
+
+from litebert.files import Json, write_bytes
+from litebert.tasks.squad import GoldAnswer, SpanExample
+from litebert.tokenizer import Tokenizer, train_tokenizer
+
+WHO = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
+WHERE = ("Århus", "Porto", "Malmö", "Galway", "Tallinn")
+WHAT = ("lanterns", "letters", "apples", "violins")
+
+
+def _context(number: int, who: str, where: str, what: str) -> str:
+    day = ("Monday", "Tuesday", "Friday")[number % 3]
+    return (
+        f"On {day} {who} sailed to {where} with {137 * number % 4000 + 1000:,} {what}. "
+        f"It rained.  Nobody waited at the “{where}” harbour, and the {what} stayed aboard."
+    )
+
+
+@pytest.fixture(scope="session")
+def voyages() -> list[SpanExample]:
+    """Give 240 questions on 60 contexts; one in four has no answer there."""
+    examples = []
+    for number, (who, where, what) in enumerate(list(product(WHO, WHERE, WHAT))[::2]):
+        context = _context(number, who, where, what)
+        asked = {
+            f"Who sailed to {where}?": who,
+            "Where did the ship go?": where,
+            f"How many {what} were there?": f"{137 * number % 4000 + 1000:,}",
+        }
+        for index, (question, text) in enumerate(asked.items()):
+            answers = (GoldAnswer(text, context.index(text)),)
+            examples.append(SpanExample(f"v{number}-{index}", question, context, answers, who))
+        examples.append(SpanExample(f"v{number}-3", "Who walked home?", context, (), who))
+    return examples
+
+
+@pytest.fixture(scope="session")
+def tokenizer(voyages: list[SpanExample]) -> Tokenizer:
+    texts = [text for example in voyages for text in (example.context, example.question)]
+    return Tokenizer.from_model(train_tokenizer(texts, vocab_size=140))
+
+
+@pytest.fixture(scope="session")
+def official(real_data: Path) -> Tokenizer:
+    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+
+
+@pytest.fixture(scope="session")
+def write_squad() -> Callable[..., Path]:
+    """Give a writer of files in SQuAD's layout; those that end in .gz are packed."""
+    return _write
+
+
+def _write(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1") -> Path:
+    articles: list[Json] = [
+        {
+            "title": title,
+            "paragraphs": [
+                {"context": context, "qas": [_question(one, version) for one in questions]}
+                for context, questions in groupby(rows, key=lambda one: one.context)
+            ],
+        }
+        for title, rows in groupby(examples, key=lambda one: one.title)
+    ]
+    data = json.dumps({"version": version, "data": articles}).encode()
+    write_bytes(path, gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def _question(example: SpanExample, version: str) -> dict[str, Json]:
+    question: dict[str, Json] = {"id": example.id, "question": example.question}
+    if example.answers is not None:
+        question["answers"] = [
+            {"text": answer.text, "answer_start": answer.start} for answer in example.answers
+        ]
+    if version.startswith("v2"):
+        question["is_impossible"] = example.is_impossible
+    return question

@@ -1,0 +1,179 @@
+"""SQuAD's files are read as they are packed; what is wrong in them is named by question."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import write_bytes, write_json
+from litebert.tasks.squad import DATASETS, GoldAnswer, SpanExample, with_unanswerable
+from litebert.tasks.squad.jsonfile import find_file
+from litebert.tasks.squad.read import read_squad
+
+NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),), "Rivers")
+WriteSquad = Callable[..., Path]
+
+
+def _file(path: Path, **changes: object) -> Path:
+    question = {"id": "q", "question": "What?", "answers": [{"text": "Nile", "answer_start": 4}]}
+    question = {key: value for key, value in (question | changes).items() if value is not None}
+    paragraph = {"context": NILE.context, "qas": [question]}
+    write_json(path, {"data": [{"title": "Rivers", "paragraphs": [paragraph]}]})  # type: ignore[dict-item]
+    return path
+
+
+@pytest.mark.parametrize("version", ["1.1", "v2.0"])
+@pytest.mark.parametrize("packing", ["", ".gz"])
+def test_what_was_written_is_read(
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path, version: str, packing: str
+) -> None:
+    chosen = voyages if version == "v2.0" else [one for one in voyages if one.answers]
+    write_squad(tmp_path / f"dev.json{packing}", chosen, version=version)
+    file = read_squad(find_file(tmp_path / "dev.json"))
+    assert file.examples == chosen
+    assert file.is_version_2 == (version == "v2.0")
+
+
+def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
+    data = _file(tmp_path / "dev.json").read_bytes()
+    write_bytes(tmp_path / "dev.json", b"\xef\xbb\xbf" + data)
+    assert read_squad(find_file(tmp_path / "dev.json")).examples[0].answers == NILE.answers
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers"),
+    [
+        ({"answers": None}, None),
+        ({"answers": [], "is_impossible": False}, None),
+        ({"answers": [], "is_impossible": True}, ()),
+        ({"answers": []}, ()),
+        ({"answers": None, "is_impossible": True}, ()),
+    ],
+)
+def test_no_answer_and_nothing_said_are_two_things(
+    tmp_path: Path, changes: dict[str, object], answers: tuple[GoldAnswer, ...] | None
+) -> None:
+    (example,) = read_squad(find_file(_file(tmp_path / "dev.json", **changes))).examples
+    assert example.answers == answers
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("LB-801", {"question": None}),
+        ("LB-801", {"answers": [{"text": "Nile"}]}),
+        ("LB-801", {"answers": [{"text": "Nile", "answer_start": "4"}]}),
+        ("LB-802", {"answers": [{"text": "Nile", "answer_start": 5}]}),
+        ("LB-802", {"answers": [{"text": "Nile", "answer_start": -13}]}),
+        ("LB-802", {"answers": [{"text": "long. ", "answer_start": 12}]}),
+        ("LB-802", {"answers": [{"text": "Nile", "answer_start": 10**30}]}),
+        ("LB-802", {"answers": [{"text": " ", "answer_start": 3}]}),
+        ("LB-805", {"is_impossible": True}),
+    ],
+)
+def test_an_error_names_file_and_question(
+    tmp_path: Path, code: str, changes: dict[str, object]
+) -> None:
+    path = _file(tmp_path / "dev.json", **changes)
+    with pytest.raises(LitebertError, match=code) as raised:
+        read_squad(find_file(path))
+    assert "dev.json" in raised.value.what
+    assert "question q" in raised.value.what
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b'{"data": [', b'{"data": [NaN]}', b"\xff{}", b"[" * 100_000]
+)
+def test_damage_is_told_apart(tmp_path: Path, data: bytes) -> None:
+    write_bytes(tmp_path / "dev.json", data)
+    with pytest.raises(DamagedError, match="LB-800"):
+        read_squad(find_file(tmp_path / "dev.json"))
+
+
+def test_another_layout_is_refused_shortly(tmp_path: Path) -> None:
+    write_json(tmp_path / "dev.json", {"rows": list(range(10_000))})
+    with pytest.raises(LitebertError, match="LB-801") as raised:
+        read_squad(find_file(tmp_path / "dev.json"))
+    assert raised.value.received == "an object with rows"
+
+
+def test_two_questions_may_not_share_an_id(write_squad: WriteSquad, tmp_path: Path) -> None:
+    with pytest.raises(LitebertError, match="LB-803"):
+        read_squad(find_file(write_squad(tmp_path / "dev.json", [NILE, NILE])))
+
+
+def _key(context: str) -> str:
+    return hashlib.sha1(context.encode()).hexdigest()
+
+
+def test_unanswerable_questions_follow_the_others_on_their_context(
+    voyages: list[SpanExample], tmp_path: Path
+) -> None:
+    answerable = [one for one in voyages if one.answers]
+    unanswerable = [one for one in voyages if one.is_impossible]
+    table = {_key(one.context): [{"id": one.id, "question": one.question}] for one in unanswerable}
+    write_json(tmp_path / "more.json", {**table, "00": [{"id": "x", "question": "Passed over?"}]})
+    assert with_unanswerable(answerable, tmp_path / "more.json") == voyages
+
+
+def test_unanswerable_questions_on_other_contexts_are_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "more.json", {_key("else"): [{"id": "x", "question": "Why?"}]})
+    with pytest.raises(LitebertError, match="LB-804"):
+        with_unanswerable([NILE], tmp_path / "more.json")
+
+
+def test_training_data_of_version_2_may_lie_in_two_files(
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
+) -> None:
+    write_squad(tmp_path / "train-v1.1.json.gz", [one for one in voyages if one.answers])
+    table = {_key(one.context): [{"id": one.id, "question": one.question}]
+             for one in voyages if one.is_impossible}  # fmt: skip
+    write_json(tmp_path / "train-v2.0.unanswerable.json", {**table})
+    assert DATASETS["squad2"].read(tmp_path, "train") == voyages
+
+
+def test_a_split_may_come_in_parts_or_as_a_file(
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
+) -> None:
+    for number, part in enumerate((voyages[:100], voyages[100:]), start=1):
+        write_squad(tmp_path / f"dev-v2.0.part{number}.json", part, version="v2.0")
+    assert DATASETS["squad2"].read(tmp_path, "dev") == voyages
+    first = DATASETS["squad2"].read(tmp_path / "dev-v2.0.part1.json", "dev")
+    assert first == voyages[:100]
+
+
+def test_fit_and_tune_share_no_article_and_lose_none(
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
+) -> None:
+    titled = [
+        SpanExample(one.id, one.question, one.context, one.answers, f"article {number // 8}")
+        for number, one in enumerate(voyages)
+    ]
+    write_squad(tmp_path / "train-v2.0.json", titled, version="v2.0")
+    fit, tune = (DATASETS["squad2"].read(tmp_path, part) for part in ("fit", "tune"))
+    assert sorted(one.id for one in fit + tune) == sorted(one.id for one in titled)
+    assert {one.title for one in fit}.isdisjoint({one.title for one in tune})
+    assert 0 < len(tune) < len(fit)
+
+
+def test_a_folder_without_the_split_says_what_it_has(tmp_path: Path) -> None:
+    write_json(tmp_path / "questions.json", {})
+    with pytest.raises(LitebertError, match="LB-820") as raised:
+        DATASETS["squad"].read(tmp_path, "dev")
+    assert "dev-v1.1.json" in raised.value.expected
+    assert "questions.json" in raised.value.received
+
+
+def test_real_files_are_read_whole(real_data: Path) -> None:
+    squad, squad2 = (DATASETS[name] for name in ("squad", "squad2"))
+    dev = squad.read(real_data / "squad", "dev")
+    assert len(dev) == 10_570
+    dev2 = squad2.read(real_data / "squad", "dev")
+    assert (len(dev2), sum(one.is_impossible for one in dev2)) == (6_078, 3_168)
+
+
+def test_a_file_name_is_no_pattern(tmp_path: Path) -> None:
+    write_json(tmp_path / "dev [1].json", {"data": []})
+    assert read_squad(find_file(tmp_path / "dev [1].json")).examples == []

@@ -1,0 +1,256 @@
+"""Multiple choice: framing as the official code, loss and answers over each question's choices."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+from transformers import AlbertForMultipleChoice
+
+from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.nn import AlbertForTask, Batch
+from litebert.optim import build_optimizer
+from litebert.tasks.choice import HEAD, ChoiceExample, MultipleChoice, asked_texts
+from litebert.tasks.classification import Scores
+from litebert.tasks.family import joined, targets_of
+from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
+from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.train.step import training_step
+
+WORDS = "anna took a red ball to the river. david found an old map in the house near a tree ? . who"
+CONTEXT = "Anna took a red ball to the river. David found an old map in the house."
+FOUR = ChoiceExample("4", CONTEXT, "What did Anna take?", ("ball", "map", "tree", "house"), 0)
+TWO = ChoiceExample("2", CONTEXT, "Anna went to the _ .", ("house", "river"), 1)
+THREE = ChoiceExample("3", "A tree.", "Who is near?", ("Anna", "David", "a tree"), 2)
+ALL = [FOUR, TWO, THREE]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """Give a tokenizer of a few words."""
+    return Tokenizer.from_model(train_tokenizer(WORDS.split() * 9, vocab_size=42))
+
+
+@pytest.fixture
+def network(tokenizer: Tokenizer) -> AlbertForTask:
+    """Give a small network with large random weights."""
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        classifier_dropout_prob=0.0,
+    )
+    made = AlbertForTask(config, HEAD)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return made
+
+
+def _losses(
+    network: AlbertForTask, tokenizer: Tokenizer, examples: list[ChoiceExample], number: int
+) -> torch.Tensor:
+    family = MultipleChoice(num_choices=number)
+    features = family.features(examples, tokenizer, max_length=64, training=True)
+    return family.losses(network, joined(features), targets_of(features))
+
+
+def _alone(network: AlbertForTask, tokenizer: Tokenizer, example: ChoiceExample) -> torch.Tensor:
+    """Compute a question's logits choice by choice, as if no other question were there."""
+    family = MultipleChoice(num_choices=len(example.choices))
+    (feature,) = family.features([example], tokenizer, max_length=64, training=False)
+    pairs = zip(feature.ids, feature.segments, strict=True)
+    return torch.cat([network(Batch.from_lists([ids], [kinds]))[0] for ids, kinds in pairs])
+
+
+def test_a_batch_of_questions_with_two_to_four_choices_has_the_loss_of_each_alone(
+    network: AlbertForTask, tokenizer: Tokenizer
+) -> None:
+    expected = [
+        F.cross_entropy(_alone(network, tokenizer, example)[None], torch.tensor([example.label]))
+        for example in ALL
+    ]
+    found = _losses(network, tokenizer, ALL, 4)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_choices_that_a_question_lacks_have_no_gradient(
+    network: AlbertForTask, tokenizer: Tokenizer
+) -> None:
+    gradients = []
+    for number in (2, 7):
+        network.zero_grad()
+        _losses(network, tokenizer, [TWO], number).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in network.parameters()])
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
+
+
+def test_answers_are_probabilities_of_the_choices_that_there_are(
+    network: AlbertForTask, tokenizer: Tokenizer
+) -> None:
+    family = MultipleChoice()
+    features = family.features(ALL, tokenizer, max_length=64, training=False)
+    answers = answer(network, family, ALL, features)
+    assert [len(scores.values) for scores in answers] == [4, 2, 3]
+    for example, scores in zip(ALL, answers, strict=True):
+        expected = _alone(network, tokenizer, example).softmax(0)
+        np.testing.assert_allclose(scores.values, expected.detach().numpy(), rtol=1e-4)
+
+
+def test_the_loss_is_that_of_transformers(
+    network: AlbertForTask, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    save_model(network, tmp_path)
+    theirs = AlbertForMultipleChoice.from_pretrained(tmp_path).eval()
+    features = MultipleChoice().features([FOUR], tokenizer, max_length=64, training=True)
+    batch = joined(features)
+    ids, segments, ones = (
+        batch.to_padded(values)[None]
+        for values in (batch.ids, batch.segments, torch.ones_like(batch.ids))
+    )
+    labels = torch.tensor([FOUR.label])
+    expected = theirs(
+        input_ids=ids, token_type_ids=segments, attention_mask=ones, labels=labels
+    ).loss
+    found = _losses(network, tokenizer, [FOUR], 4)
+    torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_context_loses_its_end_and_the_question_its_beginning(tokenizer: Tokenizer) -> None:
+    family = MultipleChoice(max_qa_length=5)
+    (feature,) = family.features([FOUR], tokenizer, max_length=16, training=False)
+    asked = tokenizer.encode_ids(asked_texts(FOUR))
+    context = tokenizer.encode_ids([CONTEXT])[0]
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    assert list(feature.ids) == [[cls, *context[:8], sep, *ids[-5:], sep] for ids in asked]
+    assert list(feature.segments) == [[0] * 10 + [1] * 6] * 4
+
+
+def test_a_short_limit_cuts_the_question_too_and_a_short_context_stays_whole(
+    tokenizer: Tokenizer,
+) -> None:
+    (tight,) = MultipleChoice().features([FOUR], tokenizer, max_length=8, training=False)
+    assert {len(ids) for ids in tight.ids} == {8}
+    assert [ids.count(tokenizer.sep_id) for ids in tight.ids] == [2] * 4
+    (roomy,) = MultipleChoice().features([THREE], tokenizer, max_length=512, training=False)
+    assert tokenizer.decode(roomy.ids[2]) == "a tree. who is near? a tree"
+
+
+@settings(deadline=None, max_examples=40)
+@given(words=st.integers(0, 60), asked=st.integers(0, 60), most=st.integers(1, 40))
+@pytest.mark.parametrize("max_length", [8, 24, 512])
+def test_framing_keeps_the_most_that_fits(
+    tokenizer: Tokenizer, max_length: int, words: int, asked: int, most: int
+) -> None:
+    example = ChoiceExample("1", "map " * words, "river " * asked, ("ball",))
+    family = MultipleChoice(max_qa_length=most, num_choices=1)
+    (feature,) = family.features([example], tokenizer, max_length=max_length, training=False)
+    ids, segments = feature.ids[0], feature.segments[0]
+    context, question = tokenizer.encode_ids([example.context, *asked_texts(example)])
+    kept = min(len(question), most, max_length - 3)
+    room = min(len(context), max_length - 3 - kept)
+    assert ids[1 : 1 + room] == context[:room]
+    assert ids[2 + room : -1] == question[-kept:]
+    assert segments == [0] * (room + 2) + [1] * (kept + 1)
+    assert [n for n, token in enumerate(ids) if token == tokenizer.sep_id] == [
+        room + 1,
+        len(ids) - 1,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "choice", "expected"),
+    [
+        ("It is _ .", "red", "It is red ."),
+        ("_ and _", "red", "red and red"),
+        ("(_)", "  old  map ", "(old map)"),
+        ("Where\uff3f", r"a\1b", r"Wherea\1b"),
+        ("Which?", " red ", "Which? red"),
+        ("_", "_", "_"),
+    ],
+)
+def test_every_blank_takes_the_choice_and_questions_without_one_are_followed_by_it(
+    question: str, choice: str, expected: str
+) -> None:
+    assert asked_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
+
+
+def test_more_choices_than_the_family_has_room_for_are_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(LitebertError) as caught:
+        MultipleChoice(num_choices=3).features([FOUR], tokenizer, max_length=64, training=False)
+    assert caught.value.code == "LB-828"
+    assert caught.value.next == "MultipleChoice(num_choices=4)"
+
+
+def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
+    groups = ("middle", "high", "high", "high")
+    asked = [
+        ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group)
+        for n, group in enumerate(groups)
+    ]
+    right, wrong = Scores((0.6, 0.4)), Scores((0.4, 0.6))
+    family = MultipleChoice()
+    assert family.measures(asked, [right, right, wrong, right]) == {
+        "accuracy": 0.75,
+        "accuracy_high": pytest.approx(2 / 3),
+        "accuracy_middle": 1.0,
+    }
+    assert family.measures(asked[1:], [right, wrong, wrong]) == {"accuracy": pytest.approx(1 / 3)}
+    with pytest.raises(LitebertError, match="LB-430"):
+        family.measures([], [])
+
+
+def test_rows_show_the_chosen_text_beside_the_right_one() -> None:
+    unlabelled = ChoiceExample("7", CONTEXT, "Who?", ("Anna", "David"))
+    rows = MultipleChoice().rows([TWO, unlabelled], [Scores((0.9, 0.1)), Scores((0.3, 0.7))])
+    first, second = rows
+    assert (first.expected, first.answer, first.confidence, first.score) == (
+        "river",
+        "house",
+        0.9,
+        0.0,
+    )
+    assert (second.expected, second.answer, second.score) == (None, "David", None)
+
+
+def test_an_ensemble_answers_with_the_mean_probability_of_each_choice() -> None:
+    members = [[Scores((0.6, 0.4)), Scores((0.1, 0.2, 0.7))], [Scores((0.2, 0.8))] * 2]
+    members[1][1] = Scores((0.3, 0.6, 0.1))
+    averaged = MultipleChoice().averaged(members)
+    np.testing.assert_allclose(averaged[0].values, (0.4, 0.6))
+    np.testing.assert_allclose(averaged[1].values, (0.2, 0.4, 0.4))
+
+
+def test_a_small_network_learns_which_choice_is_right(
+    network: AlbertForTask, tokenizer: Tokenizer
+) -> None:
+    choices = [("river", "ball", "tree"), ("ball", "river"), ("house", "ball", "tree", "river")]
+    right = {CONTEXT: "river", "David found an old tree.": "ball"}
+    examples = [
+        ChoiceExample("1", context, "Where?", asked, asked.index(right[context]))
+        for context in right
+        for asked in choices * 2
+    ]
+    family = MultipleChoice()
+    features = family.features(examples, tokenizer, max_length=40, training=True)
+    task = Finetuning(
+        network,
+        family,
+        features=features,
+        held_out={"dev": LabelledSet(examples, features)},
+        train=TrainConfig(batch_size=6, micro_batch_size=4),
+    )
+    before = task.evaluate()["accuracy"]
+    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
+    for step, works in enumerate(task.batches(0, 60)):
+        training_step(task, works, optimizer, step=step, learning_rate=3e-3, clip_norm=1.0, seed=1)
+    assert before < 1.0
+    assert task.evaluate() == {"accuracy": 1.0}

@@ -1,0 +1,263 @@
+"""Fine-tuning as a whole: it learns, resumes exactly, and reports last and best apart."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from litebert.config import AlbertConfig, FinetuneConfig, Resolved, resolve, settings_from_words
+from litebert.errors import LitebertError
+from litebert.files import hash_file
+from litebert.folder import load_model, save_model
+from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.predict import Finetuned, Model
+from litebert.predict.finetuned import ensemble_answers, measured
+from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
+from litebert.train import read_metrics
+from litebert.train.finetune import finetune
+from litebert.train.finetune_plan import plan_finetuning
+from litebert.train.seeds import read_result, summarise
+
+PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
+GOOD = ("liked", "loved", "praised", "enjoyed")
+BAD = ("hated", "left", "cursed", "feared")
+Configure = Callable[..., Resolved[FinetuneConfig]]
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from litebert.config import FinetuneConfig, resolve, settings_from_words
+from litebert.train.finetune import finetune
+import torch
+torch.set_num_threads(1)
+words = json.loads(sys.argv[2])
+sys.exit(finetune(resolve(FinetuneConfig, settings_from_words(words)), Path(sys.argv[1])).exit_code)
+"""
+
+
+def _rows(number: int, first: int = 0) -> str:
+    lines = ["text,verdict"]
+    for index in range(first, first + number):
+        words, label = ((GOOD, "good"), (BAD, "bad"))[index % 2]
+        who, other = PEOPLE[index % 6], PEOPLE[index // 6 % 6]
+        lines.append(f'"{who} {words[index // 2 % 4]} the film, said {other}.",{label}')
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a small network with random weights and a vocabulary for the films."""
+    folder = tmp_path_factory.mktemp("start")
+    write_tokenizer(folder, train_tokenizer(_rows(96).splitlines(), vocab_size=50))
+    config = AlbertConfig(
+        vocab_size=Tokenizer.load(folder).vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=40,
+        initializer_range=0.2,
+    )
+    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)), folder)
+    return folder
+
+
+@pytest.fixture
+def words(tmp_path: Path, start: Path) -> list[str]:
+    """Give the settings of a run of seconds on films that somebody liked or not."""
+    (tmp_path / "train.csv").write_text(_rows(96), encoding="utf-8")
+    (tmp_path / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
+    return [
+        "task.name=table",
+        f"data.train={tmp_path / 'train.csv'}",
+        f"data.dev={tmp_path / 'dev.csv'}",
+        f"model.start={start}",
+        "optim.learning_rate=0.005",
+        "train.epochs=5",
+        "train.batch_size=16",
+        "train.save_every=4",
+        "train.log_every=4",
+    ]
+
+
+@pytest.fixture
+def configure(words: list[str]) -> Configure:
+    """Return a function that makes the configuration with changes."""
+    return lambda *changes: resolve(FinetuneConfig, settings_from_words([*words, *changes]))
+
+
+def _run(configure: Configure, folder: Path, *changes: str) -> dict[str, object]:
+    outcome = finetune(configure(*changes), folder, is_quiet=True)
+    assert outcome.exit_code == 0
+    return dict(read_result(folder))
+
+
+def test_a_task_is_learnt_and_its_model_answers_on_strings(
+    tmp_path: Path, configure: Configure
+) -> None:
+    result = _run(configure, tmp_path / "run", "train.epochs=25")
+    assert result["last"]["accuracy"] == 1.0
+    model = Model.load(tmp_path / "run" / "model")
+    assert model.verbs == ("classify", "embed")
+    found = model.classify(["Emma loved the film, said Bert.", "Bert cursed the film."])
+    assert [each.labels for each in found] == [("good",), ("bad",)]
+    assert sum(found[0].values.values()) == pytest.approx(1)
+    answers = (tmp_path / "run" / "answers" / "dev.jsonl").read_text().splitlines()
+    assert len(answers) == 24
+    assert json.loads(answers[0])["expected"] in ("good", "bad")
+
+
+def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(
+    tmp_path: Path, configure: Configure
+) -> None:
+    result = _run(configure, tmp_path / "run", "optim.learning_rate=0.002", "train.eval_every=5")
+    rows = [row for row in read_metrics(tmp_path / "run") if row["kind"] == "eval"]
+    accuracies = [row["accuracy"] for row in rows]
+    assert result["best"]["accuracy"] == max(accuracies)
+    assert result["best"]["step"] == rows[accuracies.index(max(accuracies))]["step"]
+    assert result["last"]["step"] == rows[-1]["step"] == 30
+    for kept in ("last", "best"):
+        model = Finetuned.open(tmp_path / "run", kept=kept)
+        measures, _, _ = measured([model], tmp_path / "train.csv", "dev")
+        assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
+
+
+def test_training_that_stalls_ends_early_when_asked(tmp_path: Path, configure: Configure) -> None:
+    changes = ("train.patience=2", "train.eval_every=3", "train.epochs=50")
+    result = _run(configure, tmp_path / "run", *changes)
+    assert result["last"]["step"] < 300
+    assert result["last"]["step"] - result["best"]["step"] >= 6
+    assert _run(configure, tmp_path / "run", *changes) == result
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, configure: Configure) -> None:
+    result = _run(configure, tmp_path / "run")
+    before = hash_file(tmp_path / "run" / "metrics.jsonl")
+    assert _run(configure, tmp_path / "run") == result
+    assert hash_file(tmp_path / "run" / "metrics.jsonl") == before
+    with pytest.raises(LitebertError, match=r"LB-505[\s\S]*learning_rate"):
+        _run(configure, tmp_path / "run", "optim.learning_rate=0.001")
+
+
+def _state(run: Path) -> dict[str, object]:
+    rows = [
+        {name: value for name, value in row.items() if name != "tokens_per_second"}
+        for row in read_metrics(run)
+    ]
+    last = sorted((run / "checkpoints").iterdir())[-1]
+    files = [last / "model.safetensors", last / "optimizer.safetensors"]
+    files += [run / kept / "model.safetensors" for kept in ("model", "best")]
+    return {"rows": rows, "files": [hash_file(file) for file in files]}
+
+
+def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(
+    tmp_path: Path, words: list[str]
+) -> None:
+    def start(run: str) -> subprocess.Popen[bytes]:
+        changes = [*words, "train.epochs=20", "model.hidden_dropout_prob=0.1"]
+        command = [sys.executable, "-c", CHILD, str(tmp_path / run), json.dumps(changes)]
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    assert start("whole").wait() == 0
+    metrics, killed = tmp_path / "killed" / "metrics.jsonl", 0
+    for lines in (4, 20):
+        child = start("killed")
+        while child.poll() is None:
+            if metrics.exists() and len(metrics.read_bytes().splitlines()) >= lines:
+                child.send_signal(signal.SIGKILL)
+                killed += 1
+            time.sleep(0.005)
+    assert killed
+    while start("killed").wait():
+        pass
+    assert _state(tmp_path / "killed") == _state(tmp_path / "whole")
+
+
+def test_micro_batches_change_memory_and_not_the_numbers(
+    tmp_path: Path, configure: Configure
+) -> None:
+    whole = _run(configure, tmp_path / "whole")
+    parts = _run(configure, tmp_path / "parts", "train.micro_batch_size=3")
+    assert parts["last"] == whole["last"]
+    losses = [
+        [row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train"]
+        for name in ("whole", "parts")
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+def test_seeds_give_other_numbers_and_are_summarised(tmp_path: Path, configure: Configure) -> None:
+    folders = [tmp_path / f"seed-{seed}" for seed in (1, 2, 3)]
+    for seed, folder in enumerate(folders, 1):
+        _run(configure, folder, f"train.seed={seed}", "train.steps=3")
+    weights = {hash_file(folder / "model" / "model.safetensors") for folder in folders}
+    assert len(weights) == 3
+    spread = summarise(folders)["last"]["accuracy"]
+    values = [read_result(folder)["last"]["accuracy"] for folder in folders]
+    assert spread.number == 3
+    assert spread.median == sorted(values)[1]
+    again = tmp_path / "again"
+    _run(configure, again, "train.seed=1", "train.steps=3")
+    assert hash_file(again / "model" / "model.safetensors") == hash_file(
+        folders[0] / "model" / "model.safetensors"
+    )
+
+
+def test_an_ensemble_answers_with_the_mean_of_its_members(
+    tmp_path: Path, configure: Configure
+) -> None:
+    folders = [tmp_path / f"seed-{seed}" for seed in (1, 2)]
+    for seed, folder in enumerate(folders, 1):
+        _run(configure, folder, f"train.seed={seed}", "train.steps=2")
+    members = [Finetuned.open(folder) for folder in folders]
+    examples = members[0].dataset.read(tmp_path / "train.csv", "dev")
+    alone = [member.answers(examples) for member in members]
+    together = ensemble_answers(members, examples)
+    for first, second, mean in zip(*alone, together, strict=True):
+        for a, b, value in zip(first.values, second.values, mean.values, strict=True):
+            assert value == pytest.approx((a + b) / 2)
+
+
+def test_the_control_takes_nothing_from_the_model(tmp_path: Path, configure: Configure) -> None:
+    changes = ("train.steps=1", "optim.learning_rate=1e-9")
+    result = _run(configure, tmp_path / "random", *changes, "model.random=true")
+    assert result["fresh"] == []
+    _run(configure, tmp_path / "pretrained", *changes)
+    words = [
+        load_model(tmp_path / name / "model").network.albert.embedding.word.weight
+        for name in ("random", "pretrained")
+    ]
+    start = load_model(Path(configure().config.model.start)).network.albert.embedding.word.weight
+    assert torch.allclose(words[1], start, atol=1e-5)
+    assert not torch.allclose(words[0], start, atol=1e-2)
+
+
+def test_deeper_layers_learn_more_slowly_when_asked(tmp_path: Path, configure: Configure) -> None:
+    from litebert.train.depth import rate_scales
+
+    _run(configure, tmp_path / "run", "train.steps=1", "optim.layer_decay=0.5")
+    network = load_model(tmp_path / "run" / "model").network
+    assert isinstance(network, AlbertForTask)
+    scales = rate_scales(network, 0.5)
+    assert scales["albert.embedding.word.weight"] == 0.5**3
+    assert scales["albert.attention.0.query.weight"] == 0.5**1.5
+    assert "head.dense.weight" not in scales
+    assert rate_scales(network, 1.0) == {}
+
+
+def test_a_plan_says_what_a_run_needs_and_writes_nothing(
+    tmp_path: Path, configure: Configure
+) -> None:
+    plan = plan_finetuning(configure(), tmp_path / "run")
+    assert plan.prepared.num_examples == 96
+    assert plan.prepared.config.train.steps == 30
+    assert plan.prepared.config.train.eval_every == 6
+    assert plan.needs.seconds_per_step > 0
+    assert not (tmp_path / "run").exists()
