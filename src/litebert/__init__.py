@@ -1,4 +1,4 @@
-"""ALBERT, whole: text to tokenizer, corpus, pretraining and answers.
+"""ALBERT, whole: text to tokenizer, corpus, pretraining, tasks and answers.
 
 >>> import litebert
 >>> litebert.preset("base-v2").hidden_size
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.config import AlbertConfig, preset
-    from litebert.nn import Albert, AlbertForPretraining, Batch
+    from litebert.config import AlbertConfig, HeadConfig, preset
+    from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
     from litebert.optim import AdamW, Lamb
     from litebert.predict import Model
     from litebert.tokenizer import Tokenizer
@@ -29,7 +29,9 @@ __all__ = [
     "Albert",
     "AlbertConfig",
     "AlbertForPretraining",
+    "AlbertForTask",
     "Batch",
+    "HeadConfig",
     "Lamb",
     "LitebertError",
     "Model",
@@ -43,7 +45,9 @@ _HOMES = {
     "Albert": "nn",
     "AlbertConfig": "config",
     "AlbertForPretraining": "nn",
+    "AlbertForTask": "nn",
     "Batch": "nn",
+    "HeadConfig": "config",
     "Lamb": "optim",
     "Model": "predict",
     "Tokenizer": "tokenizer",
@@ -52,7 +56,10 @@ _HOMES = {
 
 
 def load(path: str | Path) -> Model:
-    """Load a model folder and return it with the verbs its heads allow: fill, order, embed."""
+    """Load a folder, or a name on the Hub, and return it with the verbs its heads allow.
+
+    They are fill, order, classify, tag, choose, answer, and embed for all; `Model.verbs` tells.
+    """
     from litebert.predict import Model
 
     return Model.load(path)

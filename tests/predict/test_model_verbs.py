@@ -106,7 +106,7 @@ def test_a_missing_head_is_named_when_its_verb_is_called(folder: Path, tmp_path:
 
 
 def test_a_folder_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match="LB-004"):
+    with pytest.raises(LitebertError, match="LB-620"):
         litebert.load(tmp_path / "nowhere")
 
 

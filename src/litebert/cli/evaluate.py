@@ -16,6 +16,7 @@ from litebert.errors import LitebertError
 @click.option("--split", help="dev by default; whichever the task has.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @click.option("--best", is_flag=True, help="The run's best evaluation instead of its last step.")
+@click.option("--clean", is_flag=True, help="SQuAD 2.0: tune the threshold on part of train.")
 @click.option("--predictions", type=click.Path(path_type=Path), help="Score this file instead.")
 @click.option("--null-odds", type=click.Path(path_type=Path), help="SQuAD 2.0: null_odds.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -25,6 +26,7 @@ def evaluate(
     split: str | None,
     task: str | None,
     best: bool,
+    clean: bool,
     predictions: Path | None,
     null_odds: Path | None,
     as_json: bool,
@@ -46,12 +48,14 @@ def evaluate(
     if predictions is not None:
         _print({"predictions": _scored(predictions, data, null_odds)}, as_json=as_json)
         return
-    from litebert.predict.finetuned import Finetuned, data_of, measured
+    from litebert.predict.finetuned import Finetuned, data_of, measured, with_clean_threshold
 
     opened = [Finetuned.open(path, kept="best" if best else "last", task=task) for path in models]
     dataset = opened[0].dataset
     splits = [split] if split else list(dataset.dev_splits)
     folder = data or data_of(models[0])
+    if clean:
+        opened = with_clean_threshold(opened, folder)
     _print({name: measured(opened, folder, name)[0] for name in splits}, as_json=as_json)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from litebert.nn import AlbertForTask
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
 from litebert.tasks.registry import open_dataset
+from litebert.tasks.squad import ConditionalSpanAnswering, tuned_threshold
 from litebert.tokenizer import Tokenizer
 
 RUN_FILE = "run.json"
@@ -104,6 +105,29 @@ def measured(
     examples = dataset.read(data, split)
     answers = ensemble_answers(models, examples)
     return dataset.family.measures(examples, answers), examples, answers
+
+
+def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetuned]:
+    """Return SQuAD 2.0 models that keep silent from a threshold tuned on training articles.
+
+    That is fair only where these were left out of training (data.train_split=fit).
+
+    Raises:
+        LitebertError: LB-616, the task knows no threshold.
+    """
+    family = models[0].dataset.family
+    if not isinstance(family, ConditionalSpanAnswering):
+        raise LitebertError(
+            "LB-616",
+            f"{models[0].dataset.name} has no threshold to tune",
+            received=family.head.kind,
+            expected="conditional-question-answering",
+            next="leave --clean out",
+        )
+    examples = models[0].dataset.read(data, "tune")
+    threshold = tuned_threshold(examples, ensemble_answers(models, examples))
+    silent = replace(models[0].dataset, family=replace(family, null_threshold=threshold))
+    return [replace(model, dataset=silent) for model in models]
 
 
 def data_of(run: str | Path) -> Path:

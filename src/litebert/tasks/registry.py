@@ -23,7 +23,9 @@ def open_dataset(task: TaskConfig, data: TaskDataConfig) -> Dataset[Any, Any]:
     """
     require_task(task.name)
     dataset = _own(data) if task.name == OWN else DATASETS[task.name]
-    return dataclasses.replace(dataset, family=_configured(dataset.family, task))
+    split = data.train_split or dataset.train_split
+    family = _configured(dataset.family, task)
+    return dataclasses.replace(dataset, family=family, train_split=split)
 
 
 def require_task(name: str) -> None:
