@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-slow check bench clean
+.PHONY: quickstart test test-tensorflow test-slow check bench clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,7 +26,15 @@ check: $(VENV)/.dev  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check  ## everything that must hold on every push
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow and not tensorflow"
+
+.venv-tensorflow/.ready: tests/tensorflow/constraints.txt
+	$(PYTHON) -m venv .venv-tensorflow
+	.venv-tensorflow/bin/pip install -q -c tests/tensorflow/constraints.txt tensorflow-cpu
+	touch $@
+
+test-tensorflow: $(VENV)/.dev .venv-tensorflow/.ready  ## Google's checkpoints beside real TensorFlow
+	LITEBERT_TENSORFLOW_PYTHON=$(CURDIR)/.venv-tensorflow/bin/python $(BIN)/pytest -q tests/tensorflow
 
 test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 	$(BIN)/pytest -q -m slow

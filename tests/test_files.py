@@ -2,6 +2,7 @@
 
 import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from litebert.files import (
     staged_folder,
     write_bytes,
     write_json,
+    write_stream,
 )
 
 
@@ -109,3 +111,20 @@ def test_what_is_not_a_file_is_never_replaced(tmp_path: Path, name: str) -> None
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LitebertError, match="LB-008"):
         write_bytes(tmp_path / name, b"x")
+
+
+def test_a_stream_becomes_one_file(tmp_path: Path) -> None:
+    write_stream(tmp_path / "a" / "b", (bytes([number]) * 3 for number in range(3)))
+    assert (tmp_path / "a" / "b").read_bytes() == b"\0\0\0\1\1\1\2\2\2"
+
+
+def test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"new"
+        raise RuntimeError
+
+    write_bytes(tmp_path / "a", b"old")
+    with pytest.raises(RuntimeError):
+        write_stream(tmp_path / "a", broken())
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

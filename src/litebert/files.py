@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, Union
@@ -23,6 +23,11 @@ STAGING_MARK = ".partial-"
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`; a reader sees the old file or the new one, never a part."""
+    write_stream(path, (data,))
+
+
+def write_stream(path: Path, chunks: Iterable[bytes]) -> None:
+    """Replace `path` by the chunks end to end; when one cannot be made, `path` stays as it was."""
     if path.exists() and not path.is_file():
         raise LitebertError(
             "LB-008",
@@ -35,7 +40,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     staged = _staged_sibling(path)
     try:
         with disk_errors(path), open(staged, "wb") as file:
-            file.write(data)
+            file.writelines(chunks)
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)

@@ -1,0 +1,59 @@
+"""litebert export google: a model folder to a checkpoint that Google's code goes on from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from litebert.interop.google import ExportReport
+    from litebert.interop.google.outgoing import FloatType
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--shards", default=1, show_default=True, help="Data files to write.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="How weights are stored.",
+)
+@click.option("--optimizer", is_flag=True, help="Take the moments along; MODEL is a checkpoint.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def google(
+    model: Path, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool
+) -> None:
+    """Write a checkpoint for Google's code.
+
+    \b
+    litebert export google runs/mine/model exported
+    litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000 --optimizer
+
+    OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the
+    vocabulary (30k-clean.model) and the file `checkpoint` are written beside it.
+    """
+    from litebert.interop.google import export_checkpoint
+
+    report = export_checkpoint(
+        model, output, num_shards=shards, dtype=dtype, has_optimizer=optimizer
+    )
+    click.echo(json.dumps(asdict(report)) if as_json else _told(report))
+
+
+def _told(report: ExportReport) -> str:
+    step = report.optimizer_step
+    lines = [
+        f"wrote  {report.prefix}: {report.num_variables} variables, "
+        f"{report.num_parameters:,} parameters in {report.dtype}",
+        *([] if step is None else [f"steps  {step:,}, with the optimizer's moments"]),
+        f"files  {', '.join(report.files)}",
+        *(f"note   {note}" for note in report.notes),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""From a model folder to a checkpoint that Google's code goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.errors import LitebertError
+from litebert.files import read_capped, write_bytes, write_text
+from litebert.interop.google.bundle_writer import write_bundle
+from litebert.interop.google.configuration import official_config
+from litebert.interop.google.outgoing import FloatType, outgoing
+
+_CONFIG, _STATE = "albert_config.json", "checkpoint"
+_VOCABULARIES = {"spiece.model": "30k-clean.model", "vocab.txt": "vocab.txt"}
+_VOCABULARY_LIMIT = 64 << 20
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written; `files` lie in the folder of `prefix`."""
+
+    prefix: str
+    files: tuple[str, ...]
+    num_variables: int
+    num_parameters: int
+    dtype: str
+    optimizer_step: int | None
+    notes: tuple[str, ...]
+
+
+def export_checkpoint(
+    model: Path,
+    output: Path,
+    *,
+    num_shards: int = 1,
+    dtype: FloatType = "float32",
+    has_optimizer: bool = False,
+) -> ExportReport:
+    """Write a model folder as a checkpoint of the official code, with its configuration.
+
+    `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets one of that name.
+    With `has_optimizer` the folder is a run's checkpoint; its moments and steps go along.
+
+    Raises:
+        LitebertError: LB-709, LB-725, LB-726, Google's code has no such network or optimizer;
+            LB-727, LB-729, it cannot be written so.
+    """
+    leaving = outgoing(model, dtype=dtype, has_optimizer=has_optimizer)
+    settings, doubts = official_config(leaving.config)
+    prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
+    _require_shards(num_shards, len(leaving.variables))
+    vocabularies = {
+        ours: theirs for ours, theirs in _VOCABULARIES.items() if (model / ours).is_file()
+    }
+    _require_free(prefix, [_CONFIG, *vocabularies.values()])
+    write_text(prefix.with_name(_CONFIG), settings)
+    for ours, theirs in vocabularies.items():
+        data = read_capped(model / ours, _VOCABULARY_LIMIT, command=f"ls -l {model}")
+        write_bytes(prefix.with_name(theirs), data)
+    written = write_bundle(prefix, leaving.variables, num_shards=num_shards)
+    write_text(prefix.with_name(_STATE), _state(prefix.name))
+    files = [_CONFIG, *vocabularies.values(), *(path.name for path in written), _STATE]
+    lacking = [] if vocabularies else ["no tokenizer lies with the model"]
+    return ExportReport(
+        prefix=str(prefix),
+        files=tuple(files),
+        num_variables=len(leaving.variables),
+        num_parameters=leaving.num_parameters,
+        dtype=dtype,
+        optimizer_step=leaving.optimizer_step,
+        notes=(*leaving.notes, *doubts, *lacking),
+    )
+
+
+def _state(name: str) -> str:
+    """Return the file that tells tf.train.latest_checkpoint which checkpoint is the newest."""
+    quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
+
+
+def _require_shards(number: int, num_variables: int) -> None:
+    if not 1 <= number <= num_variables:
+        raise LitebertError(
+            "LB-727",
+            "a checkpoint cannot have so many data files",
+            received=f"{number}",
+            expected=f"1 to {num_variables}, the number of variables",
+            next="leave --shards out",
+        )
+
+
+def _require_free(prefix: Path, companions: list[str]) -> None:
+    """Refuse to overwrite: a checkpoint is only as good as the configuration beside it."""
+    names = [f"{prefix.name}.index", *companions]
+    there = [name for name in names if prefix.with_name(name).exists()]
+    if there:
+        raise LitebertError(
+            "LB-729",
+            f"{prefix.parent} has a checkpoint already",
+            received=", ".join(there),
+            expected="a folder without them: nothing is overwritten",
+            next="choose another folder",
+        )

@@ -1,0 +1,90 @@
+"""Which heads a checkpoint's variables show, and what is asked about those they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from litebert.config import HeadConfig, HeadKind, numbered_labels
+from litebert.errors import LitebertError
+
+_CLASSIFIER = "output_weights"
+_SPANS = {
+    "cls/squad/output_weights": "question-answering",
+    "start_logits/dense/kernel": "conditional-question-answering",
+}
+CLASSIFIERS: tuple[HeadKind, ...] = (
+    "sequence-classification",
+    "multiple-choice",
+    "token-classification",
+)
+"""Kinds with the same names in a checkpoint; Google's code has the first two."""
+_MAX_LABELS = 100_000
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def find_head(
+    variables: Shapes, *, kind: HeadKind | None, labels: tuple[str, ...]
+) -> HeadConfig | None:
+    """Return the task head of a checkpoint; None where it has the pretraining heads, or none.
+
+    `variables` gives the shapes by official name; `kind` and `labels` are what the user said.
+
+    Raises:
+        LitebertError: LB-711 to LB-714, the variables leave it open or contradict the user.
+    """
+    found = [head for name, head in _SPANS.items() if name in variables]
+    if _CLASSIFIER in variables:
+        found.append(_CLASSIFIER)
+    if len(found) > 1:
+        raise LitebertError(
+            "LB-711",
+            "the checkpoint has more than one task head",
+            received=", ".join(found),
+            expected="one task head on the encoder",
+            next="give the checkpoint of one task",
+        )
+    if found == [_CLASSIFIER]:
+        return _classifier(variables[_CLASSIFIER], kind, labels)
+    head = HeadConfig.model_validate({"kind": found[0]}) if found else None
+    if labels or kind not in (None, head and head.kind):
+        raise LitebertError(
+            "LB-712",
+            "the checkpoint does not have the head that was asked for",
+            received=f"--head {kind}" if kind else f"--labels {','.join(labels)}",
+            expected=f"nothing: it has a {head.kind} head"
+            if head
+            else "nothing: it has no task head",
+            next="leave --head and --labels out",
+        )
+    return head
+
+
+def _classifier(
+    shape: tuple[int, ...], kind: HeadKind | None, labels: tuple[str, ...]
+) -> HeadConfig:
+    """Return the head of GLUE or of RACE: one output can be a score or a choice."""
+    num_outputs = shape[0] if shape else 0
+    if kind is None and num_outputs == 1 and not labels:
+        raise LitebertError(
+            "LB-713",
+            "a head with one output can be a regression or a multiple choice",
+            received="output_weights with one row, and no --head",
+            expected="--head sequence-classification (STS-B) or --head multiple-choice (RACE)",
+            next="say which with --head",
+        )
+    kind = kind or CLASSIFIERS[0]
+    is_choice = kind == "multiple-choice"
+    names = () if is_choice else labels or numbered_labels(min(num_outputs, _MAX_LABELS))
+    fits = kind in CLASSIFIERS and (labels == () if is_choice else len(names) == num_outputs > 0)
+    if not fits or (is_choice and num_outputs != 1) or len(set(names)) < len(names):
+        raise LitebertError(
+            "LB-714",
+            "the checkpoint's head does not fit what was asked for",
+            received=f"{num_outputs} outputs, --head {kind}, --labels {','.join(labels) or 'none'}",
+            expected="one distinct label for each output; one output and no label for a choice",
+            next="litebert import google --help",
+        )
+    fields: dict[str, object] = {"kind": kind, "labels": names}
+    if kind == "sequence-classification" and num_outputs == 1:
+        fields["problem_type"] = "regression"
+    return HeadConfig.model_validate(fields)

@@ -1,0 +1,109 @@
+"""Real TensorFlow and litebert read what the other wrote, bit for bit, and damage is found."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.config import AlbertConfig
+from litebert.errors import DamagedError
+from litebert.folder import save_model
+from litebert.interop.google import export_checkpoint, import_checkpoint
+from litebert.interop.google.bundle import read_bundle
+from litebert.nn import AlbertForPretraining
+from litebert.optim import Lamb
+from litebert.train.checkpoint import Checkpoints, Progress
+
+pytestmark = pytest.mark.tensorflow
+Run = Callable[..., None]
+SHAPE = AlbertConfig(
+    vocab_size=3_000,
+    embedding_size=32,
+    hidden_size=64,
+    num_hidden_layers=6,
+    num_attention_heads=4,
+    intermediate_size=256,
+)
+
+
+@pytest.fixture(scope="module")
+def theirs(with_tensorflow: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give checkpoints that TensorFlow wrote just now."""
+    folder = tmp_path_factory.mktemp("theirs") / "checkpoints"
+    with_tensorflow("make_fixtures.py", folder)
+    return folder
+
+
+def _prefix(folder: Path) -> Path:
+    index = next(folder.rglob("*.index"))
+    return index.with_name(index.name.removesuffix(".index"))
+
+
+def test_what_tensorflow_writes_is_read_bit_for_bit(theirs: Path) -> None:
+    for expected in sorted(theirs.glob("*/expected.npz")):
+        bundle = read_bundle(_prefix(expected.parent))
+        with np.load(expected, allow_pickle=False) as numbers:
+            assert set(numbers) == set(bundle.entries)
+            for name in bundle.entries:
+                assert np.array_equal(bundle.read(name), numbers[name]), (expected, name)
+
+
+def test_the_committed_checkpoints_are_those_that_the_script_writes(theirs: Path) -> None:
+    committed = Path(__file__).parents[1] / "interop" / "google" / "fixtures"
+    for path in sorted(committed.rglob("*.data-*")):
+        fresh = theirs / path.relative_to(committed)
+        if path.parent.name != "objects":  # TF2 writes the names of its own objects into it
+            assert fresh.read_bytes() == path.read_bytes(), path
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("num_shards", [1, 5])
+def test_what_we_write_tensorflow_restores_bit_for_bit(
+    with_tensorflow: Run, tmp_path: Path, dtype: str, num_shards: int
+) -> None:
+    network = AlbertForPretraining(SHAPE.model_copy(update={"sharing": "none"}))
+    save_model(network, tmp_path / "model")
+    prefix = tmp_path / "out" / "model.ckpt-best"
+    export_checkpoint(tmp_path / "model", prefix, num_shards=num_shards, dtype=dtype)
+    with_tensorflow("read_checkpoint.py", prefix, tmp_path / "read.npz")
+    ours = read_bundle(prefix)
+    with np.load(tmp_path / "read.npz", allow_pickle=False) as read:
+        assert {name for name in read if not name.endswith(":dtype")} == set(ours.entries)
+        for name, entry in ours.entries.items():
+            assert np.array_equal(read[name], ours.read(name)), name
+            assert str(read[f"{name}:dtype"]) == entry.dtype
+
+
+def test_the_optimizer_of_a_run_reaches_tensorflow(with_tensorflow: Run, tmp_path: Path) -> None:
+    network = AlbertForPretraining(SHAPE)
+    optimizer = Lamb(network.parameters())
+    for parameter in network.parameters():
+        parameter.grad = parameter.detach() + 0.1
+    optimizer.step()
+    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, Progress(step=300))
+    prefix = tmp_path / "model.ckpt-300"
+    export_checkpoint(step, prefix, has_optimizer=True)
+    with_tensorflow("read_checkpoint.py", prefix, tmp_path / "read.npz")
+    moment = optimizer.moments(network.albert.pooler.weight)[1]
+    with np.load(tmp_path / "read.npz", allow_pickle=False) as read:
+        assert read["global_step"] == 300
+        assert np.array_equal(read["bert/pooler/dense/kernel/adam_v"], moment.T)
+
+
+@pytest.mark.parametrize("damage", ["index", "data", "short", "missing"])
+def test_a_damaged_checkpoint_of_tensorflows_is_refused(
+    theirs: Path, tmp_path: Path, damage: str
+) -> None:
+    folder = shutil.copytree(theirs / "groups_bfloat16", tmp_path / "copy")
+    path = next(folder.glob("*.index" if damage == "index" else "*.data-00000-of-00002"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0x10
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-1] if damage == "short" else data)
+    with pytest.raises(DamagedError):
+        import_checkpoint(folder, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
