@@ -1,6 +1,7 @@
 """A model on disk, in the Hugging Face layout."""
 
 from litebert.folder.configuration import read_config, read_head, write_config
+from litebert.folder.hub import locate
 from litebert.folder.model import LoadedModel, build_network, head_of, load_model, save_model
 from litebert.folder.start import Start, start_from
 from litebert.folder.weights import read_weights
@@ -11,6 +12,7 @@ __all__ = [
     "build_network",
     "head_of",
     "load_model",
+    "locate",
     "read_config",
     "read_head",
     "read_weights",

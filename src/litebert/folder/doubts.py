@@ -1,13 +1,35 @@
-"""What the files of a model cannot say for certain."""
+"""What the files of a model cannot say for certain, said where it may matter."""
 
 from __future__ import annotations
 
 from litebert.config import AlbertConfig
 
+_ERF_OR_TANH = (
+    "hidden_act gelu is computed in the erf form, as transformers does. Google trained its v1 "
+    "models with the tanh form under that name: if this is one of them, gelu_new is right (outputs "
+    "differ by about 1e-3). Set hidden_act in config.json, or import with --activation gelu_new."
+)
+_HEADS = (
+    "hidden_size 2048 with {0} attention heads: the shapes fit {1} as well, and sources disagree "
+    "on xlarge (its published configuration says 16, the paper's H/64 gives 32). If answers look "
+    "random, set num_attention_heads to {1} in config.json, or import with --heads {1}."
+)
+
 
 def doubts(config: AlbertConfig) -> tuple[str, ...]:
-    """Return a sentence for each setting whose published values disagree."""
-    notes = []
-    if config.hidden_act == "gelu":
-        notes.append("hidden_act gelu is the erf form")
+    """Return a sentence or two for each setting that published sources disagree on.
+
+    Sources: official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1
+    against the xlarge configuration.
+
+    >>> doubts(AlbertConfig(hidden_act="gelu_new"))
+    ()
+    >>> [note.split(",")[0] for note in doubts(AlbertConfig(hidden_act="gelu"))]
+    ['hidden_act gelu is computed in the erf form']
+    """
+    notes = [_ERF_OR_TANH] if config.hidden_act == "gelu" else []
+    others = {16: 32, 32: 16}
+    if config.hidden_size == 2_048 and config.num_attention_heads in others:
+        heads = config.num_attention_heads
+        notes.append(_HEADS.format(heads, others[heads]))
     return tuple(notes)

@@ -1,0 +1,100 @@
+"""litebert hub: models from the Hugging Face Hub, and to it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def hub() -> None:
+    """Fetch a model from the Hugging Face Hub; publish one there.
+
+    \b
+    litebert hub pull albert/albert-base-v2 --output models/base
+    litebert hub push runs/mine/model OWNER/mine --license apache-2.0 --dry-run
+    """
+
+
+@hub.command("pull")
+@click.argument("name")
+@click.option("--output", type=click.Path(path_type=Path), help="New folder for a copy.")
+@click.option("--revision", help="Branch, tag or commit; else the newest.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def pull(name: str, output: Path | None, revision: str | None, as_json: bool) -> None:
+    """Fetch the model OWNER/NAME into the cache and print its folder there.
+
+    With --output the folder is copied, byte for byte, to where you want it; `litebert import
+    huggingface` is for models that should be written anew.
+
+    \b
+    litebert hub pull albert/albert-base-v2
+    litebert hub pull albert/albert-base-v2 --output models/base --json
+    """
+    from litebert.files import staged_folder
+    from litebert.folder import hub
+
+    if output is not None:
+        hub.require_new(output)
+    folder = hub.pull(hub.HubName.read(name, revision=revision))
+    if output is not None:
+        with staged_folder(output) as staged:
+            for file_name, file in hub.model_files(folder).items():
+                shutil.copyfile(file, staged / file_name)
+        folder = output
+    click.echo(json.dumps({"folder": str(folder)}) if as_json else str(folder))
+
+
+@hub.command("push")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("name")
+@click.option("--private", is_flag=True, help="Make a new repository private.")
+@click.option("--revision", help="Branch to put it on, made if needed; else main.")
+@click.option("--message", default="Upload model", show_default=True, help="Of the commit.")
+@click.option("--license", default="", help="For the card, such as apache-2.0.")
+@click.option("--language", "languages", multiple=True, help="For the card, such as en; repeats.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and the card.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def push(
+    folder: Path,
+    name: str,
+    private: bool,
+    revision: str | None,
+    message: str,
+    license: str,
+    languages: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Publish the model in FOLDER as OWNER/NAME, in one commit.
+
+    Its README.md is the card; without one, a card is made from the configuration, the tokenizer
+    and the run that the folder lies in. Other files in the folder are not sent.
+
+    \b
+    litebert hub push runs/mine/model OWNER/mine --license apache-2.0 --language en --dry-run
+    litebert hub push runs/mine/model OWNER/mine --private
+    """
+    from litebert.folder.publish import plan_publication
+
+    plan = plan_publication(
+        folder,
+        name,
+        revision=revision,
+        private=private,
+        message=message,
+        license=license,
+        languages=languages,
+    )
+    if as_json and dry_run:
+        click.echo(json.dumps(plan.as_json(), ensure_ascii=False))
+        return
+    click.echo(plan.described(), err=not dry_run)
+    if dry_run:
+        click.echo(f"\n{plan.card}")
+        return
+    url = plan.send()
+    click.echo(json.dumps({"commit": url}) if as_json else url)

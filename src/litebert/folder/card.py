@@ -1,0 +1,232 @@
+"""A model card, made from what lies on disk: the model, its tokenizer, the run that made it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
+from litebert.files import Json, hash_file
+from litebert.folder.heads import architecture
+from litebert.folder.model import LoadedModel, head_of, load_model
+from litebert.folder.run_facts import RunFacts, run_facts
+from litebert.folder.weights import WEIGHTS_FILE
+from litebert.tokenizer import Tokenizer
+
+CARD_FILE = "README.md"
+_NO_VOCABULARY = "LB-213"
+_KINDS = {
+    "sequence-classification": ("text-classification", "classifies texts or pairs of texts"),
+    "token-classification": ("token-classification", "tags words"),
+    "question-answering": ("question-answering", "finds answers in a text (SQuAD 1.1)"),
+    "conditional-question-answering": (
+        "question-answering",
+        "finds answers in a text, or says that there is none (the official SQuAD 2.0 head)",
+    ),
+    "multiple-choice": ("multiple-choice", "chooses between answers"),
+}
+_ANSWER = 'model.answer("Who sat there?", "The cat sat on the mat.")'
+_CALLS = {
+    "sequence-classification": 'model.classify(["A first text.", "Another one."])',
+    "token-classification": 'model.tag(["The words of this text are tagged."])',
+    "question-answering": _ANSWER,
+    "conditional-question-answering": _ANSWER,
+    "multiple-choice": 'model.choose("Who sat there?", ["the cat", "nobody"])',
+}
+_THEIR_CALL = 'outputs = model(**tokenizer("The cat sat on the mat.", return_tensors="pt"))'
+_THEIR_CALLS = {
+    "AlbertForQuestionAnswering": "outputs = model("
+    '**tokenizer("Who sat there?", "The cat sat on the mat.", return_tensors="pt"))',
+    "AlbertForMultipleChoice": 'texts = tokenizer(["Who sat there?"] * 2, ["the cat", "nobody"], '
+    'return_tensors="pt", padding=True)\n'
+    "outputs = model(**{name: rows[None] for name, rows in texts.items()})",
+}
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Everything a card says, gathered once."""
+
+    name: str
+    loaded: LoadedModel
+    architecture: str
+    tokenizer: Tokenizer | None
+    run: RunFacts | None
+    num_bytes: int
+    weights_hash: str
+
+    @property
+    def config(self) -> AlbertConfig:
+        return self.loaded.network.config
+
+    @property
+    def head(self) -> HeadConfig | None:
+        return head_of(self.loaded.network)
+
+    def has(self, part: str) -> bool:
+        """Whether the file holds all that a pretraining head computes with."""
+        needed = (part, "albert.") if part == "sentence_order" else (part,)
+        return self.head is None and not any(n.startswith(needed) for n in self.loaded.missing)
+
+
+def model_card(
+    folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()
+) -> str:
+    """Return the text of README.md for a model folder; `name` is what its users will load.
+
+    A folder inside a run (runs/<name>/model, beside run.json) also gets its measures, the settings
+    that were set, and the hashes of its data. Licence and languages cannot be known from the files.
+    """
+    facts = _gathered(folder, name or str(folder))
+    sections = [
+        _front_matter(facts, license, languages),
+        f"# {facts.name.split('/')[-1]}\n",
+        f"{_sentence(facts)}\n",
+        _table(_rows(facts)),
+        *(f"> {note}\n" for note in _remarks(facts)),
+        _usage(facts),
+        *(_training(facts.run) if facts.run else []),
+    ]
+    return "\n".join(sections)
+
+
+def _gathered(folder: Path, name: str) -> _Facts:
+    loaded = load_model(folder)
+    try:
+        tokenizer = Tokenizer.load(folder)
+    except LitebertError as error:
+        if error.code != _NO_VOCABULARY:
+            raise
+        tokenizer = None
+    here = [name for name, tensor in loaded.network.state_dict().items() if not tensor.is_meta]
+    files = sorted(folder.glob("*.safetensors"))
+    single = folder / WEIGHTS_FILE
+    return _Facts(
+        name=name,
+        loaded=loaded,
+        architecture=architecture(head_of(loaded.network), here),
+        tokenizer=tokenizer,
+        run=run_facts(folder),
+        num_bytes=sum(file.stat().st_size for file in files),
+        weights_hash=hash_file(single) if single.is_file() else "",
+    )
+
+
+def _front_matter(facts: _Facts, license: str, languages: Sequence[str]) -> str:
+    """Return what the Hub reads: YAML, every value of it written as JSON."""
+    head = facts.head
+    pipeline = _KINDS[head.kind][0] if head else "fill-mask" if facts.has("masked_lm") else ""
+    parts = {"masked-lm": "masked_lm", "sentence-order": "sentence_order"}
+    tags = [head.kind] if head else [tag for tag, part in parts.items() if facts.has(part)]
+    values: dict[str, Json] = {
+        "license": license,
+        "language": list(languages),
+        "library_name": "litebert",
+        "pipeline_tag": pipeline,
+        "tags": ["albert", *tags],
+    }
+    lines = [f"{key}: {json.dumps(value)}" for key, value in values.items() if value]
+    return "\n".join(["---", *lines, "---", ""])
+
+
+def _sentence(facts: _Facts) -> str:
+    config = facts.config
+    parameters = sum(p.numel() for p in facts.loaded.network.parameters() if not p.is_meta)
+    layers = "layer" if config.num_hidden_layers == 1 else "layers"
+    what = f"An ALBERT of {parameters:,} parameters: {config.num_hidden_layers} {layers}"
+    if facts.head:
+        return f"{what}. It {_KINDS[facts.head.kind][1]}."
+    verbs = {"fills [MASK]": "masked_lm", "tells sentence order": "sentence_order"}
+    does = [verb for verb, part in verbs.items() if facts.has(part)]
+    return f"{what}, pretrained. It {' and '.join(does) or 'gives hidden states'}."
+
+
+def _rows(facts: _Facts) -> dict[str, str]:
+    config = facts.config
+    groups = f"{config.num_hidden_groups} x {config.inner_group_num}"
+    return {
+        "hidden, layers, heads, intermediate": f"{config.hidden_size:,}, "
+        f"{config.num_hidden_layers}, {config.num_attention_heads}, {config.intermediate_size:,}",
+        "embedding size": f"{config.embedding_size:,}",
+        "shared between layers": f"{config.sharing} (groups x inner groups: {groups})",
+        "activation": config.hidden_act,
+        "longest input": f"{config.max_position_embeddings:,} pieces",
+        "vocabulary": _vocabulary(facts),
+        "labels": ", ".join(facts.head.labels) if facts.head else "",
+        "weights": f"{facts.num_bytes:,} bytes"
+        + (f", blake2b `{facts.weights_hash}`" if facts.weights_hash else ""),
+    }
+
+
+def _vocabulary(facts: _Facts) -> str:
+    if facts.tokenizer is None:
+        return f"{facts.config.vocab_size:,} pieces; its tokenizer is not here"
+    return f"{facts.tokenizer.vocab_size:,} pieces, blake2b `{facts.tokenizer.hash}`"
+
+
+def _remarks(facts: _Facts) -> list[str]:
+    config = facts.config
+    remarks = list(facts.loaded.notes)
+    if config.sharing != "all":
+        remarks.append(
+            f"Its layers share {config.sharing}. transformers knows no partial sharing: it reads "
+            f"{config.num_hidden_layers} separate layers, with the same outputs and more memory."
+        )
+    if facts.head and facts.head.kind == "conditional-question-answering":
+        remarks.append("transformers has no such head: it reads the encoder alone.")
+    return remarks
+
+
+def _usage(facts: _Facts) -> str:
+    name, theirs = json.dumps(facts.name), facts.architecture
+    if theirs == "AlbertForConditionalQuestionAnswering":
+        theirs = "AlbertModel"
+    blocks = [
+        ["import litebert", "", f"model = litebert.load({name})", *_calls(facts)],
+        [
+            f"from transformers import AutoTokenizer, {theirs}",
+            "",
+            f"tokenizer = AutoTokenizer.from_pretrained({name})",
+            f"model = {theirs}.from_pretrained({name}).eval()",
+            _THEIR_CALLS.get(theirs, _THEIR_CALL),
+        ],
+    ]
+    ours, others = ("\n".join(["```python", *block, "```"]) for block in blocks)
+    return f"## Use\n\n{ours}\n\nor, with transformers:\n\n{others}\n"
+
+
+def _calls(facts: _Facts) -> list[str]:
+    """Return a call for each verb that the weights allow."""
+    if facts.head:
+        return [_CALLS[facts.head.kind]]
+    calls = {
+        "masked_lm": 'model.fill("The cat sat on the [MASK].")',
+        "sentence_order": 'model.order("He opened the door.", "Nobody was there.")',
+    }
+    embed = 'model.embed(["A first text.", "Another one."])'
+    return [*(call for part, call in calls.items() if facts.has(part)), embed]
+
+
+def _training(run: RunFacts) -> list[str]:
+    """Return what the run wrote down: measures, data, settings."""
+    made = f"litebert {run.version}, step {run.step:,} of the run `{run.name}`."
+    return [
+        f"## Training\n\n{made}\n",
+        _table({name: f"{value:.6g}" for name, value in run.measures.items()}),
+        "Data and tokenizer:\n",
+        _table({name: f"`{value}`" for name, value in run.data.items()}),
+        "Settings that were set (all others are defaults):\n",
+        _table({name: f"`{value}`" for name, value in run.settings.items()}),
+    ]
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    lines = [f"| {name} | {_cell(text)} |" for name, text in rows.items() if text]
+    return "\n".join(["| | |", "|---|---|", *lines, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,101 @@
+"""What is sent to the Hub: the files of a model folder, and its card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.errors import LitebertError
+from litebert.files import Json, read_capped
+from litebert.folder.card import CARD_FILE, model_card
+from litebert.folder.hub import PATIENCE, HubName, model_files, push
+
+_LONGEST_CARD = 4 << 20
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What would be sent where; `is_card_kept` tells whether the folder had a README.md."""
+
+    name: HubName
+    files: dict[str, Path]
+    card: str
+    is_card_kept: bool
+    private: bool
+    message: str
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file to send, the card included."""
+        sizes = {name: file.stat().st_size for name, file in self.files.items()}
+        return sizes | {CARD_FILE: len(self.card.encode())}
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the plan as a table."""
+        return {
+            "repository": self.name.repository,
+            "revision": self.name.revision or "main",
+            "private": self.private,
+            "message": self.message,
+            "files": dict(self.sizes),
+            "card": "kept" if self.is_card_kept else "made",
+        }
+
+    def described(self) -> str:
+        """Return the plan in words."""
+        plan = self.as_json()
+        where = f"{plan['repository']}, branch {plan['revision']}"
+        visibility = "private, if it is new" if self.private else "public, if it is new"
+        lines = [f"{where} ({visibility}): {self.message}"]
+        lines += [f"  {size:>13,}  {name}" for name, size in self.sizes.items()]
+        card = "as it lies in the folder" if self.is_card_kept else "made from what is on disk"
+        return "\n".join([*lines, f"  {sum(self.sizes.values()):>13,}  bytes; {CARD_FILE} {card}"])
+
+    def send(self, *, patience: float = PATIENCE) -> str:
+        """Upload everything in one commit and return its address; for `patience` see `push`."""
+        return push(
+            self.name,
+            self.files,
+            texts={CARD_FILE: self.card},
+            private=self.private,
+            message=self.message,
+            patience=patience,
+        )
+
+
+def plan_publication(
+    folder: Path,
+    name: str,
+    *,
+    revision: str | None = None,
+    private: bool = False,
+    message: str = "Upload model",
+    license: str = "",
+    languages: Sequence[str] = (),
+) -> Publication:
+    """Check that a folder holds a model, and say what publishing it would send; sends nothing.
+
+    A README.md in the folder is the card; without one the card is made of what is on disk.
+
+    Raises:
+        LitebertError: LB-636, this is no name; LB-637, README.md and a licence; those of
+            load_model.
+    """
+    hub_name = HubName.read(name, revision=revision)
+    card = model_card(folder, name=hub_name.repository, license=license, languages=languages)
+    own = folder / CARD_FILE
+    is_card_kept = own.is_file()
+    if is_card_kept and (license or languages):
+        raise LitebertError(
+            "LB-637",
+            f"{own} is there and is used as it is",
+            received="--license or --language",
+            expected="these words in its first lines, between the lines of ---",
+            next=f"edit {own}, or move it away to have a card made",
+        )
+    if is_card_kept:
+        data = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}")
+        card = data.decode("utf-8", "replace")
+    files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
+    return Publication(hub_name, files, card, is_card_kept, private, message)

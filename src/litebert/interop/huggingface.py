@@ -1,0 +1,214 @@
+"""Models in Hugging Face's layout, of any year, to a clean folder of ours."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from litebert.config import AlbertConfig
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, read_json, staged_folder
+from litebert.folder import (
+    LoadedModel,
+    build_network,
+    read_config,
+    read_head,
+    read_weights,
+    save_model,
+)
+from litebert.folder.configuration import CONFIG_FILE
+from litebert.folder.doubts import doubts
+from litebert.folder.hub import locate, require_new
+from litebert.folder.weights import INDEX_FILE, WEIGHTS_FILE
+from litebert.interop.old_names import folded, renamed
+from litebert.interop.torchfile import read_torch_file
+from litebert.tokenizer import Tokenizer
+
+PICKLED_FILE = "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
+Activation = Literal["gelu", "gelu_new"]
+_NO_VOCABULARY = "LB-213"
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+_HEADS = {
+    "sentence_order": "no sentence-order head (files of the Hub come without it): no order()",
+    "masked_lm": "no masked-LM head: no fill()",
+    "albert": "no pooler: no order(), and training starts it anew",
+}
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What was read and written: names of tensors that were missing or not used, and remarks."""
+
+    source: Path
+    output: Path
+    architecture: str
+    num_parameters: int
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the report as a table."""
+        table: dict[str, Json] = {"source": str(self.source), "output": str(self.output)}
+        table |= {"architecture": self.architecture, "num_parameters": self.num_parameters}
+        rows = {"missing": self.missing, "unused": self.unused, "notes": self.notes}
+        return table | {name: list(values) for name, values in rows.items()}
+
+
+def import_model(
+    path_or_name: str | Path,
+    output: Path,
+    *,
+    legacy_pickle: bool = False,
+    activation: Activation | None = None,
+    heads: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> ImportReport:
+    """Read a folder or a model of the Hub and write config.json, safetensors and tokenizer anew.
+
+    `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and
+    `heads` overrule its config.json, where that is known to be wrong.
+
+    Raises:
+        LitebertError: LB-620 to LB-638, no such source, or the output is there already;
+                LB-740 to LB-744, nothing to import.
+        DamagedError: Its files are not whole.
+    """
+    require_new(output)
+    source = locate(path_or_name, legacy_pickle=legacy_pickle)
+    loaded = _loaded(source, legacy_pickle=legacy_pickle, activation=activation, heads=heads)
+    with staged_folder(output) as staged:
+        save_model(loaded.network, staged, dtype=dtype)
+        about_tokenizer = _write_tokenizer(source, staged, loaded.network.config)
+        written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
+    parameters = [p for p in loaded.network.parameters() if not p.is_meta]
+    lacking = {name.split(".")[0] for name in loaded.missing}
+    settled: dict[str, object] = {"hidden_act": "gelu_new"} if activation else {}
+    settled |= {"num_attention_heads": 1} if heads else {}
+    unsettled = doubts(loaded.network.config.model_copy(update=settled))
+    return ImportReport(
+        source=source,
+        output=output,
+        architecture=str(written["architectures"]).strip("[']"),
+        num_parameters=sum(p.numel() for p in parameters),
+        missing=tuple(sorted(loaded.missing)),
+        unused=loaded.unused,
+        notes=(*(_HEADS[part] for part in sorted(lacking)), *unsettled, *about_tokenizer),
+    )
+
+
+def _loaded(
+    source: Path, *, legacy_pickle: bool, activation: Activation | None, heads: int | None
+) -> LoadedModel:
+    table = read_json(source / CONFIG_FILE, command=f"ls {source}")
+    tensors, config = folded(
+        renamed(_tensors(source, legacy_pickle=legacy_pickle)),
+        read_config(source),
+        norm=table.get("ln_type"),
+        source=source,
+    )
+    head = read_head(source, tensors={name: tuple(t.shape) for name, t in tensors.items()})
+    config = _overruled(config, activation, heads)
+    return build_network(tensors, config, head, source=source)
+
+
+def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
+    pickled = _pickled_files(source)
+    has_safetensors = any((source / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE))
+    if has_safetensors or not pickled:
+        return read_weights(source)
+    if not legacy_pickle:
+        raise LitebertError(
+            "LB-742",
+            f"the weights in {source} are pickled, and pickles can carry programs",
+            received=", ".join(path.name for path in pickled[:3]),
+            expected="model.safetensors; or your word that litebert may read these: its reader "
+            "runs nothing, builds tensors only and refuses the rest",
+            next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
+        )
+    tensors: dict[str, Tensor] = {}
+    for path in pickled:
+        tensors |= {name: _widened(name, t, path) for name, t in read_torch_file(path).items()}
+    return tensors
+
+
+def _pickled_files(source: Path) -> list[Path]:
+    """Return the pickled weights of a folder, all shards of them; they lie in no other folder."""
+    if (source / PICKLED_FILE).is_file():
+        return [source / PICKLED_FILE]
+    index = source / PICKLED_INDEX
+    if not index.is_file():
+        return []
+    table = read_json(index, command=f"fetch {index} again").get("weight_map")
+    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
+    if not names or any(Path(name).name != name or "\0" in name for name in names):
+        raise DamagedError(
+            "LB-741",
+            f"{index} does not list the files of a model",
+            received=", ".join(names[:3]) or "no weight_map",
+            expected="names of files in the same folder",
+            next="fetch the model again",
+        )
+    return [source / name for name in names]
+
+
+def _widened(name: str, tensor: Tensor, path: Path) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    if not bool(torch.isfinite(tensor).all()):
+        raise DamagedError(
+            "LB-743",
+            f"{path} holds weights that are not numbers",
+            received=f"NaN or infinity in {name}",
+            expected="finite weights",
+            next="fetch the model again, or take an earlier checkpoint",
+        )
+    return tensor.float()
+
+
+def _overruled(
+    config: AlbertConfig, activation: Activation | None, heads: int | None
+) -> AlbertConfig:
+    asked = {"hidden_act": activation, "num_attention_heads": heads}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    try:
+        return AlbertConfig.model_validate(config.model_dump() | changes)
+    except ValidationError as error:
+        raise LitebertError(
+            "LB-744",
+            "this network cannot be built with these settings",
+            received=", ".join(f"{name} {value}" for name, value in changes.items()),
+            expected=error.errors(include_url=False)[0]["msg"].removeprefix("Value error, "),
+            next="leave --heads and --activation out to keep what config.json says",
+        ) from error
+
+
+def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[str]:
+    """Write the tokenizer anew from its vocabulary; copy its files where there is none."""
+    try:
+        tokenizer = Tokenizer.load(source)
+    except LitebertError as error:
+        if error.code != _NO_VOCABULARY:
+            raise
+        found = [name for name in _TOKENIZER_FILES if (source / name).is_file()]
+        for name in found:
+            shutil.copyfile(source / name, staged / name)
+        kept = f"{', '.join(found)} kept as they are" if found else "no tokenizer"
+        return [f"{kept}: no spiece.model or vocab.txt, put it beside them to work on texts"]
+    tokenizer.save(staged, max_length=config.max_position_embeddings)
+    if tokenizer.vocab_size == config.vocab_size:
+        return []
+    return [f"the tokenizer has {tokenizer.vocab_size:,} pieces, the network {config.vocab_size:,}"]

@@ -1,0 +1,221 @@
+"""Folders of transformers of any year, and what came before it, give a clean folder of ours."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from litebert.cli.import_huggingface import huggingface as command
+from litebert.config import AlbertConfig
+from litebert.errors import DamagedError, LitebertError
+from litebert.folder import load_model, read_config
+from litebert.folder.doubts import doubts
+from litebert.interop.huggingface import import_model
+from litebert.nn import Batch
+from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.tokenizer.train import write_tokenizer
+
+SHAPE = {
+    "vocab_size": 36,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 40,
+}
+CLASSES = [
+    "AlbertModel",
+    "AlbertForPreTraining",
+    "AlbertForMaskedLM",
+    "AlbertForSequenceClassification",
+    "AlbertForTokenClassification",
+    "AlbertForQuestionAnswering",
+    "AlbertForMultipleChoice",
+]
+IDS = torch.tensor([[2, 7, 9, 3, 30, 3, 0], [2, 20, 3, 8, 9, 10, 3]])
+
+
+def _theirs(name: str, folder: Path, **changes: object) -> nn.Module:
+    """Save a small model as transformers saves it, all weights random."""
+    config = transformers.AlbertConfig(**(SHAPE | changes))
+    model = getattr(transformers, name)(config).eval()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.2, generator=generator)
+    model.save_pretrained(folder)
+    return model
+
+
+@torch.no_grad()
+def _outputs(model: nn.Module) -> list[Tensor]:
+    ids = IDS[None] if "MultipleChoice" in type(model).__name__ else IDS
+    outputs = model(ids, attention_mask=(ids > 0).long(), token_type_ids=(ids > 8).long())
+    return [value for value in outputs.values() if isinstance(value, Tensor)]
+
+
+def _pickled(folder: Path, tensors: dict[str, Tensor], *, is_archive: bool = True) -> None:
+    """Put a pickled state dict in place of the safetensors file."""
+    (folder / "model.safetensors").unlink(missing_ok=True)
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=is_archive)
+
+
+def _reread(output: Path, name: str) -> nn.Module:
+    model, report = getattr(transformers, name).from_pretrained(output, output_loading_info=True)
+    assert not any(report.values()), report
+    return model.eval()
+
+
+def _same(model: nn.Module, other: nn.Module) -> bool:
+    pairs = zip(_outputs(model), _outputs(other), strict=True)
+    return all(torch.allclose(a, b, atol=1e-5) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_of_transformers_keeps_its_outputs(tmp_path: Path, name: str) -> None:
+    model = _theirs(name, tmp_path / "in", num_labels=1 if "Multiple" in name else 2)
+    report = import_model(tmp_path / "in", tmp_path / "out")
+    assert report.architecture == name
+    assert report.unused == ()
+    assert report.num_parameters == sum(p.numel() for p in model.parameters())
+    assert _same(model, _reread(tmp_path / "out", name))
+
+
+@pytest.mark.parametrize("is_archive", [True, False])
+@pytest.mark.parametrize("name", ["AlbertModel", "AlbertForPreTraining"])
+def test_pickled_weights_are_read_when_asked_for(
+    tmp_path: Path, name: str, is_archive: bool
+) -> None:
+    model = _theirs(name, tmp_path / "in")
+    _pickled(tmp_path / "in", model.state_dict(), is_archive=is_archive)
+    with pytest.raises(LitebertError, match=r"LB-742[\s\S]*programs[\s\S]*runs nothing") as caught:
+        import_model(tmp_path / "in", tmp_path / "out")
+    assert caught.value.next.endswith("--legacy-pickle")
+    assert not (tmp_path / "out").exists()
+    import_model(tmp_path / "in", tmp_path / "out", legacy_pickle=True)
+    assert _same(model, _reread(tmp_path / "out", name))
+
+
+def test_shards_are_read_in_both_formats(tmp_path: Path) -> None:
+    model = _theirs("AlbertForPreTraining", tmp_path / "in")
+    model.save_pretrained(tmp_path / "shards", max_shard_size="9KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
+    import_model(tmp_path / "shards", tmp_path / "one")
+    state = model.state_dict()
+    halves = dict(list(state.items())[:10]), dict(list(state.items())[10:])
+    (tmp_path / "in/model.safetensors").unlink()
+    names = {}
+    for number, half in enumerate(halves):
+        torch.save(half, tmp_path / f"in/pytorch_model-{number}.bin")
+        names |= dict.fromkeys(half, f"pytorch_model-{number}.bin")
+    index = tmp_path / "in/pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    import_model(tmp_path / "in", tmp_path / "two", legacy_pickle=True)
+    for folder in ("one", "two"):
+        assert _same(model, _reread(tmp_path / folder, "AlbertForPreTraining"))
+    index.write_text(json.dumps({"weight_map": {"a": "../elsewhere.bin"}}))
+    with pytest.raises(DamagedError, match="LB-741"):
+        import_model(tmp_path / "in", tmp_path / "three", legacy_pickle=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_widened_or_written_as_asked(tmp_path: Path, dtype: torch.dtype) -> None:
+    _theirs("AlbertForMaskedLM", tmp_path / "in").to(dtype).save_pretrained(tmp_path / "in")
+    import_model(tmp_path / "in", tmp_path / "wide")
+    import_model(tmp_path / "in", tmp_path / "same", dtype=dtype)
+    wide, same = (load_file(tmp_path / name / "model.safetensors") for name in ("wide", "same"))
+    assert {t.dtype for t in wide.values()} == {torch.float32}
+    assert {t.dtype for t in same.values()} == {dtype}
+    assert all(torch.equal(wide[name], tensor.float()) for name, tensor in same.items())
+
+
+def test_a_file_of_the_hub_lacks_the_sentence_order_head_and_says_so(tmp_path: Path) -> None:
+    model = _theirs("AlbertForPreTraining", tmp_path / "in", hidden_act="gelu")
+    path = tmp_path / "in/model.safetensors"
+    tensors = {n: t for n, t in load_file(path).items() if not n.startswith("sop_classifier")}
+    old = {"albert.embeddings.position_ids": torch.arange(40)[None]}
+    old |= {"predictions.decoder.bias": tensors["predictions.bias"].clone()}
+    save_file(tensors | old | {"lm.extra": torch.ones(1)}, path, metadata={"format": "pt"})
+    report = import_model(tmp_path / "in", tmp_path / "out")
+    assert report.architecture == "AlbertForMaskedLM"
+    assert report.missing == ("sentence_order.classifier.bias", "sentence_order.classifier.weight")
+    assert report.unused == ("lm.extra",)
+    assert "no sentence-order head" in report.notes[0]
+    assert "erf" in report.notes[1]
+    ours = load_model(tmp_path / "out").network
+    batch = Batch.from_padded(IDS, (IDS > 0).long(), (IDS > 8).long())
+    logits = batch.to_padded(ours.masked_lm(ours.albert(batch), ours.albert.embedding.word.weight))
+    expected = _outputs(model)[0] * (IDS > 0)[..., None]
+    assert torch.allclose(logits, expected, atol=1e-4)
+
+
+def test_settings_that_are_known_to_be_wrong_are_overruled(tmp_path: Path) -> None:
+    _theirs("AlbertModel", tmp_path / "in", hidden_act="gelu")
+    chosen = import_model(tmp_path / "in", tmp_path / "kept", activation="gelu")
+    assert not any("gelu" in note for note in chosen.notes)
+    import_model(tmp_path / "in", tmp_path / "out", activation="gelu_new", heads=8)
+    config = read_config(tmp_path / "out")
+    assert (config.hidden_act, config.num_attention_heads) == ("gelu_new", 8)
+    with pytest.raises(LitebertError, match=r"LB-744[\s\S]*num_attention_heads 7"):
+        import_model(tmp_path / "in", tmp_path / "other", heads=7)
+
+
+def test_doubts_name_what_sources_disagree_on() -> None:
+    base = AlbertConfig()
+    assert doubts(base) == ()
+    xlarge = base.model_copy(update={"hidden_size": 2048, "num_attention_heads": 16})
+    assert "32" in doubts(xlarge)[0]
+    both = xlarge.model_copy(update={"num_attention_heads": 32, "hidden_act": "gelu"})
+    assert [("--activation" in note, "--heads 16" in note) for note in doubts(both)] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_weights_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    state = _theirs("AlbertModel", tmp_path / "in").state_dict()
+    state["pooler.bias"][0] = torch.nan
+    _pickled(tmp_path / "in", state)
+    with pytest.raises(DamagedError, match=r"LB-743[\s\S]*pooler\.bias"):
+        import_model(tmp_path / "in", tmp_path / "out", legacy_pickle=True)
+
+
+def test_a_bare_vocabulary_gets_its_pipeline(tmp_path: Path) -> None:
+    _theirs("AlbertModel", tmp_path / "in")
+    lines = ["the cat sat on the mat", "a dog ran after the cat"] * 9
+    made = write_tokenizer(tmp_path / "made", train_tokenizer(lines, vocab_size=30))
+    shutil.copyfile(tmp_path / "made/spiece.model", tmp_path / "in/spiece.model")
+    report = import_model(tmp_path / "in", tmp_path / "out")
+    assert Tokenizer.load(tmp_path / "out").hash == made.hash
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs("a cat")["input_ids"] == made.encode("a cat", frame=True).ids
+    assert theirs.model_max_length == 40
+    assert report.notes[-1] == "the tokenizer has 30 pieces, the network 36"
+
+
+def test_a_tokenizer_without_its_vocabulary_is_kept_and_said(tmp_path: Path) -> None:
+    _theirs("AlbertModel", tmp_path / "in")
+    (tmp_path / "in/tokenizer.json").write_text("{}")
+    report = import_model(tmp_path / "in", tmp_path / "out")
+    assert (tmp_path / "out/tokenizer.json").read_text() == "{}"
+    assert "no spiece.model" in report.notes[-1]
+
+
+def test_the_command_reports_and_does_not_write_over(tmp_path: Path) -> None:
+    _theirs("AlbertForMaskedLM", tmp_path / "in")
+    words = [str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    shown = CliRunner().invoke(command, [*words, "--json"], catch_exceptions=False)
+    table = json.loads(shown.stdout)
+    assert table["architecture"] == "AlbertForMaskedLM"
+    assert isinstance(CliRunner().invoke(command, words).exception, LitebertError)
+    (tmp_path / "out/model.safetensors").unlink()
+    shutil.rmtree(tmp_path / "out")
+    shown = CliRunner().invoke(command, words, catch_exceptions=False)
+    assert "note: no pooler" in shown.stderr
+    assert "AlbertForMaskedLM" in shown.stdout

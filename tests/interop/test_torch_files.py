@@ -1,0 +1,348 @@
+"""Files of torch.save give their tensors, and whatever else is in them is never run."""
+
+import collections
+import io
+import os
+import pickle
+import struct
+import time
+import tracemalloc
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.errors import DamagedError, LitebertError
+from litebert.folder.weights import read_tensors
+from litebert.interop.torchfile import read_torch_file
+
+BASE = torch.arange(12.0).reshape(3, 4)
+STATE = OrderedDict(
+    plain=BASE,
+    transposed=BASE.t(),
+    part=BASE[1:, ::2],
+    parameter=torch.nn.Parameter(torch.ones(2, 3)),
+    half=torch.tensor([1.5, -2.0], dtype=torch.float16),
+    bfloat=torch.tensor([[1.5], [3.0]], dtype=torch.bfloat16),
+    double=torch.tensor(3.25, dtype=torch.float64),
+    whole=torch.arange(5)[None],
+)
+ALIVE = torch.tensor([1.0, 2.0])
+
+
+def _saved(value: object, *, is_archive: bool = True, protocol: int = 2) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file, _use_new_zipfile_serialization=is_archive, pickle_protocol=protocol)
+    return file.getvalue()
+
+
+def _archive(pickled: bytes, **more: bytes) -> bytes:
+    """Put any pickle where torch.save puts the state dict, with one storage of two floats."""
+    file = io.BytesIO()
+    entries = {"data.pkl": pickled, "data/0": ALIVE.numpy().tobytes(), **more}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in entries.items():
+            archive.writestr(f"model/{name}", data)
+    return file.getvalue()
+
+
+def _stream(pickled: bytes) -> bytes:
+    """Put any pickle where torch before 1.6 put the state dict."""
+    system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
+    begin = [0x1950A86A20F9469CFC6C, 1001, system]
+    head = b"".join(pickle.dumps(value, protocol=2) for value in begin)
+    keys = pickle.dumps(["0"] if b"storage" in pickled else [], protocol=2)
+    return head + pickled + keys + struct.pack("<q", 2) + ALIVE.numpy().tobytes()
+
+
+def _tensor(
+    *, size: object = (2,), stride: object = (1,), offset: object = 0, kind: str = "FloatStorage"
+) -> bytes:
+    """Pickle {'w': tensor} by hand, so that it can lie."""
+
+    def value(each: object) -> bytes:
+        return pickle.dumps(each, protocol=2)[2:-1]
+
+    storage = b"(" + value("storage") + f"ctorch\n{kind}\n".encode() + value("0")
+    storage += value("cpu") + value(2) + b"tQ"
+    arguments = b"(" + storage + value(offset) + value(size) + value(stride)
+    arguments += b"\x89" + b"ccollections\nOrderedDict\n)R" + b"t"
+    called = b"ctorch._utils\n_rebuild_tensor_v2\n" + arguments + b"R"
+    return b"\x80\x02}" + value("w") + called + b"s."
+
+
+class Payload:
+    """An object whose pickle calls something."""
+
+    def __init__(self, call: Callable[..., object], *arguments: object) -> None:
+        self.call, self.arguments = call, arguments
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self.call, self.arguments
+
+
+class Stateful:
+    """An object whose pickle sets its state."""
+
+    def __setstate__(self, state: object) -> None:
+        raise AssertionError("this state was set")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Stateful, (), {"a": 1}
+
+
+def _payloads(touched: Path) -> dict[str, bytes]:
+    """Return pickles that create a file when they are run."""
+    shell = f"touch {touched}"
+    code = f"__import__('pathlib').Path({str(touched)!r}).touch()"
+    return {
+        "reduce": pickle.dumps(Payload(os.system, shell), protocol=2),
+        "stack global": pickle.dumps(Payload(os.system, shell), protocol=4),
+        "eval": pickle.dumps({"w": Payload(eval, code)}, protocol=2),
+        "inst": b"(S'" + shell.encode() + b"'\nios\nsystem\n.",
+        "obj": b"(cos\nsystem\nS'" + shell.encode() + b"'\no.",
+        "in the attributes": b"\x80\x02ccollections\nOrderedDict\n)R}X\x01\x00\x00\x00acos\n"
+        b"system\n(X" + struct.pack("<I", len(shell)) + shell.encode() + b"tRsb.",
+        "hidden below": pickle.dumps(Payload(os.system, shell), protocol=2)[:-1] + b"0}.",
+    }
+
+
+FORBIDDEN = {
+    "a state that is set": pickle.dumps(Stateful(), protocol=2),
+    "a class": pickle.dumps(collections.Counter("ab"), protocol=2),
+    "newobj": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
+    "torch's own loader": b"\x80\x02ctorch.storage\n_load_from_bytes\nU\x01xR.",
+    "a storage that is called": b"\x80\x02ctorch\nFloatStorage\n)R.",
+    "an extension": b"\x80\x02\x82\x01.",
+    "build on a tensor": _tensor()[:-2] + b"}bs.",
+    "a name with a dot": b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
+    "bytes": pickle.dumps({"w": b"12"}, protocol=4),
+    "not a dictionary": pickle.dumps(["w"], protocol=2),
+    "more than tensors": pickle.dumps({"epoch": 3}, protocol=2),
+    "another storage class": _tensor(kind="ByteStorage"),
+}
+NONSENSE = {
+    "a name of no text": b"\x80\x04K\x01K\x02\x93.",
+    "a tuple as key": b"\x80\x02}))\x86K\x01s.",
+    "bad memo": b"\x80\x02h\x63.",
+    "an empty stack": b"\x80\x02R.",
+    "no mark": b"\x80\x02K\x01t.",
+    "an open mark": b"\x80\x02(.",
+    "no stop": b"\x80\x02}",
+    "a long of 2 GiB": b"\x80\x02\x8b\xff\xff\xff\x7f.",
+    "a text of 2**63 bytes": b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f.",
+    "half a pair": b"\x80\x02}(K\x01u.",
+    "items for a list": b"\x80\x02](K\x01K\x02u.",
+}
+LIES = {
+    "size of 2**63": {"size": (1 << 63,)},
+    "sizes whose product is huge": {"size": (1 << 40, 1 << 40), "stride": (0, 0)},
+    "a negative size": {"size": (-1,)},
+    "a negative stride": {"stride": (-1,)},
+    "a stride of 2**70": {"size": (1,), "stride": (1 << 70,)},
+    "past the end": {"offset": 1},
+    "an offset of 2**63": {"offset": 1 << 63},
+    "more strides": {"stride": (1, 1)},
+    "a hundred axes": {"size": (1,) * 100, "stride": (1,) * 100},
+    "no numbers": {"size": (0,)},
+    "a size of true": {"size": (True,)},
+    "a list of sizes": {"size": [2]},
+}
+
+
+def _read(data: bytes, folder: Path) -> dict[str, torch.Tensor]:
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(data)
+    return read_torch_file(path)
+
+
+@pytest.mark.parametrize("is_archive", [True, False])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_tensors_are_read_as_they_were_saved(
+    tmp_path: Path, is_archive: bool, protocol: int
+) -> None:
+    read = _read(_saved(STATE, is_archive=is_archive, protocol=protocol), tmp_path)
+    assert list(read) == list(STATE)
+    for name, tensor in STATE.items():
+        assert read[name].dtype == tensor.dtype
+        assert torch.equal(read[name], tensor)
+    assert read["plain"].data_ptr() == read["transposed"].data_ptr()
+
+
+@pytest.mark.parametrize("is_archive", [True, False])
+def test_a_module_saves_its_versions_beside_its_tensors(tmp_path: Path, is_archive: bool) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3))
+    read = _read(_saved(module.state_dict(), is_archive=is_archive), tmp_path)
+    assert all(torch.equal(read[name], t) for name, t in module.state_dict().items())
+
+
+def test_a_file_made_by_hand_is_read(tmp_path: Path) -> None:
+    for file in (_archive(_tensor()), _stream(_tensor())):
+        assert torch.equal(_read(file, tmp_path)["w"], ALIVE)
+
+
+def test_the_payloads_would_run(tmp_path: Path) -> None:
+    for name, payload in _payloads(tmp_path / "ran").items():
+        pickle.loads(payload)
+        assert (tmp_path / "ran").exists(), name
+        (tmp_path / "ran").unlink()
+
+
+@pytest.mark.parametrize("container", [_archive, _stream, bytes])
+def test_no_payload_is_run(tmp_path: Path, container: Callable[[bytes], bytes]) -> None:
+    for name, payload in _payloads(tmp_path / "ran").items():
+        with pytest.raises(LitebertError, match=r"LB-73[01]"):
+            _read(container(payload), tmp_path)
+        assert not (tmp_path / "ran").exists(), name
+
+
+def test_a_refusal_names_what_was_asked_for(tmp_path: Path) -> None:
+    payload = _payloads(tmp_path / "ran")["reduce"]
+    with pytest.raises(LitebertError, match=r"LB-730[\s\S]*posix\.system"):
+        _read(_archive(payload), tmp_path)
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_nothing_but_a_state_dict_is_read(tmp_path: Path, name: str) -> None:
+    for container in (_archive, _stream):
+        with pytest.raises(LitebertError, match="LB-730"):
+            _read(container(FORBIDDEN[name]), tmp_path)
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_a_pickle_that_makes_no_sense_is_damage(tmp_path: Path, name: str) -> None:
+    for container in (_archive, _stream):
+        with pytest.raises(DamagedError, match="LB-731"):
+            _read(container(NONSENSE[name]), tmp_path)
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_tensor_that_lies_about_its_place_is_refused(tmp_path: Path, name: str) -> None:
+    for container in (_archive, _stream):
+        with pytest.raises(LitebertError, match=r"LB-73[01]"):
+            _read(container(_tensor(**LIES[name])), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"\x80\x02" + b"]" * 250_000 + b".",
+        b"\x80\x02)" + b"\x32" + b"\x86" * 250_000 + b".",
+        b"\x80\x02}" + b")q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b"K\x01s.",
+        b"\x80\x02(" + b"(" * 1_000 + b"l" * 1_000,
+        b"\x80\x02X" + struct.pack("<I", 17 << 20) + b"a" * (17 << 20) + b".",
+    ],
+    ids=["opcodes", "depth", "hash of doubled tuples", "lists", "a long text"],
+)
+def test_pickle_bombs_end_soon(tmp_path: Path, bomb: bytes) -> None:
+    begin = time.monotonic()
+    for container in (_archive, _stream):
+        with pytest.raises(LitebertError, match=r"LB-73[01]"):
+            _read(container(bomb), tmp_path)
+    assert time.monotonic() - begin < 8
+
+
+def _deflated(data: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model/data.pkl", data)
+    return file.getvalue()
+
+
+def _many(number: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for index in range(number):
+            archive.writestr(f"{index:05}", b"")
+    return file.getvalue()
+
+
+def _overlapping() -> bytes:
+    """Point a second entry of the directory at the first one's bytes."""
+    data = _archive(_tensor(), twin=b"")
+    first = data.index(b"PK\x01\x02")
+    last = data.rindex(b"PK\x01\x02")
+    return data[: last + 42] + data[first + 42 : first + 46] + data[last + 46 :]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"\x80",
+        b"no such format",
+        b"\x1f\x8b" + b"0" * 100,
+        pickle.dumps([1], protocol=2),
+        _deflated(_tensor()),
+        _many(10_001),
+        _overlapping(),
+        _archive(_tensor(), byteorder=b"big"),
+        _archive(_tensor(), **{"data/0": b"1"}),
+        _archive(_tensor()).replace(b"data/0", b"data/1"),
+        _archive(_tensor()).replace(ALIVE.numpy().tobytes(), b"\x07" * 8),
+        _archive(_tensor()).replace(b"data.pkl", b"data.pkk"),
+        _stream(_tensor()).replace(b"little_endian", b"littleXendian"),
+        _stream(_tensor()).replace(struct.pack("<q", 2), struct.pack("<q", 1 << 62)),
+        _stream(_tensor()).replace(struct.pack("<q", 2), struct.pack("<q", -1)),
+    ],
+    ids=lambda data: str(len(data)),
+)
+def test_damaged_files_are_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(DamagedError, match="LB-731"):
+        _read(data, tmp_path)
+
+
+@pytest.mark.parametrize("is_archive", [True, False])
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, is_archive: bool) -> None:
+    whole = _saved(STATE, is_archive=is_archive)
+    for part in range(64):
+        with pytest.raises(LitebertError, match=r"LB-73[01]"):
+            _read(whole[: len(whole) * part // 64], tmp_path)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4
+    ),
+    is_archive=st.booleans(),
+)
+def test_changed_bytes_give_the_tensors_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]], is_archive: bool
+) -> None:
+    data = bytearray(_saved({"w": ALIVE}, is_archive=is_archive))
+    for place, value in changes:
+        data[place % len(data)] = value
+    try:
+        read = _read(bytes(data), tmp_path_factory.getbasetemp())
+    except LitebertError:
+        return
+    if is_archive:  # the older stream has no checksums
+        assert all(torch.equal(tensor, ALIVE) for tensor in read.values())
+
+
+@pytest.mark.parametrize("is_archive", [True, False])
+def test_a_pickle_called_safetensors_is_called_what_it_is(tmp_path: Path, is_archive: bool) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(_saved(STATE, is_archive=is_archive))
+    with pytest.raises(DamagedError, match=r"LB-603[\s\S]*(zip archive|pickle)[\s\S]*import"):
+        read_tensors(path)
+
+
+@pytest.mark.parametrize("magic", [b"PK\x03\x04", b"\x80\x02", b"\x80\x02]"])
+def test_a_huge_file_is_not_read_before_it_is_understood(tmp_path: Path, magic: bytes) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(magic)
+    os.truncate(path, 4 << 30)  # sparse: it takes no room
+    tracemalloc.start()
+    with pytest.raises(LitebertError, match=r"LB-73[01]"):
+        read_torch_file(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 << 20
