@@ -80,14 +80,8 @@ def test_scores_are_measured_as_scipy_does(pairs: list[tuple[int, int]]) -> None
 
 @pytest.mark.parametrize("values", [[0.1, 0.1, 0.1], [0.7]])
 def test_a_correlation_with_what_never_varies_is_0(values: list[float]) -> None:
-    measured = regression_measures(np.arange(len(values)), np.array(values))
+    measured = regression_measures(np.arange(len(values)) * 1.0, np.array(values))
     assert (measured["pearson"], measured["spearman"]) == (0.0, 0.0)
-
-
-def test_measures_of_a_hundred_million_examples_do_not_overflow() -> None:
-    from litebert.metrics.labels import _matthews
-
-    assert _matthews(np.diag([10**8, 10**8])) == pytest.approx(1.0)
 
 
 def test_nothing_cannot_be_measured() -> None:

@@ -72,14 +72,7 @@ def pretrain(
 
     folder = runs / name
     texts = [word for word in words if "=" not in word]
-    if bool(texts) == (corpus is not None):
-        raise LitebertError(
-            "LB-523",
-            "pretraining needs texts or a corpus, one of the two",
-            received=f"{len(texts)} texts and --corpus {corpus}",
-            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
-            next="litebert pretrain --help",
-        )
+    _require_one_source(texts, corpus)
     if corpus is None:
         corpus = corpus_from_texts(
             texts,
@@ -105,6 +98,17 @@ def pretrain(
         _print_plan(config, needs, as_json=as_json)
         return
     _train(resolved, folder, is_quiet=quiet, with_tensorboard=tensorboard, as_json=as_json)
+
+
+def _require_one_source(texts: list[str], corpus: Path | None) -> None:
+    if bool(texts) == (corpus is not None):
+        raise LitebertError(
+            "LB-523",
+            "pretraining needs texts or a corpus, one of the two",
+            received=f"{len(texts)} texts and --corpus {corpus}",
+            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
+            next="litebert pretrain --help",
+        )
 
 
 def _resolved(

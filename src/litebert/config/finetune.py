@@ -17,6 +17,9 @@ class TaskConfig(Section):
     max_query_length: int = Field(64, ge=1, description="SQuAD: pieces kept of a question")
     doc_stride: int = Field(128, ge=1, description="SQuAD: pieces between two windows")
     max_answer_length: int = Field(30, ge=1, description="SQuAD: pieces in the longest answer")
+    null_threshold: float | None = Field(
+        None, description="SQuAD 2.0: null score from which on nothing is answered; unset: official"
+    )
     max_qa_length: int = Field(128, ge=1, description="RACE: last pieces kept of question + option")
     class_weights: tuple[float, ...] | None = Field(
         None, description="weight of each label in the loss, in the order of the labels"

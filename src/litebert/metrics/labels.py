@@ -25,18 +25,18 @@ def classification_measures(
     >>> classification_measures(np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     {'accuracy': 0.5, 'f1': 0.0, 'matthews': 0.0}
     """
+    from sklearn import metrics
+
     require_some(len(labels))
-    num_labels = probabilities.shape[1]
-    cells = labels * num_labels + probabilities.argmax(axis=1)
-    table = np.bincount(cells, minlength=num_labels**2).reshape(num_labels, num_labels)
-    hits, wanted, found = table.diagonal(), table.sum(axis=1), table.sum(axis=0)
-    scores = _f1(hits, wanted, found)
-    occurring = (wanted + found) > 0
-    named = {"f1": scores[1]} if num_labels == 2 else {"macro_f1": scores[occurring].mean()}
+    found = probabilities.argmax(axis=1)
+    is_binary = probabilities.shape[1] == 2
+    average = "binary" if is_binary else "macro"
+    f1 = metrics.f1_score(labels, found, average=average, zero_division=0.0)
+    has_spread = len(np.unique(labels)) > 1 and len(np.unique(found)) > 1
     return {
-        "accuracy": float(hits.sum() / len(labels)),
-        **{name: float(value) for name, value in named.items()},
-        "matthews": _matthews(table),
+        "accuracy": float(metrics.accuracy_score(labels, found)),
+        "f1" if is_binary else "macro_f1": float(f1),
+        "matthews": float(metrics.matthews_corrcoef(labels, found)) if has_spread else 0.0,
     }
 
 
@@ -54,29 +54,15 @@ def multi_label_measures(
     >>> multi_label_measures(np.array([[1, 0], [1, 1]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     {'micro_f1': 0.8, 'macro_f1': 0.5, 'exact_match': 0.5}
     """
+    from sklearn import metrics
+
     require_some(len(marked))
-    is_wanted, is_found = marked.astype(bool), probabilities >= MARKED_FROM
-    hits = (is_wanted & is_found).sum(axis=0)
-    wanted, found = is_wanted.sum(axis=0), is_found.sum(axis=0)
+    found = (probabilities >= MARKED_FROM).astype(np.int64)
+    averages = {f"{name}_f1": name for name in ("micro", "macro")}
     return {
-        "micro_f1": float(_f1(hits.sum(), wanted.sum(), found.sum())),
-        "macro_f1": float(_f1(hits, wanted, found).mean()),
-        "exact_match": float((is_wanted == is_found).all(axis=1).mean()),
+        **{
+            name: float(metrics.f1_score(marked, found, average=average, zero_division=0.0))
+            for name, average in averages.items()
+        },
+        "exact_match": float((marked == found).all(axis=1).mean()),
     }
-
-
-def _f1(
-    hits: NDArray[np.int64] | np.int64,
-    wanted: NDArray[np.int64] | np.int64,
-    found: NDArray[np.int64] | np.int64,
-) -> NDArray[np.float64]:
-    return np.asarray(2 * hits / np.maximum(wanted + found, 1))
-
-
-def _matthews(table: NDArray[np.int64]) -> float:
-    """Correlate wanted and found labels from their table of counts (any number of labels)."""
-    counts = table.astype(np.float64)
-    total, wanted, found = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
-    spread = (total**2 - wanted @ wanted) * (total**2 - found @ found)
-    covariance = counts.trace() * total - wanted @ found
-    return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0

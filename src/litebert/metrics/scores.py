@@ -22,25 +22,13 @@ def regression_measures(
     >>> regression_measures(np.array([1.0, 2.0, 2.0]), np.array([2.0, 4.0, 3.0]))["mse"]
     2.0
     """
+    from scipy import stats
+
     require_some(wanted.size)
     first, second = wanted.astype(np.float64).ravel(), values.astype(np.float64).ravel()
+    has_spread = np.ptp(first) > 0 and np.ptp(second) > 0
     return {
-        "pearson": _correlation(first, second),
-        "spearman": _correlation(_ranks(first), _ranks(second)),
+        "pearson": float(stats.pearsonr(first, second).statistic) if has_spread else 0.0,
+        "spearman": float(stats.spearmanr(first, second).statistic) if has_spread else 0.0,
         "mse": float(np.square(first - second).mean()),
     }
-
-
-def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    parts = [part - part.mean() for part in (first, second)]
-    one, other = (part / np.linalg.norm(part) for part in parts)
-    return float(np.clip(one @ other, -1.0, 1.0))
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
-    return ranks

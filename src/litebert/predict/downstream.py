@@ -119,6 +119,7 @@ def answer(
     spans = [
         SpanFound(span.text, span.start, span.stop, (1 - nothing) * span.probability)
         for span in found.n_best
+        if span.stop > span.start
     ]
     if not is_linear:
         spans.append(SpanFound("", 0, 0, nothing))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import write_bytes, write_json
+from litebert.files import Json, write_bytes, write_json
 from litebert.tasks.squad import DATASETS, GoldAnswer, SpanExample, with_unanswerable
 from litebert.tasks.squad.jsonfile import find_file
 from litebert.tasks.squad.read import read_squad
@@ -16,11 +16,12 @@ NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile"
 WriteSquad = Callable[..., Path]
 
 
-def _file(path: Path, **changes: object) -> Path:
-    question = {"id": "q", "question": "What?", "answers": [{"text": "Nile", "answer_start": 4}]}
-    question = {key: value for key, value in (question | changes).items() if value is not None}
-    paragraph = {"context": NILE.context, "qas": [question]}
-    write_json(path, {"data": [{"title": "Rivers", "paragraphs": [paragraph]}]})  # type: ignore[dict-item]
+def _file(path: Path, **changes: Json) -> Path:
+    answers: Json = [{"text": "Nile", "answer_start": 4}]
+    fields = {"id": "q", "question": "What?", "answers": answers} | changes
+    question: Json = {key: value for key, value in fields.items() if value is not None}
+    paragraphs: Json = [{"context": NILE.context, "qas": [question]}]
+    write_json(path, {"data": [{"title": "Rivers", "paragraphs": paragraphs}]})
     return path
 
 
@@ -53,7 +54,7 @@ def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
     ],
 )
 def test_no_answer_and_nothing_said_are_two_things(
-    tmp_path: Path, changes: dict[str, object], answers: tuple[GoldAnswer, ...] | None
+    tmp_path: Path, changes: dict[str, Json], answers: tuple[GoldAnswer, ...] | None
 ) -> None:
     (example,) = read_squad(find_file(_file(tmp_path / "dev.json", **changes))).examples
     assert example.answers == answers
@@ -74,7 +75,7 @@ def test_no_answer_and_nothing_said_are_two_things(
     ],
 )
 def test_an_error_names_file_and_question(
-    tmp_path: Path, code: str, changes: dict[str, object]
+    tmp_path: Path, code: str, changes: dict[str, Json]
 ) -> None:
     path = _file(tmp_path / "dev.json", **changes)
     with pytest.raises(LitebertError, match=code) as raised:
@@ -108,13 +109,21 @@ def _key(context: str) -> str:
     return hashlib.sha1(context.encode()).hexdigest()
 
 
+def _table(examples: list[SpanExample]) -> dict[str, Json]:
+    """Give the unanswerable questions by the SHA-1 of their context."""
+    return {
+        _key(one.context): [{"id": one.id, "question": one.question}]
+        for one in examples
+        if one.is_impossible
+    }
+
+
 def test_unanswerable_questions_follow_the_others_on_their_context(
     voyages: list[SpanExample], tmp_path: Path
 ) -> None:
     answerable = [one for one in voyages if one.answers]
-    unanswerable = [one for one in voyages if one.is_impossible]
-    table = {_key(one.context): [{"id": one.id, "question": one.question}] for one in unanswerable}
-    write_json(tmp_path / "more.json", {**table, "00": [{"id": "x", "question": "Passed over?"}]})
+    other: Json = [{"id": "x", "question": "Passed over?"}]
+    write_json(tmp_path / "more.json", {**_table(voyages), "00": other})
     assert with_unanswerable(answerable, tmp_path / "more.json") == voyages
 
 
@@ -128,9 +137,7 @@ def test_training_data_of_version_2_may_lie_in_two_files(
     voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
 ) -> None:
     write_squad(tmp_path / "train-v1.1.json.gz", [one for one in voyages if one.answers])
-    table = {_key(one.context): [{"id": one.id, "question": one.question}]
-             for one in voyages if one.is_impossible}  # fmt: skip
-    write_json(tmp_path / "train-v2.0.unanswerable.json", {**table})
+    write_json(tmp_path / "train-v2.0.unanswerable.json", _table(voyages))
     assert DATASETS["squad2"].read(tmp_path, "train") == voyages
 
 

@@ -1,10 +1,11 @@
 """Windows: the official golden example, no question dropped, every answer found again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
@@ -103,18 +104,16 @@ def test_an_answer_inside_a_piece_gets_the_whole_piece(
 def test_any_piece_of_any_text_lies_inside_its_target(
     tokenizer: Tokenizer, context: str, start: int, length: int
 ) -> None:
+    start %= len(context)
     text = context[start : start + length]
-    if not text.strip():
-        return
+    assume(text.strip())
     example = SpanExample("q", "Who?", context, (GoldAnswer(text, start),))
     windows = _windows(example, tokenizer, max_length=200)
     for window in windows:
         assert window.target is not None
         first, last = (int(place) - window.first for place in window.target[:2])
         assert 0 <= first <= last < len(window.offsets)
-        spelled = "".join(c for c in text if not c.isspace())
-        whole = example.context[window.offsets[first, 0] : window.offsets[last, 1]]
-        assert spelled in "".join(c for c in whole if not c.isspace())
+        assert _spelled(text, tokenizer) in _spelled(_found(example, window), tokenizer)
 
 
 @FEW
@@ -131,7 +130,8 @@ def test_windows_cover_a_context_without_gaps(pieces: int, room: int, stride: in
 
 
 @FEW
-@given(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40))
+@given(st.integers(1, 500), st.integers(1, 300), st.integers(1, 200))
+@example(430, 300, 128)
 def test_each_piece_counts_in_the_window_that_shows_most_around_it(
     pieces: int, room: int, stride: int
 ) -> None:
@@ -209,7 +209,8 @@ def test_questions_on_one_context_share_its_pieces(
 def test_real_answers_are_found_again_unless_they_end_inside_a_piece(
     official: Tokenizer, real_data: Path
 ) -> None:
-    examples = DATASETS["squad"].read(real_data / "squad", "train")[::60]
+    asked = DATASETS["squad"].read(real_data / "squad", "dev")[::7]
+    examples = [replace(one, answers=(one.answers or ())[:1]) for one in asked]
     features = SpanAnswering().features(examples, official, max_length=384, training=True)
     windows = [one for one in features if isinstance(one, SpanFeature) and one.target is not None]
     seen, num_cut = set(), 0
@@ -226,6 +227,11 @@ def test_real_answers_are_found_again_unless_they_end_inside_a_piece(
             assert not _is_on_borders(example, official)
     assert len(seen) == len(examples)
     assert num_cut <= 0.004 * len(examples)
+
+
+def _spelled(text: str, tokenizer: Tokenizer) -> str:
+    """Leave out spaces and what the tokenizer passes over: control characters."""
+    return "".join(character for character in text if tokenizer.encode(character).ids)
 
 
 def _is_on_borders(example: SpanExample, tokenizer: Tokenizer) -> bool:

@@ -26,7 +26,7 @@ from litebert.tasks.squad.decode import (
     likeliest,
     proposals,
 )
-from litebert.tasks.squad.family import SpanAnswering, Windows, padded
+from litebert.tasks.squad.family import SpanAnswering, Windows, padded, without_totals
 from litebert.tasks.squad.read import SpanExample
 from litebert.tasks.squad.threshold import labelled, squad2_scores
 
@@ -71,7 +71,8 @@ class ConditionalSpanAnswering(SpanAnswering):
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
     ) -> dict[str, float]:
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
-        return squad2_scores(*labelled(examples, answers), threshold=self.null_threshold)
+        asked, given = labelled(examples, answers)
+        return without_totals(squad2_scores(asked, given, threshold=self.null_threshold))
 
     def _conditional(
         self,

@@ -101,7 +101,7 @@ class SpanAnswering:
     ) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
         asked, given = labelled(examples, answers)
-        return squad1_measures(gold(asked), answered(asked, given, None))
+        return without_totals(squad1_measures(gold(asked), answered(asked, given, None)))
 
     def rows(
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
@@ -131,6 +131,11 @@ class SpanAnswering:
     def _averaged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
         found, _ = average_spans(answers, n_best=self.n_best, nothing=EMPTY)
         return SpanAnswer(found[0].text, found)
+
+
+def without_totals(measures: dict[str, float]) -> dict[str, float]:
+    """Leave out how many questions there are, which no training changes."""
+    return {name: value for name, value in measures.items() if not name.endswith("total")}
 
 
 def padded(batch: Batch, values: Tensor, *, fill: float) -> Tensor:

@@ -91,7 +91,8 @@ def read_squad(source: Source) -> SquadFile:
     Raises:
         DamagedError: LB-800, the file is no JSON.
         LitebertError: LB-801, a field is missing or of another kind; LB-802, an answer does not
-            stand where its start says; LB-803, two questions have one id.
+            stand where its start says; LB-803, two questions have one id; LB-805, a question has
+            answers and is_impossible.
     """
     file = read_layout(source, _SQUAD, what="SQuAD")
     paragraphs = [(article, part) for article in file.data for part in article.paragraphs]
@@ -148,30 +149,35 @@ def _by_context(examples: Iterable[SpanExample]) -> Iterator[tuple[str, list[Spa
 
 
 def _example(question: _Question, context: str, title: str, name: str) -> SpanExample:
-    answers = [GoldAnswer(answer.text, answer.answer_start) for answer in question.answers or ()]
+    answers = tuple(GoldAnswer(one.text, one.answer_start) for one in question.answers or ())
+    where = f"{name}, question {question.id}"
     for answer in answers:
-        stop = answer.start + len(answer.text)
-        stands = context[answer.start : stop] if answer.start >= 0 else ""
-        if not answer.text.strip() or stands != answer.text:
-            raise LitebertError(
-                "LB-802",
-                f"{name}, question {question.id}: the answer is not where answer_start says",
-                received=f"{answer.text!r} at {answer.start:,}, where {stands!r} stands",
-                expected=f"a piece of the context, {len(context):,} characters (not bytes) long",
-                next="correct answer_start: the place of the answer's first character, from 0",
-            )
-    is_unlabelled = question.answers is None or (not answers and question.is_impossible is False)
-    is_contradictory = answers and question.is_impossible
-    if is_contradictory:
+        _require_placed(answer, context, where)
+    if answers and question.is_impossible:
         raise LitebertError(
             "LB-805",
-            f"{name}, question {question.id} has an answer and says it has none",
+            f"{where} has an answer and says it has none",
             received=f"is_impossible and {answers[0].text!r}",
             expected="is_impossible with no answers, or answers without it",
             next="correct one of the two",
         )
-    gold = None if is_unlabelled and not question.is_impossible else tuple(answers)
+    is_empty_list = question.answers is not None and question.is_impossible is None
+    is_labelled = bool(answers or question.is_impossible or is_empty_list)
+    gold = answers if is_labelled else None
     return SpanExample(question.id, question.question, context, gold, title)
+
+
+def _require_placed(answer: GoldAnswer, context: str, where: str) -> None:
+    stop = answer.start + len(answer.text)
+    stands = context[answer.start : stop] if answer.start >= 0 else ""
+    if not answer.text.strip() or stands != answer.text:
+        raise LitebertError(
+            "LB-802",
+            f"{where}: the answer is not where answer_start says",
+            received=f"{answer.text!r} at {answer.start:,}, where {stands!r} stands",
+            expected=f"a piece of the context, {len(context):,} characters (not bytes) long",
+            next="correct answer_start: the place of the answer's first character, from 0",
+        )
 
 
 def _require_distinct(examples: Sequence[SpanExample], name: str) -> None:

@@ -111,7 +111,9 @@ def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int
 
 
 def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int64]:
-    """Return for each piece the window with most on its scarcer side; longer, then earlier, wins.
+    """Return for each piece the window that shows most on its scarcer side; the first of equals.
+
+    A hundredth of a window's length counts, too.
 
     >>> most_context([(0, 6), (3, 9), (6, 10)], 10).tolist()
     [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]

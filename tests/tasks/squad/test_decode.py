@@ -1,0 +1,165 @@
+"""Decoding equals a slow search over all pairs, and the official files byte for byte in form."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from litebert.tasks.squad import DATASETS, Span, SpanAnswer, SpanAnswering, SpanExample
+from litebert.tasks.squad.decode import (
+    EMPTY,
+    NO_SPAN,
+    average_spans,
+    candidates,
+    likeliest,
+    proposals,
+)
+from litebert.tasks.squad.windows import SpanFeature
+
+CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
+FEW = settings(deadline=None, max_examples=40)
+
+
+def _pieces() -> list[tuple[int, int]]:
+    """Give the words of the context as pieces."""
+    ends = [place for place, letter in enumerate(CONTEXT + " ") if letter == " "]
+    return list(zip([0, *[end + 1 for end in ends]], ends, strict=False))
+
+
+def _window(start: int, stop: int, counts: range) -> SpanFeature:
+    """Show some words after a question of two pieces; those in `counts` have most context here."""
+    offsets = np.array(_pieces(), dtype=np.int32)[start:stop]
+    length = 4 + len(offsets) + 1
+    most = np.array([place in counts for place in range(start, stop)])
+    return SpanFeature(
+        ids=([0] * length,),
+        segments=([0] * length,),
+        target=None,
+        example=0,
+        offsets=offsets,
+        has_most_context=most,
+    )
+
+
+WINDOWS = (_window(0, 6, range(5)), _window(3, 10, range(5, 10)))
+
+
+def _searched(
+    logits: tuple[NDArray[np.float32], ...], *, number: int, longest: int
+) -> Iterator[tuple[float, str]]:
+    """Try every pair of positions, as the official loops do."""
+    for window, (start, end) in zip(WINDOWS, logits, strict=True):
+        starts = sorted(range(len(start)), key=lambda i: -start[i])[:number]
+        ends = sorted(range(len(end)), key=lambda i: -end[i])[:number]
+        for first in starts:
+            for last in ends:
+                is_inside = window.first <= first <= last < window.first + len(window.offsets)
+                if not is_inside or last - first + 1 > longest:
+                    continue
+                if window.has_most_context[first - window.first]:
+                    begin = window.offsets[first - window.first, 0]
+                    stop = window.offsets[last - window.first, 1]
+                    yield float(start[first]) + float(end[last]), CONTEXT[begin:stop]
+
+
+@FEW
+@given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 6))
+def test_proposals_are_those_of_a_search_over_all_pairs(
+    seed: int, number: int, longest: int
+) -> None:
+    random = np.random.Generator(np.random.Philox(seed))
+    logits = tuple(
+        random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS
+    )
+    family = SpanAnswering(num_starts=number, num_ends=number, max_answer_length=longest, n_best=4)
+    rows = [family._candidates(*pair) for pair in logits]
+    found = proposals(CONTEXT, zip(WINDOWS, rows, strict=True), n_best=4, nothing=EMPTY)
+    searched: dict[str, float] = {}
+    for score, text in sorted(
+        _searched(logits, number=number, longest=longest), key=lambda p: -p[0]
+    ):
+        searched.setdefault(text, score)
+    expected = list(searched.items())[:4] or [("empty", 0.0)]
+    assert [(span.text, span.score) for span in found] == expected
+    assert sum(span.probability for span in found) == pytest.approx(1.0)
+
+
+def test_probability_is_a_softmax_over_the_proposals() -> None:
+    rows = np.array([[4, 4, 1, 1], [5, 5, 0, 1]], dtype=np.float32)
+    first, second = proposals(CONTEXT, [(WINDOWS[0], rows)], n_best=20, nothing=EMPTY)
+    assert (first.text, second.text) == ("Ada", "met")
+    assert first.probability / second.probability == pytest.approx(np.e)
+
+
+def test_a_start_counts_only_where_it_has_most_context() -> None:
+    shared = np.array([[4 + 5, 4 + 5, 9, 9]], dtype=np.float32)  # word 5 in the first window
+    (found,) = proposals(CONTEXT, [(WINDOWS[0], shared)], n_best=20, nothing=EMPTY)
+    assert found == EMPTY
+    shared = np.array([[4 + 2, 4 + 2, 9, 9]], dtype=np.float32)  # word 5 in the second window
+    (found,) = proposals(CONTEXT, [(WINDOWS[1], shared)], n_best=20, nothing=EMPTY)
+    assert (found.text, found.start, found.stop) == ("left", 21, 25)
+
+
+def test_one_text_in_two_places_is_proposed_once_where_it_scores_best() -> None:
+    rows = np.array([[4, 4, 1, 1], [4 + 4, 4 + 4, 2, 2]], dtype=np.float32)
+    (found,) = proposals(CONTEXT, [(WINDOWS[0], rows)], n_best=20, nothing=EMPTY)
+    assert (found.text, found.start, found.probability) == ("Ada", 17, 1.0)
+
+
+def test_without_windows_there_is_no_answer() -> None:
+    assert proposals(" ", [], n_best=20, nothing=EMPTY) == (EMPTY,)
+    assert proposals(" ", [], n_best=20, nothing=NO_SPAN) == (NO_SPAN,)
+
+
+@FEW
+@given(st.lists(st.integers(-3, 3), max_size=12), st.integers(0, 12))
+def test_the_likeliest_places_are_in_stable_order(scores: list[int], number: int) -> None:
+    expected = sorted(range(len(scores)), key=lambda place: -scores[place])[:number]
+    assert likeliest(np.array(scores, dtype=np.float32), number).tolist() == expected
+
+
+def test_candidates_are_in_order_and_not_too_long() -> None:
+    starts, ends = np.array([1, 5]), np.array([[4, 1, 0], [5, 7, 4]])
+    scores = np.zeros((2, 3))
+    rows = candidates(starts, np.zeros(2), ends, scores, max_answer_length=3)
+    assert rows[:, :2].tolist() == [[1, 1], [5, 5], [5, 7]]
+
+
+def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
+    both = SpanAnswer("a", (Span("a", 0, 1, 2.0, 2.0), Span("b", 2, 3, 1.0, 1.0)), -1.0)
+    alone = SpanAnswer("b", (Span("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
+    found, null_score = average_spans([both, alone], n_best=20, nothing=NO_SPAN)
+    assert [(span.text, span.start_score, span.end_score) for span in found] == [
+        ("b", 2.0, 2.5),
+        ("a", 2.0, 2.0),
+    ]
+    assert null_score == 0.5
+    assert sum(span.probability for span in found) == pytest.approx(1.0)
+
+
+def test_one_text_at_two_places_stays_apart_until_it_is_ranked() -> None:
+    one = SpanAnswer("Ada", (Span("Ada", 0, 3, 1.0, 1.0),))
+    other = SpanAnswer("Ada", (Span("Ada", 17, 20, 0.0, 1.0),))
+    (found,), null_score = average_spans([one, other], n_best=20, nothing=EMPTY)
+    assert (found.start, found.score, null_score) == (0, 2.0, None)
+
+
+def test_files_have_the_form_of_the_official_ones() -> None:
+    examples = [SpanExample("q1", "Who?", CONTEXT), SpanExample("q2", "Né?", CONTEXT)]
+    answers = [
+        SpanAnswer("Ada", (Span("Ada", 0, 3, 1.5, 2.0, 0.75), Span("é", 4, 7, 1.0, 1.0, 0.25))),
+        SpanAnswer("empty", (EMPTY,)),
+    ]
+    files = DATASETS["squad"].submission("dev", examples, answers)
+    assert files["predictions.json"] == '{\n    "q1": "Ada",\n    "q2": "empty"\n}\n'
+    assert json.loads(files["nbest_predictions.json"])["q1"][1] == {
+        "text": "é",
+        "probability": 0.25,
+        "start_log_prob": 1.0,
+        "end_log_prob": 1.0,
+    }
+    assert "null_odds.json" not in files

@@ -1,0 +1,124 @@
+"""Prediction files are scored as the official scripts score them, and bad ones are refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert.errors import LitebertError
+from litebert.files import Json, write_json, write_text
+from litebert.tasks.squad import (
+    DATASETS,
+    ConditionalSpanAnswering,
+    Span,
+    SpanAnswer,
+    SpanExample,
+    score_predictions,
+)
+
+WriteSquad = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("file", "exact", "f1"),
+    [
+        ("v1.1-bert-ensemble", 86.20624408703878, 92.19557978351129),
+        ("v1.1-albert-base-pohanchi", 78.27814569536424, 86.90508361514442),
+    ],
+)
+def test_published_predictions_have_their_official_scores(
+    real_data: Path, file: str, exact: float, f1: float
+) -> None:
+    squad = real_data / "squad"
+    measured = score_predictions(squad / "dev-v1.1.json", squad / "predictions" / f"{file}.json.gz")
+    assert measured == {
+        "exact": pytest.approx(exact, rel=1e-14),
+        "f1": pytest.approx(f1, rel=1e-14),
+        "total": 10_570,
+        "unanswered": 0,
+    }
+
+
+def test_written_files_score_what_the_family_measures(
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
+) -> None:
+    answers = [
+        SpanAnswer("x", (Span(one.context[:12], 0, 12, 0.0, 0.0),), null_score=number % 7 - 3.5)
+        for number, one in enumerate(voyages)
+    ]
+    for name, text in DATASETS["squad2"].submission("dev", voyages, answers).items():
+        write_text(tmp_path / name, text)
+    write_squad(tmp_path / "dev.json", voyages, version="v2.0")
+    scored = score_predictions(
+        tmp_path / "dev.json",
+        tmp_path / "predictions.json",
+        null_odds=tmp_path / "null_odds.json",
+    )
+    measured = ConditionalSpanAnswering().measures(voyages, answers)
+    shared = [name for name in measured if name.endswith(("exact", "f1")) and "best" not in name]
+    assert {name: scored[name] for name in shared} == {name: measured[name] for name in shared}
+    assert scored["has_answer_total"] == sum(bool(one.answers) for one in voyages)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected", "said"),
+    [("1.1", 50.0, "count as wrong"), ("v2.0", 100.0, "are left out")],
+)
+def test_unanswered_questions_are_named(
+    voyages: list[SpanExample],
+    write_squad: WriteSquad,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    expected: float,
+    said: str,
+) -> None:
+    asked = voyages[:2]
+    write_squad(tmp_path / "dev.json", asked, version=version)
+    write_json(tmp_path / "found.json", {asked[0].id: asked[0].answers[0].text})  # type: ignore[index]
+    measured = score_predictions(tmp_path / "dev.json", tmp_path / "found.json")
+    assert (measured["exact"], measured["unanswered"]) == (expected, 1)
+    warning = capsys.readouterr().err
+    assert said in warning
+    assert asked[1].id in warning
+
+
+@pytest.mark.parametrize(
+    ("code", "predictions", "nulls"),
+    [
+        ("LB-801", {"v0-0": 1}, None),
+        ("LB-801", ["v0-0"], None),
+        ("LB-809", {"elsewhere": "x"}, None),
+        ("LB-809", {}, None),
+        ("LB-801", {"v0-0": "x"}, {"v0-0": "high"}),
+        ("LB-810", {"v0-0": "x"}, {"v0-1": 0.5}),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(
+    voyages: list[SpanExample],
+    write_squad: WriteSquad,
+    tmp_path: Path,
+    code: str,
+    predictions: Json,
+    nulls: Json,
+) -> None:
+    write_squad(tmp_path / "dev.json", voyages[:4], version="v2.0")
+    write_json(tmp_path / "found.json", predictions)
+    write_json(tmp_path / "nulls.json", nulls)
+    with pytest.raises(LitebertError, match=code):
+        score_predictions(
+            tmp_path / "dev.json",
+            tmp_path / "found.json",
+            null_odds=None if nulls is None else tmp_path / "nulls.json",
+        )
+
+
+def test_a_file_without_answers_cannot_be_scored_against(
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
+) -> None:
+    unlabelled = [SpanExample(one.id, one.question, one.context) for one in voyages[:2]]
+    write_squad(tmp_path / "test.json", unlabelled)
+    write_text(tmp_path / "found.json", json.dumps({voyages[0].id: "x"}))
+    with pytest.raises(LitebertError, match="LB-808"):
+        score_predictions(tmp_path / "test.json", tmp_path / "found.json")
