@@ -36,7 +36,7 @@ def write_stream(path: Path, chunks: Iterable[bytes]) -> None:
             expected="a new path, or a regular file",
             next="choose another path",
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_parent(path)
     staged = _staged_sibling(path)
     try:
         with disk_errors(path), open(staged, "wb") as file:
@@ -61,7 +61,7 @@ def write_json(path: Path, value: Json) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a log; a crash can lose the last line but damages no earlier one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_parent(path)
     with disk_errors(path), open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
 
@@ -72,7 +72,7 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
     An existing `final` is replaced. When the block raises, nothing is left and `final` stays.
     """
-    final.parent.mkdir(parents=True, exist_ok=True)
+    _make_parent(final)
     staged = _staged_sibling(final)
     staged.mkdir()
     try:
@@ -198,6 +198,11 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _make_parent(path: Path) -> None:
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _staged_sibling(path: Path) -> Path:

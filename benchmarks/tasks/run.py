@@ -1,0 +1,180 @@
+"""Fine-tune a small model on real tasks, and the same network from random weights as control.
+
+python benchmarks/tasks/run.py MODEL OUT [--control] [--seeds 1,2,3] [--tasks cola,rte]
+
+Needs LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT gets a run for each task and seed; the
+same command goes on where it stopped. `python benchmarks/tasks/results.py OUT` makes the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.config import FinetuneConfig, resolve, settings_from_words
+from litebert.files import write_text
+from litebert.rng import hashed
+from litebert.train.finetune import finetune
+
+DATA = Path(os.environ["LITEBERT_TEST_DATA"])
+COMMON = (
+    "task.max_length=128",
+    "optim.learning_rate=2e-4",
+    "optim.warmup_steps=0.1",
+    "train.batch_size=32",
+    "train.precision=auto",
+    "train.log_every=50",
+    "train.save_every=100000",
+)
+Rows = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One row of the table: settings of the run, and the data it makes if it needs any."""
+
+    words: tuple[str, ...]
+    prepare: Callable[[Path], tuple[str, ...]] | None = None
+
+
+def main() -> None:
+    """Run what the command line names."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--control", action="store_true")
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--tasks", default=",".join(BENCHMARKS))
+    given = parser.parse_args()
+    kind = "random" if given.control else "pretrained"
+    for name in given.tasks.split(","):
+        benchmark = BENCHMARKS[name]
+        data = benchmark.prepare(given.out / "data") if benchmark.prepare else ()
+        for seed in given.seeds.split(","):
+            words = [*COMMON, *benchmark.words, *data, f"model.start={given.model}"]
+            words += [f"train.seed={seed}", f"model.random={str(given.control).lower()}"]
+            resolved = resolve(FinetuneConfig, settings_from_words(words))
+            print(name, kind, seed, file=sys.stderr)
+            finetune(resolved, given.out / kind / name / f"seed-{seed}")
+
+
+def _glue(name: str, *words: str) -> Benchmark:
+    return Benchmark((f"task.name={name}", f"data.folder={DATA / 'glue'}", *words))
+
+
+def _own(name: str, *words: str) -> Benchmark:
+    return Benchmark(("task.name=table", *words), PREPARED[name])
+
+
+def _sick(folder: Path) -> tuple[str, ...]:
+    with gzip.open(DATA / "nli/SICK.txt.gz", "rt", encoding="utf-8") as lines:
+        rows = [
+            {"a": r["sentence_A"], "b": r["sentence_B"], "label": r["entailment_judgment"]}
+            for r in csv.DictReader(lines, delimiter="\t")
+        ]
+    return _split(rows, folder, "sick")
+
+
+def _snli(folder: Path) -> tuple[str, ...]:
+    rows = [
+        {"a": r["premise"], "b": r["hypothesis"], "label": r["label"]}
+        for r in _json_lines(DATA / "nli/snli_dev.jsonl.gz")
+    ]
+    return _split(rows, folder, "snli")
+
+
+def _qnli(folder: Path) -> tuple[str, ...]:
+    with gzip.open(DATA / "glue/QNLI/dev.tsv.gz", "rt", encoding="utf-8") as lines:
+        rows = [
+            {"a": r["question"], "b": r["sentence"], "label": r["label"]}
+            for r in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        ]
+    return _split(rows, folder, "qnli")
+
+
+def _imdb(folder: Path) -> tuple[str, ...]:
+    rows = [
+        {"a": str(row["text"]), "label": side}
+        for side in ("neg", "pos")
+        for row in _json_lines(DATA / f"imdb/train-{side}.jsonl.gz")
+    ]
+    return _split(rows, folder, "imdb")
+
+
+def _split(rows: Rows, folder: Path, name: str) -> tuple[str, ...]:
+    """Write rows as two files: those whose text a hash chooses, a fifth, are evaluated on."""
+    bits = [int(hashed(0, row["a"], 0)) % 5 for row in rows]
+    for part, is_wanted in (("train", lambda bit: bit > 0), ("dev", lambda bit: bit == 0)):
+        chosen = [row for row, bit in zip(rows, bits, strict=True) if is_wanted(bit)]
+        write_text(folder / f"{name}-{part}.csv", _csv(chosen))
+    roles = ["text=a", *(["second=b"] if "b" in rows[0] else []), "label=label"]
+    return (
+        f"data.train={folder / name}-train.csv",
+        f"data.dev={folder / name}-dev.csv",
+        f"data.columns={json.dumps(roles)}",
+    )
+
+
+def _csv(rows: Rows) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _json_lines(path: Path) -> Iterable[dict[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+PREPARED = {"sick": _sick, "snli": _snli, "qnli": _qnli, "imdb": _imdb}
+BENCHMARKS = {
+    "cola": _glue("cola", "train.epochs=4"),
+    "rte": _glue("rte", "train.epochs=4"),
+    "mrpc": _glue("mrpc", "train.epochs=4"),
+    "stsb": _glue("stsb", "train.epochs=4"),
+    "sick": _own("sick", "train.epochs=4"),
+    "qnli": _own("qnli", "train.epochs=4"),
+    "snli": _own("snli", "train.epochs=3"),
+    "sst2": _glue("sst2", "train.epochs=1", "train.eval_every=500"),
+    "imdb": _own("imdb", "train.steps=300", "train.eval_every=300"),
+    "race-middle": Benchmark(
+        (
+            "task.name=race-middle",
+            f"data.folder={DATA / 'race'}",
+            "train.batch_size=16",
+            "train.steps=300",
+            "train.eval_every=300",
+        )
+    ),
+    "squad": Benchmark(
+        (
+            "task.name=squad",
+            f"data.folder={DATA / 'squad'}",
+            "task.doc_stride=48",
+            "train.steps=800",
+            "train.eval_every=800",
+        )
+    ),
+    "squad2": Benchmark(
+        (
+            "task.name=squad2",
+            f"data.folder={DATA / 'squad'}",
+            "task.doc_stride=48",
+            "train.steps=800",
+            "train.eval_every=800",
+        )
+    ),
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""litebert export onnx: one file that onnxruntime runs anywhere, in float32 or int8."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from litebert.interop.onnx import ExportReport, Row
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--int8", is_flag=True, help="Quantise all weights: a quarter of the size.")
+@click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
+@click.option("--opset", type=int, help="Version of the ONNX operators, 18 to 24 [default: 20].")
+@click.option("--texts", type=click.Path(path_type=Path), help="Compare on these: one a line.")
+@click.option("--no-latency", is_flag=True, help="Measure no times.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def onnx(
+    model: Path,
+    output: Path,
+    int8: bool,
+    head: str | None,
+    opset: int | None,
+    texts: Path | None,
+    no_latency: bool,
+    as_json: bool,
+) -> None:
+    """Write one ONNX file, float32 or int8.
+
+    \b
+    litebert export onnx runs/mine/model exported/model.onnx
+    litebert export onnx runs/mine/model small/model.onnx --int8 --texts my-sentences.txt
+
+    OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it.
+    Inputs are input_ids, attention_mask and token_type_ids, int64 of any batch and length. Before
+    it is written the file runs in onnxruntime, on a few sentences or on --texts (a tab sets a
+    second text off), and is refused where its numbers are not the network's. The table shows size,
+    the largest difference, how well outputs correlate over the texts, how often the first choice is
+    the same, and milliseconds a batch.
+    """
+    from litebert.interop.onnx import export_onnx
+    from litebert.interop.onnx.graph import DEFAULT_OPSET
+    from litebert.interop.samples import OUR_TEXTS, read_texts
+
+    report = export_onnx(
+        model,
+        output,
+        int8=int8,
+        head=head,
+        opset=DEFAULT_OPSET if opset is None else opset,
+        texts=OUR_TEXTS if texts is None else read_texts(texts),
+        has_latency=not no_latency,
+    )
+    click.echo(json.dumps(asdict(report), default=str, indent=2) if as_json else _shown(report))
+
+
+def _shown(report: ExportReport) -> str:
+    shapes = list(report.rows[0].milliseconds)
+    headings = ("", "MB", "of weights", "max diff", "correlation", "same choice")
+    table = [(*headings, *(f"{shape} ms" for shape in shapes)), *map(_cells, report.rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table
+    ]
+    products = report.products
+    counted = f"{products.floating} products with weights in float, {products.integer} in int8"
+    outputs = f"gives {', '.join(report.outputs)}; opset {report.opset}; {counted}"
+    notes = [f"note: {note}" for note in report.notes]
+    return "\n".join([f"{report.output} ({report.head})", outputs, "", *lines, *notes])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    parity = row.parity
+    near = (
+        ("-", "-", "-")
+        if parity is None
+        else (
+            f"{parity.max_difference:.1e}",
+            f"{parity.correlation:.5f}",
+            "-" if parity.same_choice is None else f"{parity.same_choice:.1%}",
+        )
+    )
+    times = (f"{value:.1f}" for value in row.milliseconds.values())
+    return (row.name, f"{row.bytes / 1e6:.1f}", f"{row.ratio:.0%}", *near, *times)

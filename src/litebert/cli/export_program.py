@@ -1,0 +1,41 @@
+"""litebert export program: a .pt2 file for torch.export.load, or machine code for C++."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
+@click.option("--compile", "compiled", is_flag=True, help="Compile it for this processor (g++).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def program(model: Path, output: Path, head: str | None, compiled: bool, as_json: bool) -> None:
+    """Write a torch program (.pt2).
+
+    \b
+    litebert export program runs/mine/model exported/model.pt2
+    litebert export program runs/mine/model native/model.pt2 --compile
+
+    OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside
+    it. Load it in Python with torch.export.load(PATH).module(), a compiled one with
+    torch._inductor.aoti_load_package(PATH). In C++ the compiled file is loaded by
+    torch::inductor::AOTIModelPackageLoader loader(PATH), and loader.run({input_ids,
+    attention_mask, token_type_ids}) returns the outputs; tensors are int64 of any batch and
+    length. Without torch use litebert export onnx.
+    """
+    from litebert.interop.program import export_program
+
+    report = export_program(model, output, head=head, compiled=compiled)
+    if as_json:
+        click.echo(json.dumps(asdict(report), default=str, indent=2))
+        return
+    click.echo(
+        f"{report.output} ({report.head}): {report.bytes / 1e6:.1f} MB, gives "
+        f"{', '.join(report.outputs)}; max difference {report.max_difference:.1e}"
+    )

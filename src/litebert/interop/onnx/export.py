@@ -1,0 +1,148 @@
+"""Export a model folder to one ONNX file, checked against the network before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.errors import LitebertError
+from litebert.interop.onnx.graph import DEFAULT_OPSET, to_graph
+from litebert.interop.onnx.int8 import quantise
+from litebert.interop.onnx.latency import measure
+from litebert.interop.onnx.products import Products, count_products, require_integer
+from litebert.interop.onnx.session import start
+from litebert.interop.padded import INPUTS
+from litebert.interop.parity import Parity, Run, compare, require_equal
+from litebert.interop.ragged import Outputs, ragged_outputs
+from litebert.interop.samples import OUR_TEXTS, Inputs, Text, padded_batches
+from litebert.interop.source import Source, open_source, require_free, write_export
+
+_ITSELF, _FP32, _INT8 = "litebert", "onnxruntime fp32", "onnxruntime int8"
+_LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
+"""Below the one and, as a share of the largest number, above the other, int8 is refused."""
+_GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a runtime, its file, how near it is and how long a batch takes.
+
+    `parity` is None for the network itself; `milliseconds` is empty when nothing was timed.
+    """
+
+    name: str
+    bytes: int
+    ratio: float
+    parity: Parity | None
+    milliseconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, what it takes and gives, and how it compares."""
+
+    output: Path
+    head: str
+    opset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    products: Products
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def export_onnx(
+    folder: Path,
+    output: Path,
+    *,
+    int8: bool = False,
+    opset: int = DEFAULT_OPSET,
+    head: str | None = None,
+    texts: Sequence[Text] = OUR_TEXTS,
+    has_latency: bool = True,
+) -> ExportReport:
+    """Write a model folder as one ONNX file, with the tokenizer beside it.
+
+    The outputs are those of the folder's head, or with `head="none"` the encoder's. The file is
+    run in onnxruntime on `texts` first, and not written when its numbers are wrong.
+
+    Raises:
+        LitebertError: LB-750, no such head; LB-751, LB-752, the output is taken; LB-755, LB-760,
+            wrong numbers; LB-756, no such opset; LB-757, too large; LB-758, LB-759, the exporter
+            did not do its work; LB-305, the extra [onnx] is missing.
+    """
+    require_free(output, suffix=".onnx", source=folder)
+    source = open_source(folder, head=head)
+    graph = to_graph(source.padded, opset=opset)
+    files = {_FP32: graph.SerializeToString()}
+    products = count_products(graph)
+    if int8:
+        small = quantise(graph)
+        products = require_integer(small)
+        files[_INT8] = small.SerializeToString()
+    runners = {name: start(data) for name, data in files.items()}
+    parities = _parities(source, runners, texts, output)
+    times = _times(source, runners) if has_latency else {}
+    write_export(output, list(files.values())[-1], source=folder)
+    sizes = {_ITSELF: source.weight_bytes} | {name: len(data) for name, data in files.items()}
+    return ExportReport(
+        output=output,
+        head=source.head,
+        opset=opset,
+        inputs=INPUTS,
+        outputs=source.padded.output_names,
+        products=products,
+        rows=tuple(
+            Row(name, size, size / source.weight_bytes, parities.get(name), times.get(name, {}))
+            for name, size in sizes.items()
+        ),
+        notes=_notes(parities.get(_INT8)),
+    )
+
+
+def _parities(
+    source: Source, runners: dict[str, Run], texts: Sequence[Text], output: Path
+) -> dict[str, Parity]:
+    """Compare each runtime with the network; wrong numbers are refused.
+
+    Raises:
+        LitebertError: LB-755, float32 differs; LB-760, int8 is not near.
+    """
+    batches = list(padded_batches(texts, source.tokenizer, source.padded))
+    found = {name: compare(run, source.network, batches) for name, run in runners.items()}
+    require_equal(found[_FP32], what=str(output))
+    if _INT8 in found and _is_lost(found[_INT8]):
+        raise LitebertError(
+            "LB-760",
+            f"{output} was not written: this network does not bear int8",
+            received=f"a correlation of {found[_INT8].correlation:.3f} with its own outputs",
+            expected=f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}",
+            next="leave --int8 away",
+        )
+    return found
+
+
+def _is_lost(parity: Parity) -> bool:
+    """Outputs that hardly vary may not correlate although they are near: that alone is no loss."""
+    is_near = parity.max_difference <= _LARGEST_SHARE * parity.scale
+    return not (is_near or parity.correlation >= _LEAST_CORRELATION)
+
+
+def _times(source: Source, runners: dict[str, Run]) -> dict[str, dict[str, float]]:
+    network, names = source.network, source.padded.output_names
+
+    def itself(inputs: Inputs) -> Outputs:
+        return ragged_outputs(network, inputs, names)
+
+    return measure({_ITSELF: itself} | runners, source.padded, vocab_size=network.config.vocab_size)
+
+
+def _notes(parity: Parity | None) -> tuple[str, ...]:
+    """Say what a user should look at before trusting int8."""
+    if parity is None:
+        return ()
+    share = parity.same_choice
+    if parity.correlation >= _GOOD_CORRELATION and (share is None or share >= _GOOD_CHOICES):
+        return ()
+    return ("int8 moves these outputs visibly: evaluate the file on your own data before use",)

@@ -1,0 +1,49 @@
+"""How long a batch takes in each runtime: turns in rotation, medians."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from statistics import median
+
+import numpy as np
+
+from litebert.interop.padded import INPUTS, PaddedNetwork
+from litebert.interop.parity import Run
+from litebert.interop.samples import Inputs
+
+SHAPES = ((1, 16), (1, 128), (8, 128))
+ROUNDS = 7
+
+
+def measure(
+    runners: Mapping[str, Run], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
+) -> dict[str, dict[str, float]]:
+    """Return for each runner the median milliseconds at each shape, `1x16` being one row of 16.
+
+    The runners take turns in every round, after one that is not counted: whatever else the machine
+    does meets them all alike.
+    """
+    times: dict[str, dict[str, float]] = {name: {} for name in runners}
+    for batch, length in SHAPES:
+        if length not in network.lengths:
+            continue
+        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)
+        taken: dict[str, list[float]] = {name: [] for name in runners}
+        for _ in range(1 + rounds):
+            for name, run in runners.items():
+                begin = time.perf_counter()
+                run(inputs)
+                taken[name].append(1e3 * (time.perf_counter() - begin))
+        for name, milliseconds in taken.items():
+            times[name][f"{batch}x{length}"] = median(milliseconds[1:])
+    return times
+
+
+def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size: int) -> Inputs:
+    """Return a rectangle without padding."""
+    sizes = {"batch": batch, "choices": 1, "length": length}
+    shape = [sizes[axis] for axis in axes]
+    ids = np.arange(np.prod(shape)).reshape(shape) % vocab_size
+    values = (ids, np.ones_like(ids), np.zeros_like(ids))
+    return dict(zip(INPUTS, values, strict=True))

@@ -1,0 +1,179 @@
+"""What the padded network reads from its last states: one small module for each kind of output."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from litebert.interop.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
+from litebert.nn import AlbertForPretraining, AlbertForTask, ConditionalSpanHead, Network
+from litebert.nn.heads import MaskedLMHead
+from litebert.nn.task import NEVER
+
+NUM_STARTS = 5
+"""Likeliest starts whose ends are scored in the graph (official flag start_n_top)."""
+
+
+def padded(
+    network: Network, *, missing: frozenset[str] = frozenset(), has_head: bool = True
+) -> PaddedNetwork:
+    """Return the network for padded rectangles, without what is `missing` from its file.
+
+    Without its head, or where none of it is there, it gives `last_hidden_state`, and
+    `pooler_output` if there is a pooler.
+    """
+    encoder = Encoder(network.albert)
+    if not has_head:
+        readers = _state_readers(network, missing)
+    elif isinstance(network, AlbertForPretraining):
+        readers = _pretraining_readers(network, missing) or _state_readers(network, missing)
+    else:
+        readers = [_task_reader(network)]
+    has_choices = (
+        has_head
+        and isinstance(network, AlbertForTask)
+        and network.head_config.kind == "multiple-choice"
+    )
+    return (PaddedChoices if has_choices else PaddedNetwork)(encoder, readers).eval()
+
+
+def _state_readers(network: Network, missing: frozenset[str]) -> list[Reader]:
+    pooler = network.albert.pooler
+    if pooler is None or "albert.pooler.weight" in missing:
+        return [_States()]
+    return [_States(), _Pooled(pooler)]
+
+
+def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str]) -> list[Reader]:
+    def has(*parts: str) -> bool:
+        return not any(name.startswith(parts) for name in missing)
+
+    readers: list[Reader] = []
+    if has("masked_lm."):
+        readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
+    if has("sentence_order.", "albert.pooler."):
+        assert network.albert.pooler is not None
+        classifier = network.sentence_order.classifier
+        readers.append(_PooledLogits(network.albert.pooler, classifier, "sop_logits"))
+    return readers
+
+
+def _task_reader(network: AlbertForTask) -> Reader:
+    if isinstance(network.head, ConditionalSpanHead):
+        return _ConditionalSpans(network.head)
+    dense = network.head.dense
+    if network.albert.pooler is not None:
+        return _PooledLogits(network.albert.pooler, dense, "logits")
+    return (_Spans if network.head_config.kind == "question-answering" else _TokenLogits)(dense)
+
+
+class _States(Reader):
+    output_names = ("last_hidden_state",)
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        return (hidden,)
+
+
+class _Pooled(Reader):
+    output_names: tuple[str, ...] = ("pooler_output",)
+
+    def __init__(self, pooler: nn.Linear) -> None:
+        super().__init__()
+        self.pooler = Product.of(pooler)
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        return (torch.tanh(self.pooler(hidden[:, 0])),)
+
+
+class _PooledLogits(_Pooled):
+    def __init__(self, pooler: nn.Linear, classifier: nn.Linear, name: str) -> None:
+        super().__init__(pooler)
+        self.classifier = Product.of(classifier)
+        self.output_names = (name,)
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        (pooled,) = super().forward(hidden, mask, segments)
+        return (self.classifier(pooled),)
+
+
+class _MaskedLM(Reader):
+    """Scores of every word at every position; the word table is the encoder's own."""
+
+    output_names = ("prediction_logits",)
+
+    def __init__(self, head: MaskedLMHead, words: nn.Embedding) -> None:
+        super().__init__()
+        self.dense, self.norm = Product.of(head.dense), head.norm
+        self.activation = head.activation
+        self.table, self.bias = words.weight, head.bias
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        embedded = self.norm(self.activation(self.dense(hidden)))
+        return (embedded @ self.table.T + self.bias,)
+
+
+class _TokenLogits(Reader):
+    output_names: tuple[str, ...] = ("logits",)
+
+    def __init__(self, dense: nn.Linear) -> None:
+        super().__init__()
+        self.dense = Product.of(dense)
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        return (self.dense(hidden),)
+
+
+class _Spans(_TokenLogits):
+    """Logits of starts and ends; padding can be neither."""
+
+    output_names = ("start_logits", "end_logits")
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        (logits,) = super().forward(hidden, mask, segments)
+        start, end = logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
+        return start, end
+
+
+class _ConditionalSpans(Reader):
+    """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them.
+
+    A span may lie on [CLS] or in the paragraph: segment 1 up to the closing [SEP].
+    """
+
+    output_names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
+    shortest = NUM_STARTS
+
+    def __init__(self, head: ConditionalSpanHead) -> None:
+        super().__init__()
+        for_token, for_start = head.end_hidden.weight.chunk(2, dim=1)
+        self.start, self.end = Product.of(head.start), Product.of(head.end)
+        self.end_token = Product(for_token, head.end_hidden.bias)
+        self.end_start = Product(for_start, None)
+        self.end_norm = head.end_norm
+        self.answer_hidden, self.answer = Product.of(head.answer_hidden), Product.of(head.answer)
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        banned = ~allowed_positions(mask, segments)
+        hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
+        start = self.start(hidden).squeeze(-1).masked_fill(banned, NEVER).log_softmax(-1)
+        chosen = start.topk(NUM_STARTS).indices
+        index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+        at_starts = self.end_start(hidden.gather(1, index))  # (batch, starts, hidden)
+        mixed = torch.tanh(self.end_token(hidden)[:, None] + at_starts[:, :, None])
+        end = self.end(self.end_norm(mixed)).squeeze(-1)  # (batch, starts, length)
+        end = end.masked_fill(banned[:, None], NEVER).log_softmax(-1)
+        summed = (start.exp().unsqueeze(-1) * hidden).sum(1)
+        answer = torch.tanh(self.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
+        return start, chosen, end, self.answer(answer).squeeze(-1)
+
+
+def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
+    """Return where a span may lie, (batch, length): on [CLS], or in segment 1 before its [SEP].
+
+    >>> segments = torch.tensor([[0, 0, 0, 1, 1, 1, 0]])
+    >>> allowed_positions(torch.tensor([[1, 1, 1, 1, 1, 1, 0]]), segments).int().tolist()
+    [[1, 0, 0, 1, 1, 0, 0]]
+    """
+    column = torch.arange(mask.shape[1], device=mask.device)
+    last = mask.sum(-1, keepdim=True) - 1
+    return (column == 0) | ((segments == 1) & (column < last))

@@ -1,0 +1,161 @@
+"""What cannot be exported is refused with a reason, and leaves nothing behind."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.config import PRESETS
+from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.interop.onnx import export_onnx
+from litebert.interop.onnx.extras import onnx
+from litebert.interop.onnx.graph import require_weights_once, to_graph
+from litebert.interop.parity import Parity, compare, require_equal
+from litebert.interop.program import export_program
+from litebert.interop.readers import padded
+from litebert.interop.samples import OUR_TEXTS, padded_batches, read_texts
+from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.tokenizer import Tokenizer
+
+FolderOf = Callable[[str], Path]
+
+
+def _refusal(folder: Path, output: Path, **options: object) -> LitebertError:
+    before = sorted(output.parent.glob("*"))
+    with pytest.raises(LitebertError) as caught:
+        export_onnx(folder, output, has_latency=False, **options)
+    assert sorted(output.parent.glob("*")) == before
+    return caught.value
+
+
+def test_a_file_or_folder_that_exists_is_not_overwritten(
+    folder_of: FolderOf, tmp_path: Path
+) -> None:
+    (tmp_path / "old.onnx").write_bytes(b"old")
+    error = _refusal(folder_of("pretraining"), tmp_path / "old.onnx")
+    assert (error.code, error.received) == ("LB-751", "it exists")
+    assert (tmp_path / "old.onnx").read_bytes() == b"old"
+    assert (
+        "no folder" in _refusal(folder_of("pretraining"), tmp_path / "old.onnx" / "a.onnx").received
+    )
+    (tmp_path / "folder.onnx").mkdir()
+    assert _refusal(folder_of("pretraining"), tmp_path / "folder.onnx").received == "a folder"
+
+
+@pytest.mark.parametrize("name", ["", "model", "model.pt2", "model.ONNX.zip"])
+def test_the_suffix_says_the_format(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
+    assert _refusal(folder_of("pretraining"), tmp_path / name).code == "LB-751"
+    with pytest.raises(LitebertError, match="LB-751"):
+        export_program(folder_of("pretraining"), tmp_path / "model.onnx")
+
+
+def test_another_models_files_are_not_mixed_with_ours(folder_of: FolderOf, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    error = _refusal(folder_of("pretraining"), tmp_path / "model.onnx")
+    assert error.code == "LB-752"
+    assert error.next.endswith("/model")
+
+
+@pytest.mark.parametrize("head", ["token-clasification", "pretraining", ""])
+def test_a_head_that_the_folder_lacks_is_refused(
+    folder_of: FolderOf, tmp_path: Path, head: str
+) -> None:
+    error = _refusal(folder_of("token-classification"), tmp_path / "model.onnx", head=head)
+    assert error.code == "LB-750"
+    assert "token-classification" in error.expected
+
+
+@pytest.mark.parametrize("opset", [-1, 17, 25, 10**9])
+def test_an_opset_out_of_range_is_refused(folder_of: FolderOf, tmp_path: Path, opset: int) -> None:
+    error = _refusal(folder_of("pretraining"), tmp_path / "model.onnx", opset=opset)
+    assert (error.code, error.expected) == ("LB-756", "18 to 24")
+
+
+def test_a_folder_without_weights_or_tokenizer_is_refused(
+    folder_of: FolderOf, tmp_path: Path
+) -> None:
+    for name, code in (("model.safetensors", "LB-602"), ("spiece.model", "LB-213")):
+        folder = tmp_path / name
+        shutil.copytree(folder_of("pretraining"), folder)
+        (folder / name).unlink()
+        assert _refusal(folder, tmp_path / "out" / "model.onnx").code == code
+
+
+def test_weights_that_exceed_one_file_are_refused_before_any_work() -> None:
+    config = PRESETS["xxlarge-v2"].model_copy(update={"num_hidden_groups": 12})
+    with torch.device("meta"):
+        network = padded(AlbertForPretraining(config))
+    with pytest.raises(LitebertError, match="LB-757"):
+        to_graph(network)
+
+
+def test_a_graph_that_repeats_a_weight_is_refused(build: Callable[..., AlbertForTask]) -> None:
+    network = padded(build("token-classification", vocab_size=2_000))
+    table = network.encoder.word.weight.detach().numpy()
+    model = onnx.ModelProto()
+    for name in ("once", "twice"):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(table, name))
+    require_weights_once(model, network)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(table, "and again"))
+    with pytest.raises(LitebertError, match="LB-758"):
+        require_weights_once(model, network)
+
+
+def test_wrong_numbers_are_refused(
+    build: Callable[..., AlbertForTask], tokenizer: Tokenizer
+) -> None:
+    network = build("token-classification")
+    rectangle = padded(network)
+
+    def off_by(error: float) -> Parity:
+        def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            with torch.no_grad():
+                (logits,) = rectangle(*map(torch.from_numpy, inputs.values()))
+            logits[0, 0, 0] += error
+            return {"logits": logits.numpy()}
+
+        return compare(run, network, padded_batches(OUR_TEXTS, tokenizer, rectangle))
+
+    require_equal(off_by(1e-6), what="model.onnx")
+    for error in (0.1, float("nan"), float("inf")):
+        with pytest.raises(LitebertError, match="LB-755"):
+            require_equal(off_by(error), what="model.onnx")
+
+
+def test_a_network_that_does_not_bear_int8_is_refused(
+    build: Callable[..., AlbertForPretraining], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    network = build(num_hidden_layers=1)
+    with torch.no_grad():  # a feature that nobody reads, but that takes all 8-bit steps
+        network.albert.embedding.norm.bias[0] = 1e5
+        network.albert.embedding.projection.weight[:, 0] = 0
+    save_model(network, tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    error = _refusal(tmp_path / "model", tmp_path / "out" / "model.onnx", int8=True)
+    assert error.code == "LB-760"
+
+
+def test_texts_come_from_a_file_with_pairs_set_off_by_tabs(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("One.\n\nTwo.\tThree.\n", encoding="utf-8")
+    assert read_texts(path) == (("One.", None), ("Two.", "Three."))
+    path.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(LitebertError, match="LB-753"):
+        read_texts(path)
+
+
+def test_without_the_extra_the_message_names_it(folder_of: FolderOf, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['onnxruntime'] = None; from litebert.errors import LitebertError\n"
+        "try: import litebert.interop.onnx\n"
+        "except LitebertError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'litebert[onnx]'" in done.stdout
+    assert "onnxruntime" in done.stdout
