@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from litebert.metrics.spread import Spread
 from litebert.train.run import recorded_setting
-from litebert.train.seeds import Spread, read_result
+from litebert.train.seeds import read_result
 
 SHOWN = {
     "cola": ("matthews",),

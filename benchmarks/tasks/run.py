@@ -27,7 +27,7 @@ from litebert.train.finetune import finetune
 DATA = Path(os.environ["LITEBERT_TEST_DATA"])
 COMMON = (
     "task.max_length=128",
-    "optim.learning_rate=2e-4",
+    "optim.learning_rate=1e-4",
     "optim.warmup_steps=0.1",
     "train.batch_size=32",
     "train.precision=auto",
@@ -145,15 +145,15 @@ BENCHMARKS = {
     "sick": _own("sick", "train.epochs=4"),
     "qnli": _own("qnli", "train.epochs=4"),
     "snli": _own("snli", "train.epochs=3"),
-    "sst2": _glue("sst2", "train.epochs=1", "train.eval_every=500"),
-    "imdb": _own("imdb", "train.steps=300", "train.eval_every=300"),
+    "sst2": _glue("sst2", "train.steps=1000", "train.eval_every=1000"),
+    "imdb": _own("imdb", "train.steps=150", "train.eval_every=150"),
     "race-middle": Benchmark(
         (
             "task.name=race-middle",
             f"data.folder={DATA / 'race'}",
             "train.batch_size=16",
-            "train.steps=300",
-            "train.eval_every=300",
+            "train.steps=150",
+            "train.eval_every=150",
         )
     ),
     "squad": Benchmark(
@@ -161,8 +161,8 @@ BENCHMARKS = {
             "task.name=squad",
             f"data.folder={DATA / 'squad'}",
             "task.doc_stride=48",
-            "train.steps=800",
-            "train.eval_every=800",
+            "train.steps=500",
+            "train.eval_every=500",
         )
     ),
     "squad2": Benchmark(
@@ -170,8 +170,8 @@ BENCHMARKS = {
             "task.name=squad2",
             f"data.folder={DATA / 'squad'}",
             "task.doc_stride=48",
-            "train.steps=800",
-            "train.eval_every=800",
+            "train.steps=500",
+            "train.eval_every=500",
         )
     ),
 }

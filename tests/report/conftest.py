@@ -1,12 +1,24 @@
-"""Runs as litebert pretrain writes them, by the same functions."""
+"""Runs as litebert pretrain and finetune write them, by the same functions."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from litebert.config import PretrainConfig, Setting, resolve
-from litebert.files import write_json
+from litebert.config import (
+    AlbertConfig,
+    FinetuneConfig,
+    HeadConfig,
+    PretrainConfig,
+    Setting,
+    resolve,
+)
+from litebert.files import Json, write_json, write_text
+from litebert.folder import write_config
+from litebert.report import write_report
 from litebert.train.log import RunLog
 from litebert.train.run import begin_or_resume
 
@@ -43,7 +55,7 @@ def make_run(tmp_path: Path) -> MakeRun:
                 log.training(step, 4_000, measures(step, sentence, accuracies), rates)
             if step in evaluated:
                 held_out = measures(step, sentence, accuracies)
-                log.evaluation(step, held_out | {"masked_lm_baseline": 0.054})
+                log.evaluation(step, partial(dict, held_out, masked_lm_baseline=0.054))
         if last_step == 40:
             write_json(folder / "model" / "config.json", {})
         return folder
@@ -58,3 +70,105 @@ def measures(step: int, sentence: str, accuracies: tuple[float, float]) -> dict[
         return values
     swapped = 0.5 + (order - 0.5) * step / 40
     return values | {"sentence_order_loss": 0.7, "sentence_order_accuracy": swapped}
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """What a fine-tuning run of 40 steps wrote, evaluated at 20 and 40; its file can be changed."""
+
+    folder: Path
+
+    def write_answers(self, split: str, rows: Iterable[dict[str, object]]) -> None:
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_text(self.folder / "answers" / f"{split}.jsonl", lines)
+
+
+MakeFinetuned = Callable[..., Finetuned]
+
+
+@pytest.fixture
+def make_finetuned(tmp_path: Path) -> MakeFinetuned:
+    """Give a function that writes a fine-tuning run as litebert finetune does."""
+    return partial(write_finetuned, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finetuned_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Give the page of a plain fine-tuning run."""
+    run = write_finetuned(tmp_path_factory.mktemp("runs"))
+    return write_report(run.folder).read_text(encoding="utf-8")
+
+
+def write_finetuned(
+    runs: Path,
+    name: str = "mrpc",
+    *,
+    task: str = "mrpc",
+    start: str = "models/mine",
+    seed: int = 1,
+    accuracies: tuple[float, float] = (0.75, 0.7),
+    splits: tuple[str, ...] = ("dev",),
+    is_finished: bool = True,
+    **overrides: Json,
+) -> Finetuned:
+    folder = runs / name
+    settings = {
+        "task.name": Setting(task, f"recipe {task}"),
+        "optim.learning_rate": Setting(2e-5, f"recipe {task}"),
+        "data.folder": Setting("glue", "flag"),
+        "model.start": Setting(start, "flag"),
+        "train.steps": Setting(40, "command line: train.steps=40"),
+        "train.seed": Setting(seed, "flag"),
+    }
+    typed = {key.replace("__", "."): Setting(v, "command line") for key, v in overrides.items()}
+    data = {"tokenizer": "a1b2c3", "training examples": 3_668, "training features": 3_668}
+    data |= {f"{split} examples": 4 for split in splits}
+    begin_or_resume(folder, resolve(FinetuneConfig, settings | typed), data=data)
+    prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
+    log = RunLog(folder, 40, is_quiet=True)
+    evaluated = {}
+    for step in range(10, 41 if is_finished else 31, 10):
+        log.training(step, 900, {"loss": 7 / step}, {"learning_rate": 1e-5, "gradient_norm": 1})
+        if step % 20 == 0:
+            value = accuracies[step // 20 - 1]
+            evaluated[step] = {
+                f"{prefix}{name}": number
+                for prefix in prefixes
+                for name, number in (("accuracy", value), ("f1", value / 2))
+            }
+            log.evaluation(step, partial(dict, evaluated[step]))
+    run = Finetuned(folder)
+    if not is_finished:
+        return run
+    best = max(evaluated, key=lambda step: evaluated[step][f"{prefixes[0]}accuracy"])
+    result = {
+        "task": task,
+        "key_measure": f"{prefixes[0]}accuracy",
+        "last": {"step": 40, **evaluated[40]},
+        "best": {"step": best, **evaluated[best]},
+        "evaluations": 2,
+        "seed": seed,
+        "start": start,
+        "fresh": ["head.dense.weight", "head.dense.bias"],
+    }
+    write_json(folder / "result.json", result)
+    labels = ("not_equivalent", "equivalent")
+    head = HeadConfig(kind="sequence-classification", labels=labels)
+    (folder / "model").mkdir()
+    write_config(AlbertConfig(), folder / "model", head=head)
+    for split in splits:
+        run.write_answers(split, map(answer, range(4)))
+    return run
+
+
+def answer(number: int) -> dict[str, object]:
+    """Answer four pairs; the last two answers are wrong, and surer each time."""
+    expected = ("not_equivalent", "equivalent")[number % 2]
+    return {
+        "id": str(number),
+        "text": f"One says {number}. ¦ The other says {number}.",
+        "expected": expected if number < 2 else "equivalent",
+        "answer": expected if number < 2 else "not_equivalent",
+        "confidence": 0.6 + number / 10,
+        "score": float(number < 2),
+    }

@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from litebert.files import append_line
 from litebert.report import write_report
-from litebert.report.theme import PALETTE
+from litebert.report.theme import PALETTE, style_sheet
 
 MakeRun = Callable[..., Path]
 
@@ -166,6 +167,42 @@ def test_fifty_thousand_rows_stay_a_small_page(make_run: MakeRun) -> None:
         log.writelines(f"{line}\n" for line in rows)
 
     assert write_report(run).stat().st_size < 200_000
+
+
+def test_a_fine_tuning_page_is_as_sound(finetuned_page: str) -> None:
+    page = Page(finetuned_page)
+
+    assert "http" not in page.source.replace("http-equiv", "")
+    assert not page.named("script", "link", "img", "iframe", "object", "image", "a")
+    ids = [tag.attributes["id"] for tag in page.tags if "id" in tag.attributes]
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', page.source)) <= set(ids)
+    assert len(page.named("svg")) == len(page.named("figcaption")) == 6
+    assert all(tag.attributes["aria-label"] for tag in page.named("svg"))
+    assert len(page.named("table")) == len(page.named("caption")) == 10
+    assert {tag.attributes.get("scope") for tag in page.named("th")} == {"col", "row"}
+    levels = [int(tag.name[1]) for tag in page.named("h1", "h2", "h3")]
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    drawings = re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL)
+    assert not re.search(r"(?:fill|stroke): #", "".join(drawings))
+
+
+@pytest.mark.parametrize("shade", [0, 1], ids=["day", "night"])
+def test_numbers_stand_out_on_the_darkest_cell(shade: int) -> None:
+    line, paper, ink = (PALETTE[name][shade] for name in ("train", "paper", "ink"))
+
+    assert "calc(var(--share,0)*35%)" in style_sheet()
+    assert contrast(ink, mixed(line, paper, 0.35)) >= 4.5
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """Mix two colours as CSS color-mix does in sRGB."""
+    parts = [
+        round(share * int(one[at : at + 2], 16) + (1 - share) * int(other[at : at + 2], 16))
+        for at in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{part:02x}" for part in parts)
 
 
 def note(step: int, text: str) -> dict[str, object]:

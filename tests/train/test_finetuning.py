@@ -261,3 +261,19 @@ def test_a_plan_says_what_a_run_needs_and_writes_nothing(
     assert plan.prepared.config.train.eval_every == 6
     assert plan.needs.seconds_per_step > 0
     assert not (tmp_path / "run").exists()
+
+
+def test_new_files_are_answered_when_the_training_file_is_gone(
+    tmp_path: Path, configure: Configure
+) -> None:
+    _run(configure, tmp_path / "run", "train.steps=2")
+    before = Finetuned.open(tmp_path / "run")
+    new = tmp_path / "new.csv"
+    new.write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
+    expected = before.answers(before.dataset.read(new, "test"))
+    (tmp_path / "train.csv").unlink()
+    after = Finetuned.open(tmp_path / "run")
+    examples = after.dataset.read(new, "test")
+    assert after.answers(examples) == expected
+    (file,) = after.dataset.submission("test", examples, expected).values()
+    assert len(file.splitlines()) == 3

@@ -14,8 +14,8 @@ from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.config import FinetuneConfig, Resolved, Settings
+    from litebert.metrics.spread import Spread
     from litebert.train.finetune_plan import FinetunePlan
-    from litebert.train.seeds import Spread
 
 
 @click.command()
@@ -61,7 +61,15 @@ def finetune(
     litebert finetune mrpc --model models/mine --data glue
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     """
-    own = Path(task) if Path(task).suffix or Path(task).exists() else None
+    own = Path(task) if Path(task).suffix or Path(task).is_file() else None
+    if own is None and data is None and not any(word.startswith("data.") for word in words):
+        raise LitebertError(
+            "LB-531",
+            f"where is the data of {task}?",
+            received="no --data",
+            expected="the folder of a named task, or a file of your own instead of its name",
+            next=f"litebert finetune {task} --model {model} --data FOLDER",
+        )
     flags: dict[str, object] = {
         "model.start": model,
         "model.random": is_random or None,
@@ -141,6 +149,8 @@ def _print_plan(plan: FinetunePlan, *, as_json: bool) -> None:
         return
     for name, value in rows.items():
         click.echo(f"{name:<13} {value}")
+    for note in prepared.dataset.notes:
+        click.echo(f"note          {note}")
 
 
 def train_seeds(

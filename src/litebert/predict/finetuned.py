@@ -70,7 +70,8 @@ class Finetuned:
             )
         config = _recorded(recorded) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
-        dataset = open_dataset(settings, data or (config.data if config else TaskDataConfig()))
+        where = data or (config.data if config else TaskDataConfig())
+        dataset = open_dataset(settings, where, settled=_settled(recorded) if recorded else None)
         network = load_model(folder, dtype=dtype).network
         if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
             raise LitebertError(
@@ -134,6 +135,12 @@ def data_of(run: str | Path) -> Path:
     """Return where the data of a run lay when it was trained."""
     data = _recorded(Path(run) / RUN_FILE).data
     return Path(str(data.folder or data.train))
+
+
+def _settled(path: Path) -> dict[str, Json] | None:
+    """Return what the run guessed of people's own files."""
+    table = read_json(path, command="litebert finetune --help").get("data")
+    return table if isinstance(table, dict) and "columns" in table else None
 
 
 def _recorded(path: Path) -> FinetuneConfig:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from litebert.errors import LitebertError
-from litebert.report.charts import Chart, Line
+from litebert.metrics import Calibration
+from litebert.report.chart import Chart, Line
 from litebert.report.markup import Html, escaped
 from litebert.report.theme import PALETTE, variable
 
@@ -39,6 +42,15 @@ _SETTINGS = {
 
 def draw(chart: Chart) -> Html:
     """Draw a chart; the same chart gives the same text, in the page's colours by day and night."""
+    return _drawn(chart.title, chart.description, partial(_fill, chart=chart))
+
+
+def draw_reliability(title: str, description: str, calibration: Calibration) -> Html:
+    """Draw how often answers are right by their confidence, beside how often they should be."""
+    return _drawn(title, description, partial(_fill_bins, calibration=calibration))
+
+
+def _drawn(title: str, description: str, fill: Callable[[Axes], None]) -> Html:
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -52,19 +64,20 @@ def draw(chart: Chart) -> Html:
         ) from error
     buffer = io.StringIO()
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    own_ids = {"svg.hashsalt": chart.title}
+    own_ids = {"svg.hashsalt": title}
     with style.context({**_SETTINGS, **own_ids}, after_reset=True):
         figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
         figure.patch.set_visible(False)
-        _fill(figure.add_subplot(), chart)
+        axes = figure.add_subplot()
+        axes.patch.set_visible(False)
+        fill(axes)
         figure.savefig(buffer, format="svg", metadata=unsaid)
-    return _inline(buffer.getvalue(), chart)
+    return _inline(buffer.getvalue(), description)
 
 
 def _fill(axes: Axes, chart: Chart) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    axes.patch.set_visible(False)
     if chart.is_logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -82,6 +95,29 @@ def _fill(axes: Axes, chart: Chart) -> None:
     axes.yaxis.set_major_formatter(_share_tick if chart.is_share else "{x:,g}")
     if len(chart.lines) + len(chart.rules) > 1:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+
+
+def _fill_bins(axes: Axes, calibration: Calibration) -> None:
+    bins = calibration.bins
+    axes.bar(
+        [part.low for part in bins],
+        [part.accuracy for part in bins],
+        width=[part.high - part.low for part in bins],
+        align="edge",
+        color=PALETTE["train"][0],
+        edgecolor=PALETTE["paper"][0],
+        label="right",
+    )
+    ends = (0, 1)
+    color = PALETTE["rule"][0]
+    axes.plot(ends, ends, color=color, linestyle=(0, (5, 3)), linewidth=1.1, label="should be")
+    axes.set_xlim(ends)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("confidence")
+    axes.grid(visible=False, axis="x")
+    axes.xaxis.set_major_formatter(_share_tick)
+    axes.yaxis.set_major_formatter(_share_tick)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
 
 
 def _share_tick(value: float, _: float) -> str:
@@ -106,9 +142,9 @@ def _draw_line(axes: Axes, line: Line) -> None:
     )
 
 
-def _inline(svg: str, chart: Chart) -> Html:
+def _inline(svg: str, description: str) -> Html:
     """Cut a file of its own down to a part of a page, described for who cannot see it."""
-    label = escaped(chart.description)
+    label = escaped(description)
     body = svg[svg.index("<svg ") :].replace("xlink:href", "href")
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", body)

@@ -35,6 +35,11 @@ def heading(text: str) -> Html:
     return Html(f"<h1>{escaped(text)}</h1>")
 
 
+def subheading(text: str) -> Html:
+    """Return the heading of a part of a section."""
+    return Html(f"<h3>{escaped(text)}</h3>")
+
+
 def commands(lines: Sequence[str]) -> Html:
     """Return lines to be typed."""
     return Html(f'<pre tabindex="0"><code>{escaped(chr(10).join(lines))}</code></pre>')
@@ -55,11 +60,21 @@ def table(
     """Return a table whose first column names its rows; it scrolls where it is too wide."""
     head = "".join(f'<th scope="col">{escaped(heading)}</th>' for heading in headings)
     body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in rows)
-    return Html(
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(caption)}">'
-        f"<table{_class(kind)}><caption>{escaped(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    return _scrolling(caption, head, body, kind=kind)
+
+
+def shaded_table(
+    caption: str, headings: Sequence[str], rows: Iterable[tuple[str, Sequence[tuple[str, float]]]]
+) -> Html:
+    """Return a table of numbers whose cells are the darker the greater their share, 0 to 1."""
+    head = "".join(f'<th scope="col">{escaped(heading)}</th>' for heading in headings)
+    body = "\n".join(
+        f'<tr><th scope="row">{escaped(name)}</th>'
+        + "".join(f'<td style="--share:{share:.2f}">{escaped(text)}</td>' for text, share in cells)
+        + "</tr>"
+        for name, cells in rows
     )
+    return _scrolling(caption, head, body, kind="shaded")
 
 
 def figure(title: str, drawing: Html, caption: str) -> Html:
@@ -110,6 +125,14 @@ def document(title: str, *, style: str, header: Html, main: Html, footer: Html) 
 </body>
 </html>
 """
+
+
+def _scrolling(caption: str, head: str, body: str, *, kind: str) -> Html:
+    return Html(
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(caption)}">'
+        f"<table{_class(kind)}><caption>{escaped(caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
 
 
 def _cells(row: Sequence[str]) -> str:

@@ -1,11 +1,12 @@
-"""A run at a glance: is it done, what was trained, for how long, how fast."""
+"""Any run at a glance: is it done, for how long did it train, how fast."""
 
 from __future__ import annotations
 
+import shlex
 import statistics
+from pathlib import Path
 
 from litebert.report.record import Record, finite
-from litebert.train.log import duration
 
 
 def status(record: Record) -> str:
@@ -20,18 +21,12 @@ def status(record: Record) -> str:
     )
 
 
-def facts_of(record: Record) -> dict[str, str]:
-    """Return what a reader wants to know first; figures that are not known are left out."""
-    setting = record.setting
+def effort(record: Record) -> dict[str, str]:
+    """Return what training took; figures that are not known are left out."""
+    from litebert.train.log import duration  # torch comes with it
+
     speeds = finite(record.training, "tokens_per_second")
     values = {
-        "Network": f"{_preset(record)}{setting('model.num_hidden_layers')} layers of "
-        f"{setting('model.hidden_size')}, {setting('model.num_attention_heads')} heads, "
-        f"sharing {setting('model.sharing')}",
-        "Embedding": f"{setting('model.vocab_size')} tokens x {setting('model.embedding_size')}",
-        "Batch": f"{setting('train.batch_size')} sequences of at most "
-        f"{setting('objective.max_seq_length')} tokens",
-        "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
         "Tokens seen": _tokens(record.tokens) if record.tokens else "",
         "Time, evaluations not counted": duration(record.seconds) if record.seconds else "",
         "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
@@ -40,16 +35,17 @@ def facts_of(record: Record) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _preset(record: Record) -> str:
-    """Name the preset that the origins tell of: `preset mini (recipe laptop)`."""
-    words = str(record.origins.get("model.hidden_size", "")).split()
-    return f"{words[1]}: " if len(words) > 1 and words[0] == "preset" else ""
+def report_line(folder: Path) -> str:
+    """Return the command that writes a page again."""
+    return f"litebert report {shlex.quote(str(folder))}"
 
 
 def _tokens(count: int) -> str:
     """Write a number of tokens.
 
-    >>> _tokens(78_012_345), _tokens(2_600_000_000)
-    ('78.0 million', '2.60 billion')
+    >>> _tokens(4_224), _tokens(78_012_345), _tokens(2_600_000_000)
+    ('4,224', '78.0 million', '2.60 billion')
     """
+    if count < 100_000:
+        return f"{count:,}"
     return f"{count / 1e9:,.2f} billion" if count >= 1e9 else f"{count / 1e6:,.1f} million"

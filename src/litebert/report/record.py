@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json
-from litebert.train.log import METRICS_FILE, read_metrics
-from litebert.train.run import read_run
+from litebert.files import Json, read_json
+
+RUN_FILE = "run.json"
+METRICS_FILE = "metrics.jsonl"
+Kind = Literal["pretraining", "fine-tuning"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Record:
     def name(self) -> str:
         """Name of the run: that of its folder."""
         return self.folder.resolve().name
+
+    @property
+    def kind(self) -> Kind:
+        """What was done: only fine-tuning is told a task."""
+        return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
     def setting(self, name: str) -> str:
         """One setting in words."""
@@ -76,15 +85,15 @@ class Record:
 
 def read_record(folder: Path) -> Record:
     """Read run.json and metrics.jsonl of a run; a run without rows yet is a run."""
-    run = read_run(folder)
-    if run is None:
+    if not (folder / RUN_FILE).exists():
         raise LitebertError(
             "LB-650",
             f"{folder} is not a run",
             received="a folder without run.json" if folder.is_dir() else "no such folder",
-            expected="a folder made by litebert pretrain",
+            expected="a folder made by litebert pretrain or litebert finetune",
             next="ls runs",
         )
+    run = read_json(folder / RUN_FILE, command=f"ls {folder}")
     rows = _rows(folder)
     return Record(
         folder=folder,
@@ -108,7 +117,9 @@ def finite(rows: Sequence[Row], name: str) -> list[float]:
 
 def _rows(folder: Path) -> list[Row]:
     try:
-        return [_row(row) for row in read_metrics(folder)]
+        text = (folder / METRICS_FILE).read_text(encoding="utf-8")
+        # A last line without its end was cut off by a crash.
+        return [_row(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, OverflowError, RecursionError) as error:
@@ -116,7 +127,7 @@ def _rows(folder: Path) -> list[Row]:
             "LB-651",
             f"{folder / METRICS_FILE} cannot be read",
             received=str(error),
-            expected="one JSON object a line, as litebert pretrain writes them",
+            expected="one JSON object a line, as litebert writes them",
             next=f"delete the damaged line of {folder / METRICS_FILE}",
         ) from error
 

@@ -5,11 +5,29 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from litebert.config import DataConfig, PretrainConfig, describe, flattened
+from pydantic import BaseModel
+
+from litebert.config import (
+    DataConfig,
+    FinetuneConfig,
+    PretrainConfig,
+    TaskConfig,
+    describe,
+    flattened,
+)
+from litebert.config.finetune import StartConfig
 from litebert.files import Json
-from litebert.report.record import Record
+from litebert.report.record import Kind, Record
 
 _LONGEST_VALUE = 300
+_EXAMPLES: dict[Kind, BaseModel] = {
+    "pretraining": PretrainConfig(data=DataConfig(corpus="")),
+    # Not checked: without data, which a run cannot do but has by default.
+    "fine-tuning": FinetuneConfig.model_construct(
+        task=TaskConfig(name=""), model=StartConfig(start="")
+    ),
+}
+"""A configuration of each kind with nothing set but what must be."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +48,11 @@ class SettingRow:
 
 def setting_rows(record: Record) -> list[SettingRow]:
     """Return every setting of a run; one that is unknown today has no default."""
-    meanings = {name: meaning for name, _, meaning in describe(PretrainConfig)}
-    defaults = flattened(PretrainConfig(data=DataConfig(corpus=""))) | {"data.corpus": "required"}
+    example = _EXAMPLES[record.kind]
+    described = describe(type(example))
+    meanings = {name: meaning for name, _, meaning in described}
+    required = {name: default for name, default, _ in described if default == "required"}
+    defaults = flattened(example) | required
     return [
         SettingRow(
             name=name,

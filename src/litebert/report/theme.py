@@ -65,6 +65,15 @@ td{overflow-wrap:anywhere;min-width:7rem}
 .names th[scope=row],.names td:nth-child(2){font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,
   monospace;font-size:.85rem}
 .names td:nth-child(3){white-space:nowrap;min-width:0}
+.shaded{width:auto}
+.shaded td{background:color-mix(in srgb,var(--train) calc(var(--share,0)*35%),transparent)}
+.shaded th,.shaded td,.numbers td{font-variant-numeric:tabular-nums}
+.shaded td,.shaded thead th+th{padding-left:.6rem}
+.texts td{unicode-bidi:plaintext}
+.texts td:nth-child(2){min-width:0;white-space:nowrap}
+.texts td:nth-child(3),.texts td:nth-child(4){overflow-wrap:break-word}
+.texts td:last-child{min-width:18rem}
+.figures>figure:only-child{max-width:31rem}
 code,pre{font:.85rem/1.6 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre{background:var(--panel);padding:.9rem 1.1rem;border-radius:.4rem;overflow-x:auto;
   white-space:pre-wrap;overflow-wrap:anywhere}

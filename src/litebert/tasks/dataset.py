@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
+from litebert.files import Json
 from litebert.tasks.family import Answer, Example, Family
 
 
@@ -16,7 +17,8 @@ class Dataset(Generic[Example, Answer]):
 
     `read` takes the data folder and a split; `splits` has what to train on and what to evaluate on
     (several, MNLI for one), and what to answer without labels. `submission` turns answers into the
-    files that a leaderboard or the official script wants, by file name.
+    files that a leaderboard or the official script wants, by file name; `notes` say what was
+    guessed.
     """
 
     name: str
@@ -27,3 +29,9 @@ class Dataset(Generic[Example, Answer]):
     train_split: str = "train"
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settled(self) -> dict[str, Json]:
+        """What was guessed of people's own files, for run.json; nothing of a named data set."""
+        return {}

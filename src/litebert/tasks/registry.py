@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError, did_you_mean
+from litebert.files import Json
 from litebert.tasks import glue, race, squad
 from litebert.tasks.dataset import Dataset
 
@@ -15,14 +17,18 @@ OWN = "table"
 DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **race.DATASETS, **squad.DATASETS}
 
 
-def open_dataset(task: TaskConfig, data: TaskDataConfig) -> Dataset[Any, Any]:
+def open_dataset(
+    task: TaskConfig, data: TaskDataConfig, *, settled: Mapping[str, Json] | None = None
+) -> Dataset[Any, Any]:
     """Return a data set whose family has the task's settings.
+
+    `settled` is what a run recorded of people's own files, for when the training file is gone.
 
     Raises:
         LitebertError: LB-870, no task has this name; what reading your own files raises.
     """
     require_task(task.name)
-    dataset = _own(data) if task.name == OWN else DATASETS[task.name]
+    dataset = _own(data, settled or {}) if task.name == OWN else DATASETS[task.name]
     split = data.train_split or dataset.train_split
     family = _configured(dataset.family, task)
     return dataclasses.replace(dataset, family=family, train_split=split)
@@ -40,9 +46,16 @@ def require_task(name: str) -> None:
         )
 
 
-def _own(data: TaskDataConfig) -> Dataset[Any, Any]:
+def _own(data: TaskDataConfig, settled: Mapping[str, Json]) -> Dataset[Any, Any]:
     from litebert.tasks.table import table_dataset
 
+    if settled and not (data.train and Path(data.train).exists()):
+        return table_dataset(
+            None,
+            columns=_words(settled["columns"]),
+            problem=str(settled["problem"]),
+            labels=_words(settled["labels"]),
+        )
     return table_dataset(
         Path(str(data.train)),
         Path(data.dev) if data.dev else None,
@@ -50,6 +63,10 @@ def _own(data: TaskDataConfig) -> Dataset[Any, Any]:
         columns=data.columns,
         problem=data.problem,
     )
+
+
+def _words(value: Json) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, list) else []
 
 
 def _configured(family: Any, task: TaskConfig) -> Any:

@@ -121,7 +121,7 @@ def finetune(
             best = _best(folder, prepared, network, interruption)
             log = RunLog(folder, train.steps, is_quiet=is_quiet, listeners=(best, *listeners))
             start = _started(network, prepared)
-            for line in _said(start):
+            for line in (*prepared.dataset.notes, *_said(start)):
                 log.say(line)
             trainer = _trainer(network, config, folder, log)
             progress = resumed(trainer)
@@ -169,6 +169,7 @@ def _described(prepared: Prepared) -> dict[str, Json]:
     return {
         "tokenizer": prepared.tokenizer.hash,
         "task": prepared.dataset.name,
+        **prepared.dataset.settled,
         "training examples": prepared.num_examples,
         "training features": len(prepared.features),
         **{f"{name} examples": len(held.examples) for name, held in prepared.held_out.items()},

@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median, stdev
 
 from litebert.files import Json, read_json
+from litebert.metrics.spread import Spread
 from litebert.train.finetune import RESULT_FILE
-
-
-@dataclass(frozen=True)
-class Spread:
-    """One measure over several seeds; the spread is the sample's standard deviation."""
-
-    median: float
-    mean: float
-    spread: float
-    number: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise values; a single one has no spread.
-
-        >>> Spread.of([1.0, 2.0, 6.0])
-        Spread(median=2.0, mean=3.0, spread=2.64..., number=3)
-        """
-        spread = stdev(values) if len(values) > 1 else 0.0
-        return cls(median(values), mean(values), spread, len(values))
 
 
 def read_result(folder: Path) -> dict[str, Json]:

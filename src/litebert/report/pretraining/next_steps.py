@@ -23,8 +23,3 @@ def python_lines(record: Record) -> list[str]:
         f"model = litebert.load({str(record.folder / 'model')!r})",
         'print(model.fill("The cat sat on the [MASK]."))',
     ]
-
-
-def report_line(record: Record) -> str:
-    """Return the command that writes this page again."""
-    return f"litebert report {shlex.quote(str(record.folder))}"

@@ -1,0 +1,80 @@
+"""What a fine-tuned model answered on its held-out sets: answers/<split>.jsonl read back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.errors import DamagedError
+from litebert.files import Json, read_json
+
+FOLDER = "answers"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One labelled example; see tasks.family.AnswerRow, which is what the file holds."""
+
+    id: str
+    text: str
+    expected: str
+    answer: str
+    confidence: float | None
+    score: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is wrong with the answer."""
+        return self.score >= 1
+
+
+def read_answers(folder: Path) -> dict[str, list[Answered]]:
+    """Read the answers of a run by split; examples without a label are left out.
+
+    Raises:
+        DamagedError: LB-654, a line is not what litebert finetune writes.
+    """
+    splits = {path.stem: _rows(path) for path in sorted((folder / FOLDER).glob("*.jsonl"))}
+    return {split: rows for split, rows in splits.items() if rows}
+
+
+def read_labels(folder: Path) -> tuple[str, ...]:
+    """Return the labels of a run's model in their order; none where its head has none."""
+    path = folder / "model" / "config.json"
+    table = read_json(path, command=f"ls {path.parent}") if path.exists() else {}
+    names = table.get("id2label")
+    return tuple(map(str, names.values())) if isinstance(names, dict) else ()
+
+
+def _rows(path: Path) -> list[Answered]:
+    rows = []
+    # A text may hold characters that splitlines takes for ends of lines.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            if row["expected"] is not None and row["score"] is not None:
+                rows.append(_row(row))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DamagedError(
+                "LB-654",
+                f"{path} cannot be read",
+                received=f"line {number}: {error!r}",
+                expected="one answer a line, as litebert finetune writes them",
+                next=f"delete {path}, or run litebert finetune under another --name",
+            ) from error
+    return rows
+
+
+def _row(row: dict[str, Json]) -> Answered:
+    confidence, score = row["confidence"], row["score"]
+    return Answered(
+        id=str(row["id"]),
+        text=str(row["text"]),
+        expected=str(row["expected"]),
+        answer=str(row["answer"]),
+        confidence=None if confidence is None else float(str(confidence)),
+        score=float(str(score)),
+    )

@@ -1,0 +1,121 @@
+"""A figure, complete but for the drawing: lines, reference lines, words for who cannot see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from litebert.report.curve import Point, curve_of
+from litebert.report.record import Record
+
+MOST_EVALUATIONS = 400
+"""Evaluations are shown as they are, not averaged, up to this many."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: of training, or of held-out evaluations."""
+
+    label: str
+    color: str
+    points: tuple[Point, ...]
+    has_markers: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A value to compare with, the same at every step."""
+
+    label: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure by step; `written` is how its values are put in words."""
+
+    title: str
+    caption: str
+    lines: tuple[Line, ...]
+    written: Callable[[float], str]
+    rules: tuple[Rule, ...] = ()
+    is_share: bool = False
+    is_logarithmic: bool = False
+
+    @property
+    def has_bands(self) -> bool:
+        """Whether some points stand for several rows."""
+        return any(point.low < point.high for line in self.lines for point in line.points)
+
+    @property
+    def description(self) -> str:
+        """The figure in words: where each line starts and ends."""
+        said = [
+            f"{line.label} from {self.written(line.points[0].mean)} at step "
+            f"{line.points[0].step:,} to {self.written(line.points[-1].mean)} at step "
+            f"{line.points[-1].step:,}"
+            for line in self.lines
+        ]
+        said += [f"{rule.label} {self.written(rule.value)}" for rule in self.rules]
+        return f"{self.title}: {'; '.join(said)}."
+
+
+def lines_of(record: Record, name: str) -> tuple[Line, ...]:
+    """Return the curves of one number: in training, held out, or both."""
+    held_out = curve_of(record.evaluations, name, most_points=MOST_EVALUATIONS)
+    lines = (
+        Line("training", "train", curve_of(record.training, name)),
+        Line("held out", "held-out", held_out, has_markers=True),
+    )
+    return tuple(line for line in lines if line.points)
+
+
+def rate_charts(record: Record) -> list[Chart]:
+    """Return the figures that any training has: learning rate, gradient norm, speed."""
+    norms = lines_of(record, "gradient_norm")
+    return [
+        Chart(
+            "Learning rate",
+            f"{left_out(record, 'learning_rate')}As scheduled.",
+            lines_of(record, "learning_rate"),
+            "{:.3g}".format,
+        ),
+        Chart(
+            "Gradient norm",
+            f"{left_out(record, 'gradient_norm')}"
+            "Before clipping, of the last step of each log line.",
+            norms,
+            "{:.3g}".format,
+            rules=_clipped(record, norms),
+            is_logarithmic=_spans_decades(norms),
+        ),
+        Chart(
+            "Tokens per second",
+            f"{left_out(record, 'tokens_per_second')}Padding is not counted.",
+            lines_of(record, "tokens_per_second"),
+            "{:,.0f}".format,
+        ),
+    ]
+
+
+def left_out(record: Record, name: str) -> str:
+    """Say that a curve has gaps; a silent one would look better than the run was."""
+    rows = (*record.training, *record.evaluations)
+    count = sum(not math.isfinite(row.values.get(name, 0.0)) for row in rows)
+    return f"{count:,} values that were not finite are left out. " if count else ""
+
+
+def _clipped(record: Record, lines: tuple[Line, ...]) -> tuple[Rule, ...]:
+    clip = record.settings.get("optim.clip_norm")
+    if not isinstance(clip, int | float):
+        return ()
+    highest = max((point.high for line in lines for point in line.points), default=0.0)
+    # A limit far above the norms would press them flat.
+    return (Rule("clipped at", clip),) if 0 < clip <= 3 * highest else ()
+
+
+def _spans_decades(lines: tuple[Line, ...]) -> bool:
+    lows = [point.low for line in lines for point in line.points]
+    highs = [point.high for line in lines for point in line.points]
+    return bool(lows) and 0 < 10 * min(lows) < max(highs)

@@ -1,0 +1,157 @@
+"""Runs side by side: the settings that differ, with their origins, and what each run reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from litebert.files import Json
+from litebert.metrics.spread import Spread
+from litebert.report.result import Evaluation, spreads
+from litebert.report.runs import DECIMALS, outcomes
+from litebert.report.seeds import Run, Seeds
+from litebert.report.settings import written
+from litebert.report.table import Cell, Table, word
+
+
+@dataclass(frozen=True)
+class Told:
+    """The value that one run has for a setting, and who set it."""
+
+    value: Json
+    origin: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between runs, and their measures of last steps and of best evaluations.
+
+    `settings` has each setting by run, `measures` each measure by (last or best, name) and run; a
+    run that has none is left out there.
+    """
+
+    names: tuple[str, ...]
+    settings: dict[str, dict[str, Told]]
+    measures: dict[tuple[str, str], dict[str, Spread]]
+
+
+def compare(runs: Mapping[str, Run]) -> Comparison:
+    """Compare runs by their names; several seeds count as one run."""
+    told = {name: _told(run) for name, run in runs.items()}
+    every = list(dict.fromkeys(setting for one in told.values() for setting in one))
+    differing = {
+        setting: {name: one[setting] for name, one in told.items() if setting in one}
+        for setting in every
+        if len({written(one[setting].value) if setting in one else "" for one in told.values()}) > 1
+    }
+    reached = {name: _reached(run) for name, run in runs.items()}
+    kinds = list(dict.fromkeys(kind for one in reached.values() for kind in one))
+    measures = {
+        kind: {name: one[kind] for name, one in reached.items() if kind in one} for kind in kinds
+    }
+    return Comparison(tuple(runs), differing, measures)
+
+
+def side_by_side(comparison: Comparison) -> list[Table]:
+    """Return the two tables that people read: a column a run."""
+    names = comparison.names
+    settings = (
+        (setting, *(_setting(told.get(name)) for name in names))
+        for setting, told in comparison.settings.items()
+    )
+    measures = (
+        (kind, measure, *(_measure(by_run.get(name)) for name in names))
+        for (kind, measure), by_run in comparison.measures.items()
+    )
+    return [
+        Table(("setting", *names), tuple(settings), title="Settings that differ (who set them)"),
+        Table(("of", "measure", *names), tuple(measures), title="Measures"),
+    ]
+
+
+def one_below_the_other(comparison: Comparison) -> Table:
+    """Return everything as one table with a line a value, for machines."""
+    settings: list[tuple[Cell, ...]] = [
+        ("setting", setting, name, written(told.value), told.origin)
+        for setting, by_run in comparison.settings.items()
+        for name, told in by_run.items()
+    ]
+    measures: list[tuple[Cell, ...]] = [
+        (f"{kind} {statistic}", measure, name, value, None)
+        for (kind, measure), by_run in comparison.measures.items()
+        for name, spread in by_run.items()
+        for statistic, value in statistics(spread).items()
+    ]
+    return Table(("part", "name", "run", "value", "origin"), (*settings, *measures))
+
+
+def statistics(spread: Spread) -> dict[str, float | int]:
+    """Return what is said of a measure, rounded once for every format."""
+    values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
+    return {**{name: _rounded(value) for name, value in values.items()}, "n": spread.number}
+
+
+def _rounded(value: float) -> float | int:
+    is_count = abs(value) > 1 and float(value).is_integer()
+    return int(value) if is_count else round(float(value), DECIMALS)
+
+
+def as_json(comparison: Comparison) -> dict[str, Json]:
+    """Return the comparison as one JSON object."""
+    return {
+        "runs": list(comparison.names),
+        "settings": {
+            setting: {name: {"value": t.value, "origin": t.origin} for name, t in by_run.items()}
+            for setting, by_run in comparison.settings.items()
+        },
+        "measures": [
+            {
+                "of": kind,
+                "measure": measure,
+                "runs": {name: dict(statistics(spread)) for name, spread in by_run.items()},
+            }
+            for (kind, measure), by_run in comparison.measures.items()
+        ],
+    }
+
+
+def _told(run: Run) -> dict[str, Told]:
+    """Return settings, data and environment of a run, each by a name that tells which it is."""
+    record = run.first if isinstance(run, Seeds) else run
+    if isinstance(run, Seeds):
+        seeds: list[Json] = list(run.runs)
+        record = replace(record, settings={**record.settings, "train.seed": seeds})
+    surroundings = {"litebert": record.version, **record.environment}
+    return {
+        **{n: Told(v, str(record.origins.get(n, ""))) for n, v in record.settings.items()},
+        **{f"data: {name}": Told(value, "") for name, value in record.data.items()},
+        **{f"environment: {name}": Told(value, "") for name, value in surroundings.items()},
+    }
+
+
+def _reached(run: Run) -> dict[tuple[str, str], Spread]:
+    reached = outcomes(run)
+    last = [each.last for each in reached if each.last is not None]
+    best = [each.best for each in reached if each.best is not None]
+    return {**_named("last", last), **_named("best", best)}
+
+
+def _named(kind: str, evaluations: list[Evaluation]) -> dict[tuple[str, str], Spread]:
+    found = spreads(evaluations) if evaluations else {}
+    steps = Spread.of([each.step for each in evaluations]) if evaluations else None
+    named = {(kind, name): spread for name, spread in found.items()}
+    return ({(kind, "step"): steps} if steps else {}) | named
+
+
+def _setting(told: Told | None) -> str | None:
+    if told is None:
+        return None
+    return f"{written(told.value)} ({told.origin})" if told.origin else written(told.value)
+
+
+def _measure(spread: Spread | None) -> Cell:
+    if spread is None:
+        return None
+    said = statistics(spread)
+    median, mean, deviation = (word(said[name]) for name in ("median", "mean", "spread"))
+    return median if spread.number == 1 else f"{median} (mean {mean} ± {deviation}, n {said['n']})"

@@ -1,0 +1,46 @@
+"""The page of a fine-tuning run."""
+
+from __future__ import annotations
+
+from litebert.report import sections
+from litebert.report.answers import read_answers, read_labels
+from litebert.report.content import Content
+from litebert.report.finetuning import confusion, next_steps, paper, reliability, worst
+from litebert.report.finetuning.charts import charts_of
+from litebert.report.finetuning.overview import facts_of
+from litebert.report.finetuning.results import results
+from litebert.report.overview import status
+from litebert.report.record import Record
+from litebert.report.result import read_result
+
+
+def content_of(record: Record) -> Content:
+    """Return what the page of a fine-tuning run holds."""
+    result = read_result(record.folder)
+    answers = read_answers(record.folder)
+    labels = read_labels(record.folder)
+    return Content(
+        name=_name(record),
+        kind="Fine-tuning run",
+        status=status(record),
+        facts=facts_of(record, result),
+        sections=(
+            results(record, result, answers, labels),
+            *paper.sections(record, result),
+            sections.curves(charts_of(record, result, answers, labels), record),
+            *confusion.sections(answers, labels),
+            *reliability.sections(answers, labels),
+            *worst.sections(answers),
+            next_steps.section_of(record, answers),
+            sections.settings(record),
+            sections.surroundings(record),
+            sections.notes(record),
+        ),
+        sources="run.json, metrics.jsonl, result.json and answers",
+    )
+
+
+def _name(record: Record) -> str:
+    """Name the run; one seed of several is named with the folder of all."""
+    folder = record.folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name

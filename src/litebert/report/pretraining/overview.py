@@ -1,0 +1,32 @@
+"""A pretraining run at a glance: what was trained, on what, for how long."""
+
+from __future__ import annotations
+
+from litebert.report.overview import effort
+from litebert.report.record import Record
+
+
+def facts_of(record: Record) -> dict[str, str]:
+    """Return what a reader wants to know first; figures that are not known are left out."""
+    setting = record.setting
+    return {
+        "Network": f"{network_of(record)}, {setting('model.num_attention_heads')} heads, "
+        f"sharing {setting('model.sharing')}",
+        "Embedding": f"{setting('model.vocab_size')} tokens x {setting('model.embedding_size')}",
+        "Batch": f"{setting('train.batch_size')} sequences of at most "
+        f"{setting('objective.max_seq_length')} tokens",
+        "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
+        **effort(record),
+    }
+
+
+def network_of(record: Record) -> str:
+    """Return the preset and the shape of a network in a few words."""
+    layers, size = record.setting("model.num_hidden_layers"), record.setting("model.hidden_size")
+    return f"{_preset(record)}{layers} layers of {size}"
+
+
+def _preset(record: Record) -> str:
+    """Name the preset that the origins tell of: `preset mini (recipe laptop)`."""
+    words = str(record.origins.get("model.hidden_size", "")).split()
+    return f"{words[1]}: " if len(words) > 1 and words[0] == "preset" else ""

@@ -1,0 +1,124 @@
+"""All runs of a folder, one line each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.errors import LitebertError
+from litebert.metrics.spread import Spread
+from litebert.report.finetuning.overview import start_of
+from litebert.report.pretraining.overview import network_of
+from litebert.report.record import RUN_FILE, Record, Row
+from litebert.report.result import Evaluation, read_result
+from litebert.report.seeds import Run, Seeds, read_run, seed_folders
+from litebert.report.table import Cell, Table
+
+DEEPEST = 3
+"""Folders below the folder of runs; `litebert glue` keeps runs two deep, with seeds three."""
+DECIMALS = 4
+"""Measures are rounded once, so that every format has the same numbers."""
+_PRETRAINING_MEASURE = "masked_lm_accuracy"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run reached: its key measure, and two evaluations that are never mixed."""
+
+    measure: str | None
+    last: Evaluation | None
+    best: Evaluation | None
+
+
+def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
+    """Return a line for each run below a folder, and what is wrong with those that are damaged.
+
+    Several seeds are one line, with the medians of those that finished.
+    Raises:
+        LitebertError: LB-655, there is no such folder.
+    """
+    if not folder.is_dir():
+        raise LitebertError(
+            "LB-655",
+            f"there are no runs in {folder}",
+            received="a file" if folder.exists() else "no such folder",
+            expected="the folder that litebert pretrain and litebert finetune leave runs in",
+            next="litebert runs list --runs FOLDER",
+        )
+    headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished")
+    rows, errors = [], []
+    for place in _run_folders(folder, DEEPEST):
+        try:
+            rows.append(_line(str(place.relative_to(folder)), read_run(place)))
+        except LitebertError as error:
+            errors.append(error)
+    return Table((*headings, "measure", "last", "best"), tuple(rows)), errors
+
+
+def outcomes(run: Run) -> list[Outcome]:
+    """Return what a run reached, or what each seed that finished did."""
+    if isinstance(run, Record):
+        return [_outcome(run)]
+    return [Outcome(r.key_measure, r.last, r.best) for r in run.results.values()]
+
+
+def median(measure: str | None, evaluations: list[Evaluation | None]) -> float | None:
+    """Return the median of a measure over the evaluations that are there."""
+    values = [each.measures[measure] for each in evaluations if each and measure]
+    return Spread.of(values).median if values else None
+
+
+def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if not path.is_dir():
+            continue
+        if (path / RUN_FILE).exists() or seed_folders(path):
+            yield path
+        elif depth > 1:
+            yield from _run_folders(path, depth - 1)
+
+
+def _outcome(record: Record) -> Outcome:
+    if record.kind == "fine-tuning":
+        result = read_result(record.folder)
+        if result:
+            return Outcome(result.key_measure, result.last, result.best)
+        return Outcome(None, None, None)
+    measured = [_evaluation(row) for row in record.evaluations]
+    measured = [each for each in measured if _PRETRAINING_MEASURE in each.measures]
+    if not measured:
+        return Outcome(None, None, None)
+    best = max(measured, key=lambda each: each.measures[_PRETRAINING_MEASURE])
+    return Outcome(_PRETRAINING_MEASURE, measured[-1], best)
+
+
+def _evaluation(row: Row) -> Evaluation:
+    finite = {name: value for name, value in row.values.items() if math.isfinite(value)}
+    return Evaluation(row.step, {name: finite[name] for name in finite if name != "step"})
+
+
+def _line(name: str, run: Run) -> tuple[Cell, ...]:
+    records = list(run.runs.values()) if isinstance(run, Seeds) else [run]
+    first, reached = records[0], outcomes(run)
+    is_finetuning = first.kind == "fine-tuning"
+    measure = reached[0].measure if reached else None
+    steps = first.settings.get("train.steps")
+    return (
+        name,
+        first.kind,
+        first.setting("task.name") if is_finetuning else None,
+        start_of(first) if is_finetuning else network_of(first),
+        len(records),
+        min(record.step for record in records),
+        steps if isinstance(steps, int) else None,
+        all(record.has_model for record in records),
+        measure,
+        _rounded(median(measure, [outcome.last for outcome in reached])),
+        _rounded(median(measure, [outcome.best for outcome in reached])),
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DECIMALS)

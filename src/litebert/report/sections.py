@@ -1,0 +1,69 @@
+"""The sections that every run has: its curves, settings, environment, data and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from litebert.report.chart import Chart
+from litebert.report.figure import draw
+from litebert.report.markup import Html, details, figure, figures, paragraph, section, table
+from litebert.report.record import Record, Row
+from litebert.report.settings import SettingRow, data_rows, environment_rows, setting_rows
+
+MOST_NOTES = 50
+
+
+def curves(charts: Sequence[Chart], record: Record, *, bands: str = "") -> Html:
+    """Return the figures that have something to show; `bands` says what their bands are."""
+    drawn = [chart for chart in charts if chart.lines]
+    if not drawn:
+        return section("Curves", paragraph("No step was logged yet."))
+    neighbours = "Lines are means of neighbouring log lines; bands show their lowest and highest."
+    told = f"{bands or neighbours} " if any(chart.has_bands for chart in drawn) else ""
+    every = record.settings.get("train.log_every")
+    words = f"{told}A log line is the mean of {every} training steps."
+    shown = (figure(chart.title, draw(chart), chart.caption) for chart in drawn)
+    return section("Curves", paragraph(words, kind="quiet"), figures(shown))
+
+
+def settings(record: Record) -> Html:
+    """Return the settings that differ from their defaults, and folded away all of them."""
+    headings = ("Setting", "Value", "Default", "Set by", "Meaning")
+    rows = setting_rows(record)
+    changed = (_setting_cells(row) for row in rows if row.is_changed)
+    every = table("All settings of the run", headings, map(_setting_cells, rows), kind="names")
+    return section(
+        "Settings",
+        table("Settings that differ from their defaults", headings, changed, kind="names"),
+        details(f"All {len(rows)} settings", every),
+    )
+
+
+def surroundings(record: Record) -> Html:
+    """Return on what the run ran, and from what it learnt."""
+    return section(
+        "Environment and data",
+        table("Environment", ("Name", "Value"), environment_rows(record), kind="names"),
+        table("Data, hashes are blake2b", ("Name", "Value"), data_rows(record), kind="names"),
+    )
+
+
+def notes(record: Record) -> Html:
+    """Return what was noted while it ran, the last lines of many."""
+    if not record.notes:
+        return section("Notes", paragraph("Nothing unusual was noted: no step was skipped."))
+    shown = record.notes[-MOST_NOTES:]
+    caption = (
+        f"{len(record.notes):,} notes"
+        if len(shown) == len(record.notes)
+        else f"The last {len(shown)} of {len(record.notes):,} notes"
+    )
+    return section("Notes", table(caption, ("Step", "What happened"), map(_note_row, shown)))
+
+
+def _setting_cells(row: SettingRow) -> tuple[str, ...]:
+    return row.name, row.value, row.default, row.origin, row.meaning
+
+
+def _note_row(note: Row) -> tuple[str, str]:
+    return f"{note.step:,}", note.text

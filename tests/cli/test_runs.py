@@ -1,0 +1,219 @@
+"""`litebert runs list` and `litebert runs compare`: the same numbers in every format."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from litebert.cli import cli
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, write_json, write_text
+
+
+def pretraining(folder: Path, accuracies: tuple[float, ...] = (0.1, 0.3, 0.2)) -> None:
+    settings = {"model.num_hidden_layers": 6, "model.hidden_size": 256, "train.steps": 30}
+    origins = {"model.hidden_size": "preset mini (flag)", "train.steps": "default"}
+    write_json(folder / "run.json", {"settings": settings, "origins": origins, "data": {}})
+    rows = [
+        {"kind": "eval", "step": 10 * number, "masked_lm_accuracy": value, "masked_lm_loss": 5.0}
+        for number, value in enumerate(accuracies, start=1)
+    ]
+    write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write_json(folder / "model" / "config.json", {})
+
+
+def finetuning(
+    folder: Path, last: float = 0.61234567, best: float = 0.7, *, rate: float = 2e-5, seed: int = 1
+) -> None:
+    settings: dict[str, Json] = {"task.name": "cola", "model.start": "models/mine"}
+    settings |= {"optim.learning_rate": rate, "train.steps": 40, "train.seed": seed}
+    origins: dict[str, Json] = {"optim.learning_rate": f"command line: optim.learning_rate={rate}"}
+    run: dict[str, Json] = {"litebert": "0.1.0", "settings": settings, "origins": origins}
+    write_json(folder / "run.json", {**run, "data": {"dev examples": 4}, "environment": {}})
+    write_text(folder / "metrics.jsonl", '{"kind": "train", "step": 40, "loss": 0.5}\n')
+    write_json(folder / "model" / "config.json", {})
+    result: dict[str, Json] = {"task": "cola", "key_measure": "matthews", "evaluations": 4}
+    result |= {"last": {"step": 40, "matthews": last}, "best": {"step": 20, "matthews": best}}
+    write_json(folder / "result.json", {**result, "fresh": [], "seed": seed})
+
+
+def called(*words: object) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words])
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    pretraining(tmp_path / "mini")
+    finetuning(tmp_path / "cola")
+    for seed, last in {1: 0.5, 2: 0.6, 10: 0.1}.items():
+        finetuning(tmp_path / "glue" / "cola" / f"seed-{seed}", last, seed=seed)
+    return tmp_path
+
+
+def test_every_run_is_one_line_and_so_are_its_seeds(runs: Path) -> None:
+    rows = json.loads(called("runs", "list", "--runs", runs, "--json").stdout)
+
+    assert rows == [
+        {
+            "name": "cola",
+            "kind": "fine-tuning",
+            "task": "cola",
+            "model": "models/mine",
+            "seeds": 1,
+            "step": 40,
+            "of": 40,
+            "finished": True,
+            "measure": "matthews",
+            "last": 0.6123,
+            "best": 0.7,
+        },
+        {**rows[0], "name": "glue/cola", "seeds": 3, "last": 0.5},
+        {
+            "name": "mini",
+            "kind": "pretraining",
+            "task": None,
+            "model": "mini: 6 layers of 256",
+            "seeds": 1,
+            "step": 30,
+            "of": 30,
+            "finished": True,
+            "measure": "masked_lm_accuracy",
+            "last": 0.2,
+            "best": 0.3,
+        },
+    ]
+
+
+def test_a_list_has_the_same_numbers_in_every_format(runs: Path) -> None:
+    as_json = json.loads(called("runs", "list", "--runs", runs, "--json").stdout)
+    text = called("runs", "list", "--runs", runs).stdout.splitlines()
+    markdown = called("runs", "list", "--runs", runs, "--markdown").stdout.splitlines()
+    as_csv = list(
+        csv.DictReader(called("runs", "list", "--runs", runs, "--csv").stdout.split("\n"))
+    )
+
+    numbers = [(row["last"], row["best"]) for row in as_json]
+    assert [(float(row["last"]), float(row["best"])) for row in as_csv] == numbers
+    assert [tuple(map(float, line.split()[-2:])) for line in text[1:]] == numbers
+    cells = [line.strip("| ").split(" | ")[-2:] for line in markdown[2:]]
+    assert [tuple(map(float, pair)) for pair in cells] == numbers
+    assert text[0].split() == list(as_json[0])
+
+
+def test_a_run_that_is_not_finished_has_no_result(runs: Path) -> None:
+    (runs / "cola" / "result.json").unlink()
+    (runs / "cola" / "model" / "config.json").unlink()
+
+    line = called("runs", "list", "--runs", runs).stdout.splitlines()[1]
+
+    assert line.split() == [
+        "cola",
+        "fine-tuning",
+        "cola",
+        "models/mine",
+        "1",
+        "40",
+        "40",
+        "no",
+        "-",
+        "-",
+        "-",
+    ]
+
+
+def test_a_damaged_run_is_named_after_the_others(runs: Path) -> None:
+    (runs / "cola" / "result.json").write_text("{")
+
+    result = called("runs", "list", "--runs", runs)
+
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["name", "glue/cola", "mini"]
+    assert isinstance(result.exception, DamagedError)
+    assert "cola/result.json" in str(result.exception)
+
+
+def test_no_folder_and_no_runs_are_told_apart(tmp_path: Path) -> None:
+    empty = called("runs", "list", "--runs", tmp_path)
+    missing = called("runs", "list", "--runs", tmp_path / "none")
+
+    assert empty.exit_code == 0
+    assert f"no runs in {tmp_path}" in empty.stderr
+    assert isinstance(missing.exception, LitebertError)
+    assert "LB-655" in str(missing.exception)
+
+
+def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) -> None:
+    finetuning(runs / "faster", last=0.65, rate=1e-4)
+
+    lines = called("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
+
+    assert lines[0] == "Settings that differ (who set them)"
+    assert lines[1].split() == ["setting", str(runs / "cola"), str(runs / "faster")]
+    rate = "optim.learning_rate"
+    words = f"{rate} 2e-05 (command line: {rate}=2e-05) 0.0001 (command line: {rate}=0.0001)"
+    assert " ".join(lines[2].split()) == words
+    assert lines[3:5] == ["", "Measures"]
+    assert ["last", "matthews", "0.6123", "0.6500"] in [line.split() for line in lines]
+    assert ["best", "step", "20", "20"] in [line.split() for line in lines]
+
+
+def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
+    words = ("runs", "compare", runs / "cola", runs / "glue" / "cola")
+    as_json = json.loads(called(*words, "--json").stdout)
+    rows = list(csv.DictReader(called(*words, "--csv").stdout.split("\n")))
+    text, markdown = called(*words).stdout, called(*words, "--markdown").stdout
+
+    seeds = str(runs / "glue" / "cola")
+    told = next(m for m in as_json["measures"] if (m["of"], m["measure"]) == ("last", "matthews"))
+    assert told["runs"][seeds] == {"median": 0.5, "mean": 0.4, "spread": 0.2646, "n": 3}
+    of_seeds = [row for row in rows if row["run"] == seeds]
+    found = {row["part"]: row["value"] for row in of_seeds if row["name"] == "matthews"}
+    assert found["last median"] == "0.5"
+    assert found["last mean"] == "0.4"
+    assert found["last spread"] == "0.2646"
+    assert found["last n"] == "3"
+    assert "0.5000 (mean 0.4000 ± 0.2646, n 3)" in text
+    assert "| last | matthews | 0.6123 | 0.5000 (mean 0.4000 ± 0.2646, n 3) |" in markdown
+    seed = next(row for row in of_seeds if row["name"] == "train.seed")
+    assert json.loads(seed["value"]) == [1, 2, 10]
+    assert as_json["settings"]["train.seed"][seeds]["value"] == [1, 2, 10]
+
+
+def test_runs_of_both_kinds_are_compared(runs: Path) -> None:
+    shown = called("runs", "compare", runs / "cola", runs / "mini").stdout
+
+    assert "model.hidden_size" in shown
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["last", "masked_lm_accuracy", "-", "0.2000"] in rows
+    assert ["best", "matthews", "0.7000", "-"] in rows
+
+
+def test_one_run_is_not_compared(runs: Path) -> None:
+    alone = called("runs", "compare", runs / "cola")
+    twice = called("runs", "compare", runs / "cola", runs / "cola")
+    nothing = called("runs", "compare", runs / "cola", runs / "none")
+
+    assert "LB-528" in str(alone.exception)
+    assert "LB-528" in str(twice.exception)
+    assert "LB-650" in str(nothing.exception)
+
+
+def test_listing_runs_loads_no_torch(runs: Path) -> None:
+    code = (
+        "import sys; from litebert.cli import cli\n"
+        f"cli(['runs', 'list', '--runs', {str(runs)!r}], standalone_mode=False)\n"
+        "print(sorted({'torch', 'matplotlib'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("verb", ["list", "compare"])
+def test_the_help_shows_examples(verb: str) -> None:
+    shown = called("runs", "--help").stdout
+
+    assert f"  litebert runs {verb}" in shown
