@@ -143,12 +143,13 @@ class _Payload:
         return (Path.touch, (Path("executed"),))
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_a_pickle_named_safetensors_is_recognised_and_not_opened(
-    tmp_path: Path, network: AlbertForPretraining, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, network: AlbertForPretraining, monkeypatch: pytest.MonkeyPatch, protocol: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "model.safetensors"
-    path.write_bytes(pickle.dumps(_Payload()))
+    path.write_bytes(pickle.dumps(_Payload(), protocol=protocol))
     with pytest.raises(DamagedError, match=r"LB-603[\s\S]*a pickle"):
         load_model(tmp_path)
     torch.save({"a": torch.ones(2)}, path)

@@ -199,12 +199,44 @@ def test_a_bare_vocabulary_gets_its_pipeline(tmp_path: Path) -> None:
     assert report.notes[-1] == "the tokenizer has 30 pieces, the network 36"
 
 
-def test_a_tokenizer_without_its_vocabulary_is_kept_and_said(tmp_path: Path) -> None:
-    _theirs("AlbertModel", tmp_path / "in")
-    (tmp_path / "in/tokenizer.json").write_text("{}")
+def test_a_tokenizer_that_is_only_a_pipeline_becomes_a_complete_folder(tmp_path: Path) -> None:
+    _theirs("AlbertModel", tmp_path / "in", vocab_size=30)
+    lines = ["the cat sat on the mat", "a dog ran after the cat"] * 9
+    made = write_tokenizer(tmp_path / "made", train_tokenizer(lines, vocab_size=30))
+    transformers.AlbertTokenizer.from_pretrained(tmp_path / "made").save_pretrained(tmp_path / "in")
+    assert not (tmp_path / "in/spiece.model").exists()
     report = import_model(tmp_path / "in", tmp_path / "out")
-    assert (tmp_path / "out/tokenizer.json").read_text() == "{}"
-    assert "no spiece.model" in report.notes[-1]
+    assert (tmp_path / "out/spiece.model").is_file()
+    ours = Tokenizer.load(tmp_path / "out")
+    assert ours.encode_ids(lines) == made.encode_ids(lines)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs("a cat", "the dog")["input_ids"] == ours.encode("a cat", "the dog").ids
+    assert theirs.model_max_length == 40
+    assert not any("tokenizer" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "words"),
+    [('{"model": {"type": "BPE"}}', "a kind that ALBERT does not use"), (None, "no tokenizer")],
+)
+def test_a_tokenizer_without_a_vocabulary_for_albert_is_kept_and_said(
+    tmp_path: Path, pipeline: str | None, words: str
+) -> None:
+    _theirs("AlbertModel", tmp_path / "in")
+    name = "tokenizer.json" if pipeline else "tokenizer_config.json"
+    (tmp_path / "in" / name).write_text(pipeline or "{}")
+    report = import_model(tmp_path / "in", tmp_path / "out")
+    assert (tmp_path / "out" / name).read_text() == (pipeline or "{}")
+    assert words in report.notes[-1]
+    assert f"{name} kept as they are: add spiece.model" in report.notes[-1]
+
+
+def test_a_damaged_tokenizer_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    _theirs("AlbertModel", tmp_path / "in")
+    (tmp_path / "in/tokenizer.json").write_text('{"model": ')
+    with pytest.raises(DamagedError, match="LB-005"):
+        import_model(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_reports_and_does_not_write_over(tmp_path: Path) -> None:

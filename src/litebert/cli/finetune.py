@@ -62,14 +62,8 @@ def finetune(
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     """
     own = Path(task) if Path(task).suffix or Path(task).is_file() else None
-    if own is None and data is None and not any(word.startswith("data.") for word in words):
-        raise LitebertError(
-            "LB-531",
-            f"where is the data of {task}?",
-            received="no --data",
-            expected="the folder of a named task, or a file of your own instead of its name",
-            next=f"litebert finetune {task} --model {model} --data FOLDER",
-        )
+    if own is None and data is None:
+        _require_data(task, words)
     flags: dict[str, object] = {
         "model.start": model,
         "model.random": is_random or None,
@@ -96,6 +90,17 @@ def finetune(
         click.echo(_results_json(folders, is_several=bool(numbers)))
         return
     _print_results(folders, report)
+
+
+def _require_data(task: str, words: tuple[str, ...]) -> None:
+    if not any(word.startswith("data.") for word in words):
+        raise LitebertError(
+            "LB-531",
+            f"where is the data of {task}?",
+            received="no --data",
+            expected="the folder of a named task, or a file of your own instead of its name",
+            next=f"litebert finetune {task} --model MODEL --data FOLDER",
+        )
 
 
 def resolve_finetuning(

@@ -17,7 +17,7 @@ from litebert.folder.weights import WEIGHTS_FILE
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
-_NO_VOCABULARY = "LB-213"
+_NO_VOCABULARY = ("LB-213", "LB-244", "LB-246")
 _KINDS = {
     "sequence-classification": ("text-classification", "classifies texts or pairs of texts"),
     "token-classification": ("token-classification", "tags words"),
@@ -98,7 +98,7 @@ def _gathered(folder: Path, name: str) -> _Facts:
     try:
         tokenizer = Tokenizer.load(folder)
     except LitebertError as error:
-        if error.code != _NO_VOCABULARY:
+        if error.code not in _NO_VOCABULARY:
             raise
         tokenizer = None
     here = [name for name, tensor in loaded.network.state_dict().items() if not tensor.is_meta]

@@ -19,7 +19,9 @@ _HEADER_LIMIT = 16 << 20
 _KINDS = {
     b"PK\x03\x04": "a zip archive, as torch.save writes it",
     b"\x80\x02": "a pickle",
+    b"\x80\x03": "a pickle",
     b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
     b"\x1f\x8b": "a gzip archive",
     b"\x89HDF": "an HDF5 file",
     b"version ": "a Git LFS pointer, not the file itself",

@@ -34,7 +34,7 @@ from litebert.tokenizer import Tokenizer
 PICKLED_FILE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
 Activation = Literal["gelu", "gelu_new"]
-_NO_VOCABULARY = "LB-213"
+_NO_VOCABULARY = ("LB-213", "LB-244", "LB-246")  # none here, or none that litebert can use
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -197,17 +197,17 @@ def _overruled(
 
 
 def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[str]:
-    """Write the tokenizer anew from its vocabulary; copy its files where there is none."""
+    """Write the tokenizer anew from its vocabulary; where that is of no use, copy its files."""
     try:
         tokenizer = Tokenizer.load(source)
     except LitebertError as error:
-        if error.code != _NO_VOCABULARY:
+        if error.code not in _NO_VOCABULARY:
             raise
         found = [name for name in _TOKENIZER_FILES if (source / name).is_file()]
         for name in found:
             shutil.copyfile(source / name, staged / name)
-        kept = f"{', '.join(found)} kept as they are" if found else "no tokenizer"
-        return [f"{kept}: no spiece.model or vocab.txt, put it beside them to work on texts"]
+        kept = f"; {', '.join(found)} kept as they are" if found else ""
+        return [f"{error.what}{kept}: add spiece.model or vocab.txt to work on texts"]
     tokenizer.save(staged, max_length=config.max_position_embeddings)
     if tokenizer.vocab_size == config.vocab_size:
         return []

@@ -106,6 +106,14 @@ def wordpiece_pipeline(
     }
 
 
+def user_defined_score(text: str, best: float) -> float:
+    """Return what sentencepiece makes of a user-defined piece (unigram_model.cc).
+
+    `best` is the highest score of the normal pieces.
+    """
+    return len(text.encode("utf-8", "surrogatepass")) * best - 0.1
+
+
 def _frame(ids: Mapping[str, int], special: SpecialPieces) -> dict[str, Json]:
     """Return what both kinds share: special pieces cut out first, `[CLS] A [SEP] B [SEP]` last."""
 
@@ -175,6 +183,6 @@ def _scored(pieces: tuple[Piece, ...]) -> list[Json]:
 
 
 def _score(piece: Piece, best: float) -> float:
-    if piece.kind == USER_DEFINED:  # what sentencepiece's unigram_model.cc makes of them
-        return len(piece.text.encode()) * best - 0.1
+    if piece.kind == USER_DEFINED:
+        return user_defined_score(piece.text, best)
     return piece.score - NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text)

@@ -9,7 +9,8 @@ from litebert.errors import LitebertError
 from litebert.tokenizer.normalize import Normalizer
 
 CONFIG = "tokenizer_config.json"
-_VOCABULARIES = ("spiece.model", "vocab.txt")
+PIPELINE = "tokenizer.json"
+_VOCABULARIES = ("spiece.model", "vocab.txt", PIPELINE)
 
 
 def vocabulary_file(path: Path) -> Path:
@@ -27,21 +28,21 @@ def vocabulary_file(path: Path) -> Path:
             "LB-213",
             f"no tokenizer at {path}",
             received="a folder without one" if path.is_dir() else "a path that names none",
-            expected=f"a folder with {' or '.join(_VOCABULARIES)}, a *.model or a *.txt file",
+            expected=f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file",
             next=f"ls -l {path if path.is_dir() else path.parent}",
         )
     return found[0]
 
 
-def read_settings(folder: Path) -> Normalizer:
-    """Return the settings of the tokenizer in a folder; the official ones where it says nothing.
+def read_settings(folder: Path, fallback: Normalizer) -> Normalizer:
+    """Return the settings of the tokenizer in a folder; `fallback` where it says nothing.
 
     Raises:
         LitebertError: LB-214, a setting is neither true nor false.
     """
     path = folder / CONFIG
     if not path.exists():
-        return Normalizer()
+        return fallback
     config = files.read_json(path, command=f"ls -l {folder}")
 
     def switch(key: str, default: bool) -> bool:
@@ -59,5 +60,6 @@ def read_settings(folder: Path) -> Normalizer:
         return value
 
     return Normalizer(
-        lowercase=switch("do_lower_case", True), keep_accents=switch("keep_accents", False)
+        lowercase=switch("do_lower_case", fallback.lowercase),
+        keep_accents=switch("keep_accents", fallback.keep_accents),
     )

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from litebert import files
 from litebert.errors import LitebertError
 from litebert.tokenizer.encoding import Encoding, Trace
-from litebert.tokenizer.location import read_settings, vocabulary_file
+from litebert.tokenizer.fromjson import Vocabulary, read_tokenizer_json
+from litebert.tokenizer.location import PIPELINE, read_settings, vocabulary_file
 from litebert.tokenizer.modelfile import MAX_MODEL_BYTES
 from litebert.tokenizer.normalize import Normalizer, refuse_lone_string, replace_surrogates
 from litebert.tokenizer.subword import SubwordModel
@@ -33,22 +34,27 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
 
-        A folder holds `spiece.model` or `vocab.txt`. A `tokenizer_config.json` beside the
-        vocabulary may say `do_lower_case` and `keep_accents`; without it text is lower-cased and
-        loses its accents.
+        A folder holds `spiece.model`, `vocab.txt` or, as transformers 5 saves it, `tokenizer.json`
+        alone; the first of these counts. A `tokenizer_config.json` beside the vocabulary may say
+        `do_lower_case` and `keep_accents`; without it `tokenizer.json` says so where it is the
+        vocabulary, and else text is lower-cased and loses its accents.
 
         Raises:
             LitebertError: LB-213, no vocabulary here; LB-214, a setting is not true or false;
-                LB-208, LB-211, not a vocabulary for ALBERT; LB-240, the library for WordPiece is
-                missing.
+                LB-208, LB-211, LB-244, LB-246, not a vocabulary for ALBERT; LB-240, the library
+                for WordPiece is missing.
             DamagedError: The vocabulary is damaged.
         """
         file = vocabulary_file(Path(path))
-        data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
-        settings = read_settings(file.parent)
-        if file.suffix == ".model":
-            return cls(UnigramModel(data, settings, name=str(file)))
-        return cls(WordPieceModel(data, lowercase=settings.lowercase, name=str(file)))
+        if file.name == PIPELINE:
+            found = read_tokenizer_json(file)
+        else:
+            data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
+            found = Vocabulary(file.suffix, data)
+        settings = read_settings(file.parent, found.settings)
+        if found.suffix == ".model":
+            return cls(UnigramModel(found.data, settings, name=str(file)))
+        return cls(WordPieceModel(found.data, lowercase=settings.lowercase, name=str(file)))
 
     @classmethod
     def from_model(cls, model: bytes, *, lowercase: bool = True) -> Tokenizer:

@@ -1,4 +1,7 @@
-"""Read protobuf's wire format within bounds: nothing is ever taken from outside the bytes given."""
+"""Protobuf's wire format: written, and read within bounds.
+
+Nothing is ever taken from outside the bytes given.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,29 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & (1 << 64) - 1, index + 1
     raise WireError(f"unfinished number at byte {position}")
+
+
+def to_varint(number: int) -> bytes:
+    """Return a number below 2^64 in seven bits a byte, the lowest first.
+
+    >>> to_varint(150).hex()
+    '9601'
+    """
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])
+
+
+def tagged(number: int, kind: int, payload: bytes) -> bytes:
+    """Return a field with its number and kind in front; one of `BYTES` gets its size too.
+
+    >>> tagged(1, BYTES, b"abc").hex()
+    '0a03616263'
+    """
+    size = to_varint(len(payload)) if kind == BYTES else b""
+    return to_varint(number << 3 | kind) + size + payload
 
 
 def _payload(data: bytes, number: int, kind: int, position: int, end: int) -> Field:
