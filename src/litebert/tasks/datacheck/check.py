@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from litebert.tasks.table.rows import open_table
 from litebert.tasks.table.settle import settle
 from litebert.tokenizer import Tokenizer
 
-_FOR_THE_USER = {"LB-303", "LB-840", "LB-850", "LB-851", "LB-854", "LB-855"}
+_FOR_THE_USER = {"LB-303", "LB-840", "LB-841", "LB-850", "LB-851", "LB-854", "LB-855"}
 """Errors in what was typed; all others are in the data, and reported with the rest."""
 
 _ABSENT = "LB-820"
@@ -46,18 +47,24 @@ def check_files(
         LitebertError: A file is missing or of an unknown kind; columns or problem are not as they
             were chosen, or cannot be told.
     """
-    found, notes = Findings(), [f"{train}"]
+    found = Findings()
     try:
         table = open_table(train, has_header=asked_header(columns))
-        notes = [f"{train}: {table.writing}"]
+    except LitebertError as error:
+        _require_found(error)
+        found.add_error("unusable file", str(train), error)
+        return DataReport((), (), found.report())
+    try:
         good = replace(table, scan=lambda: rows_of(table, Findings()))
         settled = settle(good, columns, problem)
     except LitebertError as error:
         _require_found(error)
         found.add_error("unusable file", str(train), error)
-        return DataReport(tuple(notes), (), found.report())
+        deque(rows_of(table, found), maxlen=0)  # notes what is wrong with single rows
+        return DataReport((f"{train}: {table.writing}",), (), found.report())
     look = _Examination(settled.reading.family.head, found, tokenizer, max_length)
-    look.at(str(train), table.place, items(table, settled, found, has_labels=True))
+    rows = items(table, settled, found, has_labels=True)
+    look.at(str(train), table.place, rows, is_train=True)
     for path in others:
         try:
             other = settled.open(path, is_labelled=False)
@@ -66,7 +73,8 @@ def check_files(
             _require_found(error)
             found.add_error("unusable file", str(path), error)
         else:
-            look.at(str(path), other.place, items(other, settled, found, has_labels=has_labels))
+            rows = items(other, settled, found, has_labels=has_labels)
+            look.at(str(path), other.place, rows, is_train=False)
     return DataReport(settled.notes, tuple(look.reports), found.report())
 
 
@@ -85,19 +93,23 @@ def check_dataset(
     found, notes = Findings(), [f"{folder}: {dataset.name}"]
     look = _Examination(dataset.family.head, found, tokenizer, max_length)
     names = (dataset.train_split, *dataset.dev_splits, *dataset.test_splits)
-    for name in names[:1] if folder.is_file() else names:
+    names = names[:1] if folder.is_file() else names
+    absent: list[LitebertError] = []
+    for name in names:
         try:
             examples = dataset.read(folder, name)
         except LitebertError as error:
-            if error.code == _ABSENT and (name != names[-1] or look.reports):
-                notes.append(f"{name}: not there")
-                continue
             if error.code == _ABSENT:
-                raise
-            found.add_error("unusable file", f"{folder}, {name}", error)
+                notes.append(f"{name}: not there")
+                absent.append(error)
+            else:
+                found.add_error("unusable file", f"{folder}, {name}", error)
             continue
         pairs = ((number, item_of(each, look.head)) for number, each in enumerate(examples, 1))
-        look.at(name, partial("{}, example {:,}".format, name), pairs)
+        place = partial("{}, example {:,}".format, name)
+        look.at(name, place, pairs, is_train=name == dataset.train_split)
+    if len(absent) == len(names):
+        raise absent[0]
     return DataReport(tuple(notes), tuple(look.reports), found.report())
 
 
@@ -108,23 +120,30 @@ def _require_found(error: LitebertError) -> None:
 
 
 class _Examination:
-    """Look at one split after the other; the first is what the others are compared with."""
+    """Look at one split after the other; the others are compared with what is trained on."""
 
     def __init__(
         self, head: HeadConfig, found: Findings, tokenizer: Tokenizer | None, max_length: int
     ) -> None:
         self.head, self.reports = head, list[SplitReport]()
         self._found, self._tokenizer, self._max_length = found, tokenizer, max_length
-        self._first: Split | None = None
+        self._train: Split | None = None
 
     def at(
-        self, name: str, place: Callable[[int], str], numbered: Iterable[tuple[int, Item]]
+        self,
+        name: str,
+        place: Callable[[int], str],
+        numbered: Iterable[tuple[int, Item]],
+        *,
+        is_train: bool,
     ) -> None:
         """Look at the rows of one split."""
         lengths = Lengths(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
         split = Split(name, place, found=self._found, lengths=lengths)
         split.look(numbered)
         self.reports.append(split.close(self.head))
-        if self._first:
-            split.compare(self._first)
-        self._first = self._first or split
+        if is_train and self.head.labels:
+            split.weigh()
+        if self._train:
+            split.compare(self._train)
+        self._train = split if is_train else self._train

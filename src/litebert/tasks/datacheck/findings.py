@@ -70,10 +70,10 @@ class Findings:
             found.example, found.advice = example, advice
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
-        """Count an error that reading raised, by its code."""
-        reason = error.what.rpartition(": ")[2]
+        """Count an error that reading raised, by its code, at the place that it names itself."""
+        own, _, reason = error.what.rpartition(": ")
         example = f"{reason}: {error.received}"
-        self.add(kind, place, example, detail=error.code, advice=error.next)
+        self.add(kind, own or place, example, detail=error.code, advice=error.next)
 
     def report(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of `ADVICE`."""

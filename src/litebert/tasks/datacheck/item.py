@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from litebert.config import HeadConfig
 from litebert.tasks.choice import ChoiceExample
 from litebert.tasks.classification import TextExample
@@ -64,7 +62,7 @@ def _text(example: TextExample, head: HeadConfig) -> Item:
         return Item(texts, (), example.first, (), None)
     if head.problem_type == "regression":
         return Item(texts, (), example.first, (), f"{label}")
-    names = _named(np.ravel(label).tolist(), head)
+    names = _named(label if isinstance(label, tuple) else (int(label),), head)
     return Item(texts, (), example.first, names, ", ".join(names))
 
 

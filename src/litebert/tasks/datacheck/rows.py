@@ -17,7 +17,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 def rows_of(table: Table, found: Findings) -> Iterator[tuple[int, Row]]:
     """Yield the good rows of a table; the others, and where it cannot be read on, are noted."""
-    number = 0
     try:
         for number, row in table.scan():
             if isinstance(row, LitebertError):
@@ -25,7 +24,7 @@ def rows_of(table: Table, found: Findings) -> Iterator[tuple[int, Row]]:
             else:
                 yield number, row
     except LitebertError as error:
-        found.add_error("unusable file", f"after {table.place(number)}", error)
+        found.add_error("unusable file", table.source.name, error)
 
 
 def items(

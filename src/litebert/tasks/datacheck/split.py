@@ -39,8 +39,9 @@ class Split:
             self._num_rows += 1
             self._num_labelled += item.answer is not None
             self._labels.update(item.labels)
-            self.seen.add((*item.texts, *item.choices), item.answer, number)
-            if not item.main or item.main.isspace():
+            if item.main and not item.main.isspace():
+                self.seen.add((*item.texts, *item.choices), item.answer, number)
+            else:
                 self._found.add("empty text", self.place(number))
             if any("\ufffd" in text for text in item.texts):
                 self._found.add("lost character", self.place(number), item.main)
@@ -50,38 +51,42 @@ class Split:
     def close(self, head: HeadConfig) -> SplitReport:
         """Add what only all rows together show, and return what was counted."""
         if self._num_rows and not self._num_labelled:
-            self._found.add("no labels", self.name, times=self._num_rows)
-        self._say("repeated row", self.seen.repeated(), self, "the same as")
-        self._say("contradictory labels", self.seen.contradictory(), self, "another answer than")
-        if head.labels:
-            self._weigh()
+            self._say("no labels", self.name, "", self._num_rows)
+        self._compare("repeated row", self.seen.repeated(), self, "the same as")
+        self._compare(
+            "contradictory labels", self.seen.contradictory(), self, "another answer than"
+        )
         lengths = self._lengths.report() if self._lengths else None
         if lengths and lengths.num_too_long and head.kind in _LOSES_TEXT:
             example = f"{lengths.num_too_long / self._num_rows:.2%} of rows lose their end"
             place = self.place(lengths.first_too_long)
-            self._found.add("too long", place, example, times=lengths.num_too_long)
+            self._say("too long", place, example, lengths.num_too_long)
         if lengths and lengths.unknown_share > UNKNOWN_SHARE:
             shown = ", ".join(f"{mark!r} {count:,}" for mark, count in lengths.unknown_characters)
             example = f"{lengths.unknown_share:.2%} of pieces: {shown}"
             place = self.place(lengths.first_unknown)
-            self._found.add("unknown piece", place, example, times=lengths.num_unknown)
+            self._say("unknown piece", place, example, lengths.num_unknown)
         return SplitReport(self.name, self._num_rows, dict(sorted(self._labels.items())), lengths)
 
-    def compare(self, train: Split) -> None:
-        """Add the rows that are trained on, too."""
-        overlap = self.seen.overlap(train.seen)
-        self._say("both trained and evaluated on", overlap, train, "the same texts as")
-
-    def _say(self, kind: str, likeness: Likeness | None, others: Split, how: str) -> None:
-        if likeness:
-            example = f"{how} {others.place(likeness.other)}"
-            self._found.add(kind, self.place(likeness.number), example, times=likeness.count)
-
-    def _weigh(self) -> None:
+    def weigh(self) -> None:
         """Look for labels that are too rare, and for one that most rows have."""
         for label, count in sorted(self._labels.items()):
             share = count / self._num_rows
             if count < RARE:
-                self._found.add("rare label", self.name, f"{label}: {count} rows", detail=label)
+                self._found.add("rare label", self.name, f"{label}: {count}", detail=label)
             elif share > MOST and self._num_labelled == self._labels.total():
-                self._found.add("one label in most rows", self.name, f"{label}: {share:.1%}")
+                self._say("one label in most rows", self.name, f"{label}: {share:.1%}", count)
+
+    def compare(self, train: Split) -> None:
+        """Add the rows that are trained on, too."""
+        overlap = self.seen.overlap(train.seen)
+        self._compare("both trained and evaluated on", overlap, train, "the same texts as")
+
+    def _compare(self, kind: str, likeness: Likeness | None, others: Split, how: str) -> None:
+        if likeness:
+            example = f"{how} {others.place(likeness.other)}"
+            self._say(kind, self.place(likeness.number), example, likeness.count)
+
+    def _say(self, kind: str, place: str, example: str, times: int) -> None:
+        """Add a finding about all rows of this split."""
+        self._found.add(kind, place, example, detail=self.name, times=times)

@@ -29,6 +29,13 @@ _SIGNS: Mapping[Role, Shape] = {
 }
 """A column chosen for one of these says what the rows are."""
 
+_POSE: Mapping[Shape, str] = {
+    "texts": "texts with a label",
+    "words": "words with tags",
+    "choices": "questions with choices",
+    "spans": "questions on a context",
+}
+
 _NUMBERED = re.compile(r"(.*?)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
 _FEWEST = {"": 3} | dict.fromkeys(
     ("choice", "option", "opt", "op", "ending", "answer", "ans", "sol", "solution", "candidate",
@@ -45,7 +52,8 @@ def guess_columns(
     What was chosen stays; `shape` None is guessed, too.
 
     Raises:
-        LitebertError: LB-854, a role that the rows need cannot be given to one column.
+        LitebertError: LB-854, a role that the rows need cannot be given to one column; LB-841, a
+            role was chosen that they do not have.
 
     >>> rows = [{"body": "It was good.", "stars": "5"}, {"body": "I fell asleep.", "stars": "1"}]
     >>> guess_columns(["body", "stars"], rows, Columns({}), None)[1].words()
@@ -60,6 +68,15 @@ def guess_columns(
         "spans": guess.spans,
     }
     found = find[shape]()
+    for role in chosen.names:
+        if role not in found:
+            raise LitebertError(
+                "LB-841",
+                f"these rows have no {role}",
+                received=f"{role}={','.join(chosen.all(role))}",
+                expected=f"one of {', '.join(found)}, as these look like {_POSE[shape]}",
+                next="leave this choice out; or say what is to be learnt: --problem NAME",
+            )
     return shape, Columns({role: columns for role, columns in found.items() if columns})
 
 
@@ -148,14 +165,16 @@ class _Guess:
         return self._only(like, "label") if like else ()
 
     def _like_text(self, taken: Names) -> list[str]:
-        """Return the columns of texts; failing these, of strings that are no labels."""
+        """Return columns of texts; else of texts that repeat; else of strings but no labels."""
         free = [name for name in self.names if name not in (*taken, *self.chosen.used)]
         if len(free) == 1:
             return free
         strings = [name for name in free if self.contents.has_strings(name)]
-        return [name for name in strings if self.contents.is_text(name)] or [
-            name for name in strings if not self.contents.is_label(name)
-        ]
+        return (
+            [name for name in strings if self.contents.is_text(name)]
+            or [name for name in strings if self.contents.is_worded(name)]
+            or [name for name in strings if not self.contents.is_label(name)]
+        )
 
     def _has_spans(self) -> bool:
         answers = self._named("answers")

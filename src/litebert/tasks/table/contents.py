@@ -22,11 +22,15 @@ class Contents:
     def is_text(self, name: str) -> bool:
         """Whether most rows have a text of several words, and most of these differ."""
         values = self._strings(name)
+        return self.is_worded(name) and len(set(values)) * 2 > len(values)
+
+    def is_worded(self, name: str) -> bool:
+        """Whether most rows have several words there."""
+        values = self._strings(name)
         if not values or len(values) * 2 < len(self.rows):
             return False
         num_worded = sum(" " in value or not value.isascii() for value in values)
-        is_long = fmean(map(len, values)) >= _TEXT_CHARACTERS
-        return is_long and num_worded * 2 > len(values) and len(set(values)) * 2 > len(values)
+        return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
 
     def is_label(self, name: str) -> bool:
         """Whether few values repeat, or all are numbers and some not whole, or all are lists."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.errors import LitebertError
+from litebert.files import Json
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.family import Answer, Example
 from litebert.tasks.table.roles import asked_header
@@ -29,14 +30,19 @@ SPLITS = ("train", "dev", "test")
 class TableDataset(Dataset[Example, Answer]):
     """A data set of one's own files.
 
-    `notes` say what was guessed, for people. `columns`, `problem` and `labels` are what was
-    settled: given to `table_dataset`, they answer new files where the training file is not.
+    `columns`, `problem` and `labels` are what was settled: given to `table_dataset`, they answer
+    new files where the training file is not.
     """
 
-    notes: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     problem: str = ""
     labels: tuple[str, ...] = ()
+
+    @property
+    def settled(self) -> dict[str, Json]:
+        """What new files are read by."""
+        columns, labels = list(self.columns), list(self.labels)
+        return {"columns": columns, "problem": self.problem, "labels": labels}  # type: ignore[dict-item]
 
 
 def table_dataset(
@@ -66,7 +72,9 @@ def table_dataset(
         settled = recalled(columns, problem, labels)
     files = _Files(settled, train, dev, held_out)
     reading = settled.reading
-    said = f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, drawn by what stands in them'}"
+    said = (
+        f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, drawn by what stands in them'}"
+    )
     return TableDataset(
         name="table",
         family=reading.family,

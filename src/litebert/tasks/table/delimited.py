@@ -82,7 +82,7 @@ def _row(
             expected=f"a cell for each of {', '.join(columns)}",
             next="quote cells that hold what stands between cells, or take this line out",
         )
-    if any("\0" in cell for cell in cells):
+    if "\0" in "".join(cells):
         return LitebertError(
             "LB-844",
             f"{row_place(source, number)}: a NUL byte",

@@ -170,7 +170,7 @@ def require_number(name: str, labels: dict[str, int], label: str | None, place: 
             f"{place}: there is no label",
             received=f"nothing in column {name}",
             expected="a label in every row that is trained or evaluated on",
-            next="take this row out, or name another column: --column label=NAME",
+            next="take this row out; if rows have any number of labels: --problem multi-label",
         )
     if label not in labels:
         known = ", ".join(list(labels)[:20])

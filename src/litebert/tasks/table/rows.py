@@ -22,6 +22,7 @@ from litebert.tasks.table.source import (
     TAGGED,
     Scanned,
     find_table,
+    no_rows,
     row_place,
 )
 
@@ -65,7 +66,7 @@ class Table:
             if isinstance(row, LitebertError) and not good:
                 raise row
         if not good:
-            raise _no_rows(self.source)
+            raise no_rows(self.source.name, self.source.size)
         return good
 
     def place(self, number: int) -> str:
@@ -97,10 +98,13 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
 
 def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> Table:
     lines = first_lines(source)
+    if not any(lines):
+        raise no_rows(source.name, source.size)
     dialect = guess_dialect(lines, kind=source.kind, known=known)
     sample = dialect.sample(lines)
-    if not sample:
-        raise _no_rows(source)
+    if not sample:  # then what is wrong with the first row is the message
+        cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
+        Table(source, str(dialect), ("1",), cells).sample()
     named = guess_header(sample, known) if has_header is None else has_header
     columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
     return Table(
@@ -129,13 +133,3 @@ def _scan_parquet(source: Source, columns: Sequence[str]) -> Iterator[Scanned]:
     cells = [read_rows(source, name) for name in columns]
     for number, row in enumerate(zip(*cells, strict=True), 1):
         yield number, dict(chain.from_iterable(part.items() for part in row))
-
-
-def _no_rows(source: Source) -> LitebertError:
-    return LitebertError(
-        "LB-853",
-        f"{source.name} has no rows",
-        received=f"{source.size:,} bytes",
-        expected="rows",
-        next="leave this file out, or write it again",
-    )

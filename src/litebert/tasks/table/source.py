@@ -22,7 +22,7 @@ def find_table(path: Path) -> Source:
     """Look a file up before anything is read of it.
 
     Raises:
-        LitebertError: LB-840, no kind that can be read; LB-841, an empty file; LB-303, no file.
+        LitebertError: LB-840, no kind that can be read; LB-853, an empty file; LB-303, no file.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
@@ -38,13 +38,7 @@ def find_table(path: Path) -> Source:
             next=f"rename or convert it ({near})",
         )
     if size == 0:
-        raise LitebertError(
-            "LB-841",
-            f"{path} is empty",
-            received="0 bytes",
-            expected="rows",
-            next="leave this file out, or write it again",
-        )
+        raise no_rows(str(path), size)
     return Source(str(path), str(path.absolute()), kind, packing, size)
 
 
@@ -56,6 +50,17 @@ def row_place(source: Source, number: int) -> str:
     """
     unit = {".parquet": "row", ".json": "item"}.get(source.kind, "line")
     return f"{source.name}, {unit} {number:,}"
+
+
+def no_rows(name: str, size: int) -> LitebertError:
+    """Return the error for a file in which nothing stands."""
+    return LitebertError(
+        "LB-853",
+        f"{name} has no rows",
+        received=f"{size:,} bytes",
+        expected="rows",
+        next="leave this file out, or write it again",
+    )
 
 
 def _size(path: Path) -> int:

@@ -1,0 +1,113 @@
+"""litebert data: look through examples before they are trained on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from litebert.errors import DamagedError, LitebertError
+
+if TYPE_CHECKING:
+    from litebert.tasks.datacheck import DataReport
+
+
+@click.group()
+def data() -> None:
+    """Look through examples: your own files, or those of a named task.
+
+    \b
+    litebert data check reviews.csv --dev held-out.csv
+    litebert data check glue --task mrpc --model models/mine
+    """
+
+
+@data.command("check")
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--dev", multiple=True, type=click.Path(path_type=Path), help="Evaluated on: what overlaps?"
+)
+@click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
+@click.option("--problem", help="Kind of your own task, where the guess is wrong.")
+@click.option("--task", help="A named task; FILE is its folder.")
+@click.option("--model", type=click.Path(path_type=Path), help="Count pieces with its vocabulary.")
+@click.option("--max-length", type=int, help="Pieces that fit; the task's recipe by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(
+    paths: tuple[Path, ...],
+    dev: tuple[Path, ...],
+    column: tuple[str, ...],
+    problem: str | None,
+    task: str | None,
+    model: Path | None,
+    max_length: int | None,
+    as_json: bool,
+) -> None:
+    """Say what a file of examples holds and what is wrong with it.
+
+    The first FILE is what is trained on; further ones are compared with it, as --dev is. The exit
+    code is 3 where something would stop training.
+
+    \b
+    litebert data check reviews.csv --column text=body --model models/mine
+    litebert data check train.jsonl dev.jsonl test.jsonl --json
+    """
+    report = _report(
+        paths, dev, column=column, problem=problem, task=task, model=model, max_length=max_length
+    )
+    text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) if as_json else str(report)
+    click.echo(text)
+    if report.has_errors:
+        sys.exit(DamagedError.exit_code)
+
+
+def _report(
+    paths: tuple[Path, ...],
+    dev: tuple[Path, ...],
+    *,
+    column: tuple[str, ...],
+    problem: str | None,
+    task: str | None,
+    model: Path | None,
+    max_length: int | None,
+) -> DataReport:
+    from litebert.tasks.datacheck import check_dataset, check_files
+    from litebert.tokenizer import Tokenizer
+
+    tokenizer = None if model is None else Tokenizer.load(model)
+    length = max_length or _length_of(task or "table")
+    if task is not None and task != "table":
+        from litebert.tasks.registry import DATASETS, require_task
+
+        require_task(task)
+        return check_dataset(DATASETS[task], paths[0], tokenizer=tokenizer, max_length=length)
+    if paths[0].is_dir():
+        raise LitebertError(
+            "LB-869",
+            f"{paths[0]} is a folder",
+            received="no --task",
+            expected="a file of your own, or the name of the task whose folder it is",
+            next=f"litebert data check {paths[0]} --task mrpc, or whichever task it is",
+        )
+    return check_files(
+        paths[0],
+        [*paths[1:], *dev],
+        columns=column,
+        problem=problem,
+        tokenizer=tokenizer,
+        max_length=length,
+    )
+
+
+def _length_of(task: str) -> int:
+    """Return the longest sequence that the recipe of a task trains on, if it has one."""
+    from litebert.cli.recipes import recipe_names, recipe_settings
+
+    if task not in recipe_names("finetune"):
+        return 512
+    return int(str(recipe_settings("finetune", task)["task.max_length"].value))

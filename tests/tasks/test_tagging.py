@@ -1,0 +1,173 @@
+"""A tag a word: which piece answers, what long sentences lose (nothing), loss and answers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AlbertForTokenClassification
+
+from litebert.config import AlbertConfig, HeadConfig, OptimConfig, TrainConfig
+from litebert.folder import save_model
+from litebert.nn import AlbertForTask
+from litebert.optim import build_optimizer
+from litebert.tasks.family import joined, targets_of
+from litebert.tasks.finetuning import Finetuning, answer
+from litebert.tasks.tagging import (
+    IGNORED,
+    TagExample,
+    Tagged,
+    TokenClassification,
+    encode_words,
+    runs,
+)
+from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.train.step import training_step
+
+WORDS = "anna went to berlin with david , 1,905 ( old ) maps in one bag . zürich lies north of rome"
+HEAD = HeadConfig(kind="token-classification", labels=("B-LOC", "B-PER", "O"))
+FAMILY = TokenClassification(HEAD)
+NORTH = "David lies north of Rome ( in a bag )"
+SHORT = TagExample("1", ("Anna", "went", "to", "Berlin", "."), (1, 2, 2, 0, 2))
+LONG = TagExample("2", tuple(NORTH.split()), (1, *[2] * 3, 0, *[2] * 5))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """Give a tokenizer of a few words."""
+    return Tokenizer.from_model(train_tokenizer(WORDS.split() * 9, vocab_size=44))
+
+
+@pytest.fixture
+def network(tokenizer: Tokenizer) -> AlbertForTask:
+    """Give a small network with large random weights."""
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        classifier_dropout_prob=0.0,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    made = AlbertForTask(config, HEAD)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return made
+
+
+def test_words_have_the_ids_of_the_sentence_written_with_spaces(tokenizer: Tokenizer) -> None:
+    words = ["Anna", "(", "1,905", ")", "went", ",", "to", "Zürich", "."]
+    (pieces,) = encode_words(tokenizer, [words])
+    assert [number for word in pieces for number in word] == tokenizer.encode(" ".join(words)).ids
+    assert len(pieces) == len(words)
+
+
+def test_word_that_leaves_no_piece_is_answered_at_the_unknown_one(tokenizer: Tokenizer) -> None:
+    assert encode_words(tokenizer, [["anna", "", "\u200b", "david"]])[0][1] == [tokenizer.unk_id]
+
+
+@settings(deadline=None, max_examples=60)
+@given(words=st.lists(st.text(max_size=12), max_size=12))
+def test_every_word_of_any_sentence_has_pieces(tokenizer: Tokenizer, words: list[str]) -> None:
+    (pieces,) = encode_words(tokenizer, [words])
+    assert len(pieces) == len(words)
+    assert all(pieces)
+
+
+@given(sizes=st.lists(st.integers(1, 9)), room=st.integers(1, 12))
+def test_runs_hold_every_word_once_and_fit(sizes: list[int], room: int) -> None:
+    cut = list(runs(sizes, room=room))
+    assert [size for run in cut for size in sizes[run]] == sizes
+    assert all(sum(sizes[run]) <= room or run.stop - run.start == 1 for run in cut)
+
+
+def test_target_stands_at_the_first_piece_of_each_word(tokenizer: Tokenizer) -> None:
+    (feature,) = FAMILY.features([SHORT], tokenizer, max_length=99, training=True)
+    pieces = [tokenizer.piece(number) for number in feature.ids[0]]
+    at = np.flatnonzero(feature.target != IGNORED)
+    assert [pieces[place][0] for place in at] == ["▁"] * 5
+    assert feature.target[at].tolist() == [1, 2, 2, 0, 2]
+    assert feature.weight == 5
+    assert (feature.ids[0][0], feature.ids[0][-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+
+
+def test_no_word_is_lost_when_a_sentence_is_cut(
+    tokenizer: Tokenizer, network: AlbertForTask
+) -> None:
+    for max_length in (4, 8, 13, 99):
+        examples = [SHORT, LONG, TagExample("3", ())]
+        features = FAMILY.features(examples, tokenizer, max_length=max_length, training=False)
+        answers = answer(network, FAMILY, examples, features)
+        assert [len(tagged.best) for tagged in answers] == [5, 10, 0]
+        assert max(feature.num_tokens for feature in features) <= max_length
+
+
+def test_cut_sentences_are_trained_on_whole(tokenizer: Tokenizer) -> None:
+    features = FAMILY.features([LONG], tokenizer, max_length=8, training=True)
+    tags = [tag for feature in features for tag in feature.target.tolist() if tag != IGNORED]
+    assert len(features) > 1
+    assert tuple(tags) == LONG.tags
+
+
+def test_loss_is_the_mean_over_words_that_transformers_has(
+    tokenizer: Tokenizer, network: AlbertForTask, tmp_path: Path
+) -> None:
+    save_model(network, tmp_path)
+    theirs = AlbertForTokenClassification.from_pretrained(tmp_path).eval()
+    features = FAMILY.features([SHORT, LONG], tokenizer, max_length=99, training=True)
+    ids = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(feature.ids[0]) for feature in features], batch_first=True
+    )
+    labels = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(feature.target) for feature in features], True, IGNORED
+    )
+    expected = theirs(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels).loss
+    network.eval()
+    losses = FAMILY.losses(network, joined(features), targets_of(features))
+    assert losses.shape == (2,)
+    mean = losses.sum() / sum(feature.weight for feature in features)
+    torch.testing.assert_close(mean, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_training_learns_the_tags(tokenizer: Tokenizer, network: AlbertForTask) -> None:
+    examples = [SHORT, LONG]
+    features = FAMILY.features(examples, tokenizer, max_length=12, training=True)
+    train = TrainConfig(steps=100, batch_size=len(features), micro_batch_size=2)
+    task = Finetuning(network, FAMILY, features=features, held_out={}, train=train)
+    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
+    network.train()
+    for step, works in enumerate(task.batches(0, 100)):
+        training_step(task, works, optimizer, step=step, learning_rate=3e-3, clip_norm=1.0, seed=1)
+    plain = FAMILY.features(examples, tokenizer, max_length=12, training=False)
+    answers = answer(network, FAMILY, examples, plain)
+    assert FAMILY.measures(examples, answers)["f1"] == 1.0
+
+
+def test_rows_are_written_in_words() -> None:
+    answered = Tagged(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
+    (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])
+    assert (row.id, row.text, row.expected, row.answer) == (
+        "7",
+        "Anna went",
+        "B-PER B-PER",
+        "B-PER O",
+    )
+    assert row.confidence == pytest.approx(0.7)
+    assert row.score == 0.5
+
+
+def test_sentence_without_words_has_a_row_without_numbers() -> None:
+    (row,) = FAMILY.rows([TagExample("7", ())], [Tagged(np.zeros((0, 3)))])
+    assert (row.expected, row.answer, row.confidence, row.score) == (None, "", None, None)
+
+
+def test_ensemble_has_the_mean_probability_of_each_tag() -> None:
+    one, other = (Tagged(np.array([[p, 1 - p, 0.0]])) for p in (0.9, 0.2))
+    (mean,) = FAMILY.averaged([[one], [other]])
+    np.testing.assert_allclose(mean.probabilities, [[0.55, 0.45, 0.0]])
