@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from litebert.interop.google.checksum import masked_crc32c
 from litebert.interop.google.snappy import decompressed
 from litebert.interop.google.table import MAGIC, TableError, read_table
-from litebert.interop.google.table_writer import table_bytes, to_varint
-from litebert.tokenizer.wire import WireError, varint
+from litebert.interop.google.table_writer import table_bytes
+from litebert.tokenizer.wire import WireError, to_varint, varint
 
 KEYS = st.binary(max_size=40)
 TABLES = st.dictionaries(KEYS, st.binary(max_size=60), max_size=60)

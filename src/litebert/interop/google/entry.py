@@ -7,8 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from litebert.interop.google.table import TableError
-from litebert.interop.google.table_writer import to_varint
-from litebert.tokenizer.wire import BYTES, FIXED32, VARINT, Field, fields
+from litebert.tokenizer.wire import BYTES, FIXED32, VARINT, Field, fields, tagged, to_varint
 
 STORED_AS = {1: "float32", 2: "float64", 3: "int32", 9: "int64", 14: "bfloat16", 19: "float16"}
 """The types that can be read, by their number in types.proto."""
@@ -85,20 +84,20 @@ def read_header(data: bytes) -> Header:
 def entry_bytes(entry: Entry) -> bytes:
     """Return an entry as TensorFlow writes it."""
     dtype = next(number for number, name in STORED_AS.items() if name == entry.dtype)
-    axes = b"".join(_tagged(2, BYTES, _varint_field(1, size)) for size in entry.shape)
+    axes = b"".join(tagged(2, BYTES, _varint_field(1, size)) for size in entry.shape)
     return (
         _varint_field(_DTYPE, dtype)
-        + _tagged(_SHAPE, BYTES, axes)
+        + tagged(_SHAPE, BYTES, axes)
         + _varint_field(_SHARD, entry.shard)
         + _varint_field(_OFFSET, entry.offset)
         + _varint_field(_SIZE, entry.size)
-        + _tagged(_CHECKSUM, FIXED32, struct.pack("<I", entry.checksum))
+        + tagged(_CHECKSUM, FIXED32, struct.pack("<I", entry.checksum))
     )
 
 
 def header_bytes(num_shards: int) -> bytes:
     """Return the header of a little-endian checkpoint of format version 1."""
-    return _varint_field(1, num_shards) + _tagged(3, BYTES, _varint_field(1, 1))
+    return _varint_field(1, num_shards) + tagged(3, BYTES, _varint_field(1, 1))
 
 
 def _message(data: bytes, message: Field, kinds: dict[int, int]) -> list[Field]:
@@ -132,8 +131,3 @@ def _fixed(data: bytes, field: Field | None) -> int:
 def _varint_field(number: int, value: int) -> bytes:
     """Return a field; as in protobuf a zero is not written."""
     return to_varint(number << 3 | VARINT) + to_varint(value) if value else b""
-
-
-def _tagged(number: int, kind: int, payload: bytes) -> bytes:
-    size = to_varint(len(payload)) if kind == BYTES else b""
-    return to_varint(number << 3 | kind) + size + payload

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from litebert.interop.google.checksum import masked_crc32c
 from litebert.interop.google.table import FOOTER_BYTES, MAGIC, STORED
+from litebert.tokenizer.wire import to_varint
 
 _RESTART_EVERY = 16
 _BLOCK_BYTES = 256 << 10
@@ -68,16 +69,3 @@ def _append(table: bytearray, block: _BlockWriter) -> bytes:
 def _num_shared(first: bytes, second: bytes) -> int:
     both = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(both) if a != b), min(len(first), len(second)))
-
-
-def to_varint(number: int) -> bytes:
-    """Return a number below 2^64 in seven bits a byte, the lowest first.
-
-    >>> to_varint(150).hex()
-    '9601'
-    """
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*data, number])
