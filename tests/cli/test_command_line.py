@@ -138,9 +138,22 @@ def test_a_tokenizer_is_trained_and_shows_its_pieces(stories: Path, tmp_path: Pa
         (["pretrain", "--corpus", "x", "--recipe", "lapto"], 1, "laptop"),
         (["pretrain", "--corpus", "x", "--recipe", "none.toml"], 1, "LB-004"),
         (["pretrain", "--corpus", "x", "train.sed=1"], 1, "train.seed"),
-        (["fill", "[MASK]", "--model", "nowhere"], 1, "LB-004"),
+        (["fill", "[MASK]", "--model", "nowhere"], 1, "LB-620"),
         (["recipes", "show", "papr-base"], 1, "paper-base"),
         (["config", "show", "nowhere"], 1, "LB-520"),
+        (["finetune", "mrcp", "--model", "x", "--data", "y"], 1, "did you mean mrpc?"),
+        (["finetune", "mrpc", "--model", "x"], 1, "LB-531"),
+        (["finetune", "mrpc", "--model", "nowhere", "--data", "."], 1, "LB-620"),
+        (["evaluate"], 1, "LB-525"),
+        (["evaluate", "--predictions", "x.json"], 1, "LB-526"),
+        (["predict", "nowhere", "--output", "out"], 1, "LB-6"),
+        (["answer", "Who?", "--model", "nowhere"], 1, "LB-535"),
+        (["classify", "text", "--model", "nowhere"], 1, "LB-620"),
+        (["import", "google", "nowhere", "--output", "out"], 1, "LB-718"),
+        (["import", "huggingface", "no/where/x", "--output", "out"], 1, "LB-620"),
+        (["export", "onnx", "nowhere", "out.onnx"], 1, "LB-"),
+        (["export", "google", "nowhere", "out"], 1, "LB-"),
+        (["data", "check", "nowhere.csv"], 1, "LB-"),
         (["sizes", "--preset", "bsae"], 1, "base"),
     ],
 )
@@ -166,6 +179,8 @@ def test_every_help_shows_examples_first(verb: str) -> None:
 
 
 def test_recipes_are_listed_and_copied(tmp_path: Path) -> None:
-    assert "paper-base" in json.loads(_run("recipes", "list", "--json").stdout)
+    listed = json.loads(_run("recipes", "list", "--json").stdout)
+    assert "paper-base" in listed["pretrain"]
+    assert "mrpc" in listed["finetune"]
     assert _run("recipes", "copy", "laptop", "mine.toml", cwd=tmp_path).returncode == 0
     assert "LB-521" in _run("recipes", "copy", "laptop", "mine.toml", cwd=tmp_path).stderr

@@ -96,7 +96,7 @@ def test_what_a_csv_library_writes_is_read_back(
     texts: list[str], delimiter: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     cells = [text.replace("\r\n", " ").replace("\r", " ").lstrip(" ") for text in texts]
-    path = tmp_path_factory.mktemp("csv") / ("rows.tsv" if delimiter == "\t" else "rows.csv")
+    path = tmp_path_factory.getbasetemp() / ("rows.tsv" if delimiter == "\t" else "rows.csv")
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
         writer.writerow(["id", "text", "label"])
@@ -280,7 +280,7 @@ def test_mixed_or_other_encodings_are_refused_with_the_line(
 def test_any_bytes_give_rows_or_an_error_for_people(
     content: bytes, kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("bytes") / f"any.{kind}"
+    path = tmp_path_factory.getbasetemp() / f"any.{kind}"
     path.write_bytes(content)
     try:
         table = open_table(path)
@@ -294,7 +294,7 @@ def test_any_bytes_give_rows_or_an_error_for_people(
 def test_any_marks_between_cells_give_rows_or_an_error_for_people(
     text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("marks") / "any.csv"
+    path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(f"text,label\n{text}".encode())
     try:
         list(open_table(path).scan())

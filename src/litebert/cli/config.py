@@ -19,12 +19,18 @@ def config() -> None:
 
 
 @config.command("list")
+@click.argument("kind", type=click.Choice(["pretrain", "finetune"]), default="pretrain")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_settings(as_json: bool) -> None:
-    """List every pretraining setting with its default and its meaning."""
-    from litebert.config import PretrainConfig, describe
+def list_settings(kind: str, as_json: bool) -> None:
+    """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
 
-    rows = describe(PretrainConfig)
+    \b
+    litebert config list
+    litebert config list finetune --json
+    """
+    from litebert.config import FinetuneConfig, PretrainConfig, describe
+
+    rows = describe(PretrainConfig if kind == "pretrain" else FinetuneConfig)
     if as_json:
         names = ("name", "default", "description")
         click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))

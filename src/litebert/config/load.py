@@ -87,12 +87,12 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
                 f"there is no setting {key} (from {setting.origin})",
                 received=key,
                 expected=did_you_mean(key, [*known, "model.preset"]),
-                next="litebert config list",
+                next=_listing(schema),
             )
     try:
         config = schema.model_validate(_nested(known, merged))
     except ValidationError as error:
-        raise _explained(error, merged) from error
+        raise _explained(error, merged, _listing(schema)) from error
     return Resolved(config, {k: merged[k].origin if k in merged else "default" for k in known})
 
 
@@ -139,7 +139,7 @@ def _with_preset(settings: Settings) -> Settings:
     return expanded | {key: value for key, value in settings.items() if key != "model.preset"}
 
 
-def _explained(error: ValidationError, settings: Settings) -> LitebertError:
+def _explained(error: ValidationError, settings: Settings, listing: str) -> LitebertError:
     """Turn the first complaint of pydantic into our four lines."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "the configuration"
@@ -150,8 +150,13 @@ def _explained(error: ValidationError, settings: Settings) -> LitebertError:
         f"{name} is missing" if missing else f"{name} cannot have this value (from {origin})",
         received="nothing" if missing else repr(settings[name].value if name in settings else name),
         expected=first["msg"].removeprefix("Value error, "),
-        next="litebert config list",
+        next=listing,
     )
+
+
+def _listing(schema: type[BaseModel]) -> str:
+    """Return the command that lists the settings of a schema."""
+    return f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
 
 
 def _toml_value(text: str) -> Json:
