@@ -188,7 +188,13 @@ def test_the_conditional_head_computes_the_official_formulas() -> None:
     assert torch.allclose(spans.no_answer[0], answer, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["tiny", "base-v1", "base-v2", "large-v2", "bert-base"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tiny", "mini", "small", "base-v1", "base-v2", "large-v2", "bert-base"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("xlarge-v2", "xxlarge-v2")),
+    ],
+)
 def test_hidden_states_of_preset_shapes_equal_those_of_transformers(
     tmp_path: Path, name: str
 ) -> None:
