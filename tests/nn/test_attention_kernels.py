@@ -5,6 +5,7 @@ import torch
 
 from litebert.nn import Batch
 from litebert.nn.attention import attend
+from litebert.nn.layout import Layout
 
 
 def _by_formula(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -24,7 +25,7 @@ def test_cpu_attention_is_the_formula(dtype: torch.dtype, lengths: tuple[int, ..
     expected = _by_formula(q.float(), k.float(), v.float(), batch)
     tolerance = 3e-6 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(
-        attend(q, k, v, batch, 0.0).float(), expected, rtol=0, atol=tolerance
+        attend(q, k, v, Layout(batch), 0.0).float(), expected, rtol=0, atol=tolerance
     )
 
 
@@ -35,4 +36,6 @@ def test_variable_length_attention_on_cuda_is_the_formula() -> None:
     q, k, v = torch.randn(3, 150, 2, 64, device="cuda").bfloat16().unbind(0)
     batch = Batch.from_lists([[1] * n for n in (100, 3, 47)]).to("cuda")
     expected = _by_formula(q.float(), k.float(), v.float(), batch)
-    torch.testing.assert_close(attend(q, k, v, batch, 0.0).float(), expected, rtol=0, atol=2e-2)
+    torch.testing.assert_close(
+        attend(q, k, v, Layout(batch), 0.0).float(), expected, rtol=0, atol=2e-2
+    )

@@ -9,6 +9,7 @@ import torch
 from litebert.config import PRESETS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.nn import Albert, AlbertForPretraining, Batch, depth_plan
+from litebert.nn.layout import Layout
 from litebert.study import sizes_of
 
 Widen = Callable[[torch.nn.Module], None]
@@ -131,12 +132,12 @@ def test_hidden_dropout_reaches_the_feed_forward_output(small: AlbertConfig, rag
     config = small.model_copy(update={"hidden_dropout_prob": 0.5})
     block = Albert(config).feed_forward[0].train()
     hidden = torch.randn(26, 24)
-    apply = block.prepare(torch.float32)
+    apply, layout = block.prepare(torch.float32), Layout(ragged)
     torch.manual_seed(0)
-    first = apply(hidden, ragged)
-    assert not torch.allclose(first, apply(hidden, ragged))
+    first = apply(hidden, layout)
+    assert not torch.allclose(first, apply(hidden, layout))
     kept = block.eval().prepare(torch.float32)
-    assert torch.equal(kept(hidden, ragged), kept(hidden, ragged))
+    assert torch.equal(kept(hidden, layout), kept(hidden, layout))
 
 
 def test_attention_dropout_changes_training_only(

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option
+from litebert.cli.loading import loaded, model_option, precision_option
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
 
 
 @click.command()
@@ -16,6 +20,7 @@ from litebert.cli.loading import loaded, model_option
 @click.option("--context", help="The text that has the answer.")
 @click.option("--file", type=click.Path(path_type=Path), help="A file with that text instead.")
 @model_option
+@precision_option
 @click.option("--top", default=1, show_default=True, help="Answers to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def answer(
@@ -23,6 +28,7 @@ def answer(
     context: str | None,
     file: Path | None,
     model: str,
+    precision: Precision,
     top: int,
     as_json: bool,
 ) -> None:
@@ -46,7 +52,7 @@ def answer(
     if file is not None:
         data = read_capped(file, 16 << 20, command=f"ls {file.parent}")
         context = data.decode("utf-8", "replace")
-    found = loaded(model).answer(question, str(context), top=top)
+    found = loaded(model, precision).answer(question, str(context), top=top)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         return

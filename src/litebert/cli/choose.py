@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option
+from litebert.cli.loading import loaded, model_option, precision_option
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
 
 
 @click.command()
@@ -15,9 +19,15 @@ from litebert.cli.loading import loaded, model_option
 @click.argument("choices", nargs=-1, required=True)
 @click.option("--context", default="", help="The text that the question is about.")
 @model_option
+@precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def choose(
-    question: str, choices: tuple[str, ...], context: str, model: str, as_json: bool
+    question: str,
+    choices: tuple[str, ...],
+    context: str,
+    model: str,
+    precision: Precision,
+    as_json: bool,
 ) -> None:
     """Choose the answer to QUESTION among CHOICES.
 
@@ -25,7 +35,7 @@ def choose(
     litebert choose "The sky is _ ." blue green --context "A clear day." --model runs/race/model
     litebert choose "Who came?" Ada Nobody --context "Ada came." --model runs/race/model --json
     """
-    chosen = loaded(model).choose(question, choices, context=context)
+    chosen = loaded(model, precision).choose(question, choices, context=context)
     if as_json:
         click.echo(json.dumps(asdict(chosen), ensure_ascii=False))
         return

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option
+from litebert.cli.loading import loaded, model_option, precision_option
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
 
 
 @click.command()
 @click.argument("texts", nargs=-1, required=True)
 @click.option("--pair", "pairs", multiple=True, help="Second text, one for each TEXT.")
 @model_option
+@precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a text.")
-def classify(texts: tuple[str, ...], pairs: tuple[str, ...], model: str, as_json: bool) -> None:
+def classify(
+    texts: tuple[str, ...], pairs: tuple[str, ...], model: str, precision: Precision, as_json: bool
+) -> None:
     """Say which label each text has.
 
     \b
     litebert classify "A fine film." "Dull." --model runs/sst2/model
     litebert classify "It rains." --pair "It is wet." --model runs/rte/model --json
     """
-    found = loaded(model).classify(texts, list(pairs) or None)
+    found = loaded(model, precision).classify(texts, list(pairs) or None)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         return

@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from litebert.config import Precision
     from litebert.predict import Model
 
 model_option = click.option("--model", required=True, help="Model folder, or a name on the Hub.")
 
 
-def loaded(model: str) -> Model:
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="bf16 is several times faster where the machine has it, and within 1 %.",
+)
+
+
+def loaded(model: str, precision: Precision) -> Model:
     """Load a model; what its files leave in doubt goes to stderr."""
     from litebert.predict import Model
 
-    found = Model.load(model)
+    found = Model.load(model, precision=precision)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     return found

@@ -20,6 +20,7 @@ from litebert.config.schema import (
     DataConfig,
     ObjectiveConfig,
     OptimConfig,
+    Precision,
     PretrainConfig,
     TrainConfig,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "HeadKind",
     "ObjectiveConfig",
     "OptimConfig",
+    "Precision",
     "PretrainConfig",
     "Resolved",
     "Schema",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
+Precision = Literal["fp32", "bf16"]
 
 
 class Section(BaseModel):

@@ -26,6 +26,7 @@ def write_config(
     head: HeadConfig | None = None,
     parameters: Collection[str] = ("masked_lm.", "sentence_order."),
     dtype: str = "float32",
+    is_int8: bool = False,
 ) -> None:
     """Write config.json so that transformers builds the network that has these parameters."""
     fields = config.model_dump(mode="json")
@@ -40,6 +41,8 @@ def write_config(
     table |= head_table(head)
     if config.sharing != "all":
         table["sharing"] = config.sharing
+    if is_int8:  # transformers then refuses the folder instead of drawing random weights
+        table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)
 
 

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, LitebertError
 from litebert.folder.configuration import read_config, read_head, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import doubts
 from litebert.folder.names import tensor_names
 from litebert.folder.weights import WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.calibration import to_int8
+from litebert.nn.int8 import SITES
 
 
 @dataclass(frozen=True)
@@ -39,21 +41,44 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
     """
     head = head_of(network)
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
-    kind = str(dtype).removeprefix("torch.")
-    write_config(network.config, folder, head=head, parameters=parameters, dtype=kind)
+    write_config(
+        network.config,
+        folder,
+        head=head,
+        parameters=parameters,
+        dtype=str(dtype).removeprefix("torch."),
+        is_int8=is_int8(network),
+    )
     tensors = to_disk(parameters, network.config, head)
     write_weights(folder / WEIGHTS_FILE, tensors, dtype=dtype)
 
 
-def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> LoadedModel:
+def load_model(
+    folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False
+) -> LoadedModel:
     """Read a folder; what its file lacks is listed in `missing`, never made up.
+
+    For inference the weights are packed, and may be eight-bit; `dtype` is that of activations.
 
     An encoder or a task head that is not whole is an error; the two pretraining heads and the
     pooler may be missing, as they are from many files on the Hub.
     """
     config, tensors = read_config(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
-    return build_network(tensors, config, head, source=folder, dtype=dtype)
+    is_eight_bit = any(name.endswith(".quantized") for name in tensors)
+    if is_eight_bit and not for_inference:
+        raise LitebertError(
+            "LB-663",
+            f"{folder} holds an eight-bit model, which can only be asked",
+            received="int8 weights",
+            expected="float weights to train, convert or export",
+            next="use the model that it was made of",
+        )
+    dtype = torch.float32 if is_eight_bit else dtype
+    loaded = build_network(tensors, config, head, source=folder, dtype=dtype)
+    if for_inference:
+        loaded.network.albert.pack()
+    return loaded
 
 
 def build_network(
@@ -68,6 +93,8 @@ def build_network(
     named = canonical(tensors, source)
     config = with_projection(named, config)
     network = _empty_network(config, head, dtype)
+    if any(name.endswith(".quantized") for name in named):
+        to_int8(network, torch.empty(config.num_steps, len(SITES), 2, device="meta"))
     expected = network.state_dict()
     parameters, unused = from_disk(named, expected, config, head, source=source)
     _require_known_layers(unused, source)
@@ -84,6 +111,11 @@ def build_network(
 def head_of(network: Network) -> HeadConfig | None:
     """Return what stands on the encoder; None for the pretraining heads."""
     return network.head_config if isinstance(network, AlbertForTask) else None
+
+
+def is_int8(network: Network) -> bool:
+    """Tell whether a network is stored in eight bits."""
+    return network.albert.ranges is not None
 
 
 def _empty_network(config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype) -> Network:

@@ -29,8 +29,11 @@ _KINDS = {
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
-    """Write tensors as one safetensors file, atomically."""
-    cast = {name: tensor.to(dtype).cpu().contiguous() for name, tensor in tensors.items()}
+    """Write tensors as one safetensors file, atomically; whole numbers stay as they are."""
+    cast = {
+        name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).cpu().contiguous()
+        for name, tensor in tensors.items()
+    }
     write_bytes(path, save(cast, metadata={"format": "pt"}))
 
 

@@ -54,13 +54,13 @@ def _read(name: str, network: Network, hidden: Tensor, batch: Batch) -> tuple[Te
     if name == "last_hidden_state":
         return hidden, True
     if name == "pooler_output":
-        return network.albert.pool(hidden, batch), False
+        return network.albert.pool(hidden[batch.first_tokens]), False
     if isinstance(network, AlbertForPretraining):
         if name == "sop_logits":
-            return network.sentence_order(network.albert.pool(hidden, batch)), False
+            return network.sentence_order(network.albert.pool(hidden[batch.first_tokens])), False
         return network.masked_lm(hidden, network.albert.embedding.word.weight), True
     if network.head_config.is_pooled:
-        return network.head(network.albert.pool(hidden, batch)), False
+        return network.head(network.albert.pool(hidden[batch.first_tokens])), False
     columns = {"start_logits": 0, "end_logits": 1}
     logits: Tensor = network.head(hidden)
     return (logits[:, columns[name]] if name in columns else logits), True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -50,7 +52,8 @@ def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str])
 
     readers: list[Reader] = []
     if has("masked_lm."):
-        readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
+        words = cast(nn.Embedding, network.albert.embedding.word)
+        readers.append(_MaskedLM(network.masked_lm, words))
     if has("sentence_order.", "albert.pooler."):
         assert network.albert.pooler is not None
         classifier = network.sentence_order.classifier

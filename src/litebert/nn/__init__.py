@@ -6,7 +6,7 @@ to predict, `hidden` H, `embed` E, `vocab` V, `heads`, `head_size`, `width` a pa
 
 from litebert.nn.batch import Batch
 from litebert.nn.init import initialise
-from litebert.nn.model import Albert, AlbertForPretraining, PretrainingOutput
+from litebert.nn.model import DTYPES, Albert, AlbertForPretraining, PretrainingOutput
 from litebert.nn.plan import Step, depth_plan
 from litebert.nn.task import (
     AlbertForTask,
@@ -17,6 +17,7 @@ from litebert.nn.task import (
 )
 
 __all__ = [
+    "DTYPES",
     "Albert",
     "AlbertForPretraining",
     "AlbertForTask",

@@ -100,6 +100,11 @@ class Batch:
         )
 
     @property
+    def has_one_length(self) -> bool:
+        """Whether all sequences are equally long, so that the tokens are a rectangle."""
+        return len(set(self.lengths)) == 1
+
+    @property
     def first_tokens(self) -> Int[Tensor, " sequences"]:
         """Index of the first token, [CLS], of every sequence."""
         return self.offsets[:-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -13,19 +13,12 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
 from litebert.nn.attention import attend
-from litebert.nn.batch import Batch
+from litebert.nn.layout import Layout
 from litebert.nn.rows import filled
 
 Hidden: TypeAlias = Float[Tensor, "rows hidden"]
-Prepared: TypeAlias = Callable[[Tensor, Batch], Tensor]
-
-
-class Block(Protocol):
-    """Anything that can be made ready once and then applied at several depths."""
-
-    def prepare(self, dtype: torch.dtype) -> Prepared:
-        """Return the block as a function of hidden states and batch."""
-
+AskingHidden: TypeAlias = Float[Tensor, "asking_rows hidden"]
+Prepared: TypeAlias = Callable[[Tensor, Layout], Tensor]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     # The official "gelu" is the tanh form in every version (modeling.py L299).
@@ -58,16 +51,16 @@ class AttentionBlock(nn.Module):
         projections = (self.query, self.key, self.value)
         fused_weight = torch.cat([p.weight for p in projections]).to(dtype)
         fused_bias = torch.cat([p.bias for p in projections]).to(dtype)
-        output, norm = _cast(self.output, dtype), _cast_norm(self.norm, dtype)
+        output, norm = _cast(self.output, dtype), cast_norm(self.norm, dtype)
         attention_dropout_prob = self.attention_dropout_prob if self.training else 0.0
 
-        def apply(hidden: Hidden, batch: Batch) -> Hidden:
+        def apply(hidden: Hidden, layout: Layout) -> AskingHidden:
             fused = F.linear(hidden, fused_weight, fused_bias)
-            per_token = fused[: len(batch.ids)].view(-1, 3, *self.heads)
-            query, key, value = per_token.unbind(1)
-            mixed = filled(attend(query, key, value, batch, attention_dropout_prob).flatten(1))
-            dropped = F.dropout(output(mixed), self.hidden_dropout_prob, self.training)
-            return norm(hidden + dropped)
+            query, key, value = per_token(fused, layout, self.heads)
+            mixed = attend(query, key, value, layout, attention_dropout_prob)
+            projected = output(filled(mixed.flatten(1)))
+            dropped = F.dropout(projected, self.hidden_dropout_prob, self.training)
+            return norm(asking(hidden, layout) + dropped)
 
         return apply
 
@@ -80,15 +73,15 @@ class FeedForwardBlock(nn.Module):
         self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.activation = ACTIVATIONS[config.hidden_act]
+        self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
         self.hidden_dropout_prob = config.hidden_dropout_prob
 
     def prepare(self, dtype: torch.dtype) -> Prepared:
         """Cast all weights, once for every use of the block."""
         intermediate, output = _cast(self.intermediate, dtype), _cast(self.output, dtype)
-        norm = _cast_norm(self.norm, dtype)
+        norm = cast_norm(self.norm, dtype)
 
-        def apply(hidden: Hidden, _: Batch) -> Hidden:
+        def apply(hidden: Hidden, _: Layout) -> Hidden:
             wide = self.activation(intermediate(hidden))
             dropped = F.dropout(output(wide), self.hidden_dropout_prob, self.training)
             return norm(hidden + dropped)
@@ -96,11 +89,22 @@ class FeedForwardBlock(nn.Module):
         return apply
 
 
+def per_token(fused: Tensor, layout: Layout, heads: tuple[int, int]) -> tuple[Tensor, ...]:
+    """Return query, key and value of every token, each of shape (tokens, heads, head size)."""
+    return fused[: len(layout.batch.ids)].view(-1, 3, *heads).unbind(1)
+
+
+def asking(hidden: Hidden, layout: Layout) -> AskingHidden:
+    """Return the rows that ask, filled up."""
+    return hidden if layout.read is None else filled(hidden[layout.read])
+
+
 def _cast(linear: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     weight, bias = linear.weight.to(dtype), linear.bias.to(dtype)
     return lambda x: F.linear(x, weight, bias)
 
 
-def _cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return a layer norm on rows of `dtype`."""
     weight, bias = norm.weight.to(dtype), norm.bias.to(dtype)
     return lambda x: F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)

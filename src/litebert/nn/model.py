@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from litebert.config import AlbertConfig
+from litebert.config import AlbertConfig, Precision
 from litebert.nn.batch import Batch
-from litebert.nn.block import AttentionBlock, Block, FeedForwardBlock, Prepared
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Prepared
 from litebert.nn.embedding import Embedding
 from litebert.nn.heads import MaskedLMHead, SentenceOrderHead
 from litebert.nn.init import initialise
+from litebert.nn.int8 import Ranges, int8_attention, int8_feed_forward
+from litebert.nn.layout import Layout
+from litebert.nn.packed import packed_attention, packed_feed_forward
 from litebert.nn.plan import depth_plan
 from litebert.nn.rows import filled
+
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The dtype of activations for each precision."""
+
+BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
+Turns: TypeAlias = Sequence[tuple[Prepared, Prepared]]
+"""The attention and the feed-forward of each step."""
 
 
 class Albert(nn.Module):
@@ -49,34 +60,103 @@ class Albert(nn.Module):
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(num_feed_forward))
         size = config.hidden_size
         self.pooler = nn.Linear(size, size) if has_pooler else None
-        self.apply_block: Callable[[Prepared, Tensor, Batch], Tensor] = _directly
+        self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = _directly
+        self._packed: Turns | None = None
+        self.ranges: Ranges | None
+        self.register_buffer("ranges", None)
+        self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
         initialise(self, std=config.initializer_range, generator=generator)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        """Return the last hidden state of every token."""
-        for hidden in self.states(batch):
+    def forward(
+        self, batch: Batch, read: Int[Tensor, " read"] | None = None
+    ) -> Float[Tensor, "read hidden"]:
+        """Return the last hidden state of every token, or of those at `read` in that order.
+
+        `read` indexes the flat tokens; the last step computes nothing for the others.
+        """
+        for hidden in self.states(batch, read):
             last = hidden
         return last
 
-    def states(self, batch: Batch) -> Iterator[Float[Tensor, "tokens hidden"]]:
+    def states(
+        self, batch: Batch, read: Int[Tensor, " read"] | None = None
+    ) -> Iterator[Float[Tensor, "rows hidden"]]:
         """Yield the projected embeddings, then the hidden states after each step."""
-        attend = _prepared(self.attention, self.dtype)
-        transform = _prepared(self.feed_forward, self.dtype)
         num_tokens = len(batch.ids)
+        # Padded rectangles are copies, which inference on a CPU likes and a backward pass does not.
+        layout = Layout(batch, is_padded=not (batch.ids.is_cuda or torch.is_grad_enabled()))
         hidden = filled(self.embedding(batch).to(self.dtype))
         yield hidden[:num_tokens]
-        for step in self.plan:
-            hidden = self.apply_block(attend[step.attention], hidden, batch)
-            hidden = self.apply_block(transform[step.feed_forward], hidden, batch)
+        turns = self._turns()
+        for number, (attend, transform) in enumerate(turns, start=1):
+            if number == len(turns) and read is not None:
+                layout, num_tokens = replace(layout, read=read), len(read)
+            hidden = self.apply_block(attend, hidden, layout)
+            hidden = self.apply_block(transform, hidden, layout)
             yield hidden[:num_tokens]
 
-    def pool(
-        self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
-    ) -> Float[Tensor, "sequences hidden"]:
+    def pack(self) -> None:
+        """Make the weights, as they are now, ready for inference: cast and packed only once.
+
+        Training and gradients do not use what is packed; `train()` and new weights forget it.
+        """
+        if self.ranges is not None:
+            self.use(self._int8_turns(self.ranges))
+            return
+        attention = [packed_attention(block, self.dtype) for block in self.blocks(AttentionBlock)]
+        feed_forward = [
+            packed_feed_forward(block, self.dtype) for block in self.blocks(FeedForwardBlock)
+        ]
+        self.use(self._in_turn(attention, feed_forward))
+
+    def _int8_turns(self, ranges: Ranges) -> Turns:
+        """Bind the blocks, packed once, to the ranges of each step."""
+        attention = [int8_attention(block) for block in self.blocks(AttentionBlock)]
+        feed_forward = [int8_feed_forward(block) for block in self.blocks(FeedForwardBlock)]
+        return [
+            (attention[step.attention](ranges[i]), feed_forward[step.feed_forward](ranges[i]))
+            for i, step in enumerate(self.plan)
+        ]
+
+    def use(self, turns: Turns | None) -> None:
+        """Compute the steps with these functions where no gradient is asked for."""
+        self._packed = turns
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the weights are ready for inference."""
+        return self._packed is not None
+
+    def train(self, mode: bool = True) -> Albert:
+        """Go to training or to evaluation, as any module."""
+        if mode:
+            self.use(None)
+        return super().train(mode)
+
+    def _apply(self, *arguments: Any, **options: Any) -> Albert:
+        """Move or cast the weights, as any module."""
+        self.use(None)
+        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
+        return self
+
+    def _turns(self) -> Turns:
+        if self._packed is not None and not torch.is_grad_enabled():
+            return self._packed
+        attention = [block.prepare(self.dtype) for block in self.blocks(AttentionBlock)]
+        feed_forward = [block.prepare(self.dtype) for block in self.blocks(FeedForwardBlock)]
+        return self._in_turn(attention, feed_forward)
+
+    def _in_turn(self, attention: Sequence[Prepared], feed_forward: Sequence[Prepared]) -> Turns:
+        return [(attention[step.attention], feed_forward[step.feed_forward]) for step in self.plan]
+
+    def blocks(self, kind: type[BlockT]) -> Iterator[BlockT]:
+        """Iterate over the blocks of one kind, in the order that the plan numbers them."""
+        return (module for module in self.modules() if isinstance(module, kind))
+
+    def pool(self, first: Float[Tensor, "sequences hidden"]) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
         assert self.pooler is not None, "this encoder was built without its pooler"
-        first = hidden[batch.first_tokens].float()
-        return torch.tanh(self.pooler(first))
+        return torch.tanh(self.pooler(first.float()))
 
     def checkpoint_gradients(self) -> None:
         """Keep only each block's input for the backward pass and recompute the rest there."""
@@ -114,17 +194,17 @@ class AlbertForPretraining(nn.Module):
 
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
         """Return masked-LM logits at `masked_positions` (indices into the flat tokens) only."""
-        hidden = self.albert(batch)
-        table = self.albert.embedding.word.weight
+        first, table = batch.first_tokens, self.albert.embedding.word.weight
+        hidden = self.albert(batch, read=torch.cat([first, masked_positions]))
         return PretrainingOutput(
-            masked_lm=self.masked_lm(hidden[masked_positions], table),
-            sentence_order=self.sentence_order(self.albert.pool(hidden, batch)),
+            masked_lm=self.masked_lm(hidden[len(first) :], table),
+            sentence_order=self.sentence_order(self.albert.pool(hidden[: len(first)])),
         )
 
 
-def _prepared(blocks: Iterable[nn.Module], dtype: torch.dtype) -> list[Prepared]:
-    return [cast(Block, block).prepare(dtype) for block in blocks]
+def _forget(albert: Albert, _: object) -> None:
+    albert.use(None)
 
 
-def _directly(block: Prepared, hidden: Tensor, batch: Batch) -> Tensor:
-    return block(hidden, batch)
+def _directly(block: Prepared, hidden: Tensor, layout: Layout) -> Tensor:
+    return block(hidden, layout)

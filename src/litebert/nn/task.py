@@ -139,8 +139,10 @@ class AlbertForTask(nn.Module):
         logits of a conditional head depend on starts: see `spans`.
         """
         assert isinstance(self.head, LinearHead), "use spans() with a conditional head"
-        hidden = self.albert(batch)
-        read = self.albert.pool(hidden, batch) if self.head_config.is_pooled else hidden.float()
+        if self.head_config.is_pooled:
+            read = self.albert.pool(self.albert(batch, read=batch.first_tokens))
+        else:
+            read = self.albert(batch).float()
         logits: Tensor = self.head(read)
         return logits
 

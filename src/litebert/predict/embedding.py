@@ -27,8 +27,9 @@ def embed(
     vectors = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = framed(network, tokenizer, [encoded[row] for row in rows])
-        hidden = network.albert(batch).float()
-        pooled = _means(hidden, batch) if pooling == "mean" else hidden[batch.first_tokens]
+        read = None if pooling == "mean" else batch.first_tokens
+        hidden = network.albert(batch, read).float()
+        pooled = _means(hidden, batch) if pooling == "mean" else hidden
         vectors[rows] = pooled.cpu().numpy()
     return vectors
 

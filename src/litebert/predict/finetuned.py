@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from litebert.config import (
     FinetuneConfig,
+    Precision,
     TaskConfig,
     TaskDataConfig,
     numbered_labels,
@@ -20,7 +19,7 @@ from litebert.config.load import Setting
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json
 from litebert.folder import load_model, locate
-from litebert.nn import AlbertForTask
+from litebert.nn import DTYPES, AlbertForTask
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
 from litebert.tasks.registry import open_dataset
@@ -49,7 +48,7 @@ class Finetuned:
         kept: Kept = "last",
         task: str | None = None,
         data: TaskDataConfig | None = None,
-        dtype: torch.dtype = torch.float32,
+        precision: Precision = "fp32",
     ) -> Finetuned:
         """Open a run (its last step or its best evaluation), or a model folder with a task name.
 
@@ -72,7 +71,7 @@ class Finetuned:
         settings = config.task if config else TaskConfig(name=str(task))
         where = data or (config.data if config else TaskDataConfig())
         dataset = open_dataset(settings, where, settled=_settled(recorded) if recorded else None)
-        network = load_model(folder, dtype=dtype).network
+        network = load_model(folder, dtype=DTYPES[precision], for_inference=True).network
         if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
             raise LitebertError(
                 "LB-614",

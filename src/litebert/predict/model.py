@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from litebert.config import HeadKind
+from litebert.config import HeadKind, Precision
 from litebert.errors import LitebertError
 from litebert.folder import load_model, locate
-from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
 from litebert.predict import downstream, pretrained
 from litebert.predict.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.predict.embedding import Pooling, embed
@@ -40,10 +39,14 @@ class Model:
         self._missing, self._source = missing, source
 
     @classmethod
-    def load(cls, path: str | Path, *, dtype: torch.dtype = torch.float32) -> Model:
-        """Read a model folder, or fetch a name from the Hub; nothing in the files is executed."""
+    def load(cls, path: str | Path, *, precision: Precision = "fp32") -> Model:
+        """Read a model folder, or fetch a name from the Hub; nothing in the files is executed.
+
+        `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
+        it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
+        """
         folder = locate(path)
-        loaded = load_model(folder, dtype=dtype)
+        loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
         return cls(
             loaded.network,
             Tokenizer.load(folder),

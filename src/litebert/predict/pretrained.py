@@ -47,8 +47,8 @@ def fill(
         )
     batch = framed(network, tokenizer, [ids])
     positions = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
-    hidden, table = network.albert(batch), network.albert.embedding.word.weight
-    logits = network.masked_lm(hidden[positions], table).float()
+    hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
+    logits = network.masked_lm(hidden, table).float()
     logits[:, _special_ids(tokenizer)] = -torch.inf
     return [
         Filling(_filled(text, words), tuple(words), probability)
@@ -61,7 +61,7 @@ def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, secon
     """Say whether `first` comes before `second` in running text."""
     a, b = (tokenizer.encode(text).ids for text in (first, second))
     batch = framed(network, tokenizer, [a], [b])
-    pooled = network.albert.pool(network.albert(batch), batch)
+    pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
     probability = float(network.sentence_order(pooled).softmax(-1)[0, 0])
     return Order(probability >= 0.5, probability)
 

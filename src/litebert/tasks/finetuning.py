@@ -127,6 +127,8 @@ def answer(
 ) -> list[Answer]:
     """Answer every example; features of like length are computed together."""
     network.eval()
+    if not network.albert.is_packed:
+        network.albert.pack()
     device = device_of(network)
     outputs: list[Output | None] = [None] * len(features)
     for numbers in by_length([feature.num_tokens for feature in features]):

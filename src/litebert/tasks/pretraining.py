@@ -93,6 +93,7 @@ class Pretraining:
         """Measure on the held-out sequences, with the share that the commonest token would get."""
         device = device_of(self.network)
         self.network.eval()
+        self.network.albert.pack()
         sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
         for batch in self._held_out:
             for work in micro_batches(batch, self._train.micro_batch_size, device):

@@ -18,7 +18,7 @@ from litebert.config import Resolved, Schema, TrainConfig, difference, flattened
 from litebert.errors import LitebertError, ResourceError
 from litebert.files import Json, free_bytes, read_json, staged_folder, write_json
 from litebert.folder import save_model
-from litebert.nn import Network
+from litebert.nn import DTYPES, Network
 from litebert.tokenizer import Tokenizer
 
 RUN_FILE = "run.json"
@@ -125,7 +125,8 @@ def choose_device(name: str) -> torch.device:
 
 def dtype_of(train: TrainConfig) -> torch.dtype:
     """Return the dtype of activations."""
-    return {"fp32": torch.float32, "bf16": torch.bfloat16}[train.precision]
+    assert train.precision != "auto", "the precision is settled before a network is built"
+    return DTYPES[train.precision]
 
 
 def write_result(folder: Path, network: Network, tokenizer: Tokenizer) -> None:

@@ -1,0 +1,212 @@
+"""Eight-bit weights and activations, for inference on a CPU.
+
+Weights are symmetric with one scale a row. Activations are unsigned with a fixed scale and zero
+point for each of the four products of each step, found by calibration: shared weights see other
+numbers at every depth. torch's (oneDNN's) kernels have no public name; they are named here alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from litebert.config.schema import Activation
+from litebert.nn.attention import attend
+from litebert.nn.block import (
+    ACTIVATIONS,
+    AskingHidden,
+    AttentionBlock,
+    FeedForwardBlock,
+    Hidden,
+    Prepared,
+    asking,
+    cast_norm,
+    per_token,
+)
+from litebert.nn.int8_layers import Int8Linear
+from litebert.nn.layout import Layout
+from litebert.nn.packed import FUSED_ACTIVATIONS, packing_pays
+from litebert.nn.rows import filled
+
+_OPS = torch.ops.onednn.qlinear_pointwise
+_ADDED = ("add", 1.0, "none", list[float](), "")
+SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
+"""The products of a step, by what they multiply; calibration gives each a range a step."""
+
+Ranges: TypeAlias = Float[Tensor, "steps sites 2"]
+
+
+class Grid(NamedTuple):
+    """The 256 numbers that an activation is rounded to: scale * (byte - zero)."""
+
+    scale: float
+    zero: int
+
+    @classmethod
+    def over(cls, low: float, high: float) -> Grid:
+        """Cover a range, and zero.
+
+        >>> Grid.over(-1.0, 1.55)
+        Grid(scale=0.01, zero=100)
+        """
+        low, high = min(low, 0.0), max(high, 0.0)
+        scale = max((high - low) / 255, 1e-12)
+        return cls(round(scale, 12), round(-low / scale))
+
+
+def int8_attention(block: AttentionBlock) -> Callable[[Tensor], Prepared]:
+    """Return what makes a function of the block for the ranges of a step, (sites, 2)."""
+    projections = (block.query, block.key, block.value)
+    fused, output = Product.of(*projections), Product.of(block.output)
+    norm = cast_norm(block.norm, torch.float32)
+    inner = torch.bfloat16 if packing_pays(torch.bfloat16) else torch.float32
+
+    def at(ranges: Tensor) -> Prepared:
+        given, result = (Grid.over(*ranges[site].tolist()) for site in (0, 1))
+
+        def apply(hidden: Hidden, layout: Layout) -> AskingHidden:
+            projected = fused(quantize(hidden, given), given, dtype=inner)
+            query, key, value = per_token(projected, layout, block.heads)
+            mixed = filled(attend(query, key, value, layout, 0.0).flatten(1).float())
+            return norm(output(quantize(mixed, result), result, add=asking(hidden, layout)))
+
+        return apply
+
+    return at
+
+
+def int8_feed_forward(block: FeedForwardBlock) -> Callable[[Tensor], Prepared]:
+    """Return what makes a function of the block for the ranges of a step, (sites, 2)."""
+    intermediate, output = Product.of(block.intermediate), Product.of(block.output)
+    norm = cast_norm(block.norm, torch.float32)
+
+    def at(ranges: Tensor) -> Prepared:
+        given, wide = (Grid.over(*ranges[site].tolist()) for site in (2, 3))
+
+        def apply(hidden: Hidden, _: Layout) -> Hidden:
+            activated = intermediate(
+                quantize(hidden, given), given, activation=block.hidden_act, onto=wide
+            )
+            return norm(output(activated, wide, add=hidden))
+
+        return apply
+
+    return at
+
+
+def quantize(x: Float[Tensor, "rows columns"], grid: Grid) -> UInt8[Tensor, "rows columns"]:
+    """Round to a grid, as bytes."""
+    if not _rounds_at_once():
+        return torch.add(grid.zero + 0.5, x, alpha=1 / grid.scale).clamp_(0, 255).to(torch.uint8)
+    quantized = torch.quantize_per_tensor(x, grid.scale, grid.zero, torch.quint8)
+    # Its bytes as they lie: int_repr() would copy them.
+    return torch.empty(0, dtype=torch.uint8).set_(
+        quantized.untyped_storage(), 0, quantized.shape, quantized.stride()
+    )
+
+
+class Product:
+    """x W^T + b of bytes and eight-bit weights, with what follows in the same kernel."""
+
+    def __init__(
+        self, quantized: Tensor, scale: Tensor, bias: Tensor, *, has_kernels: bool
+    ) -> None:
+        self.quantized, self.scale, self.bias = quantized, scale, bias
+        self._zeros = torch.zeros(len(scale), dtype=torch.int32)
+        self._blocked = torch.ops.onednn.qlinear_prepack(quantized, None) if has_kernels else None
+
+    @classmethod
+    def of(cls, *linears: nn.Module) -> Product:
+        """Put the outputs of several layers side by side."""
+        layers = [linear for linear in linears if isinstance(linear, Int8Linear)]
+        quantized = torch.cat([layer.quantized for layer in layers])
+        scale = torch.cat([layer.scale for layer in layers]).float()
+        bias = torch.cat([layer.bias for layer in layers]).float()
+        return cls(quantized, scale, bias, has_kernels=_kernels_work())
+
+    def __call__(
+        self,
+        x: Tensor,
+        grid: Grid,
+        *,
+        activation: Activation = "linear",
+        add: Tensor | None = None,
+        onto: Grid | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
+        if self._blocked is None:
+            return self.plainly(x, grid, activation=activation, add=add, onto=onto, dtype=dtype)
+        given = (x, grid.scale, grid.zero, self._blocked, self.scale, self._zeros)
+        result, kind = (onto, torch.uint8) if onto is not None else (Grid(1.0, 0), dtype)
+        total: Tensor
+        if add is None:
+            total = _OPS.default(*given, self.bias, *result, kind, *_after(activation))
+        else:
+            total = _OPS.binary(*given, add, self.bias, *result, kind, 1.0, 0, *_ADDED)
+        return total
+
+    def plainly(
+        self,
+        x: Tensor,
+        grid: Grid,
+        *,
+        activation: Activation = "linear",
+        add: Tensor | None = None,
+        onto: Grid | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Return the same from public operators, in float32 (slow)."""
+        weight = self.quantized * self.scale[:, None]
+        wide = F.linear((x.float() - grid.zero) * grid.scale, weight, self.bias)
+        wide = ACTIVATIONS[_cheaper(activation)](wide)
+        total = wide if add is None else wide + add
+        return quantize(total, onto) if onto is not None else total.to(dtype)
+
+
+def _cheaper(activation: Activation) -> Activation:
+    """Return GELU's exact form for its tanh form, which takes the kernel longer.
+
+    They differ by less than 5e-4, a small part of a step of any grid that the result goes onto.
+    """
+    return "gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation
+
+
+def _after(activation: Activation) -> tuple[str, list[float], str]:
+    name, variant = FUSED_ACTIVATIONS[_cheaper(activation)]
+    return name, [], variant
+
+
+@lru_cache
+def _rounds_at_once() -> bool:
+    """Tell whether torch still has its quantized tensors, which warn once that they will go."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
+        except (RuntimeError, AttributeError):
+            return False
+    return True
+
+
+@lru_cache
+def _kernels_work() -> bool:
+    """Tell whether this CPU's eight-bit products are there and right, at the ends of the range.
+
+    Old ones saturate on sums of two products.
+    """
+    draws = torch.Generator().manual_seed(0)
+    x = (torch.rand(32, 256, generator=draws) < 0.5).to(torch.uint8) * 255
+    weight = torch.where(torch.rand(64, 256, generator=draws) < 0.5, 127, -127).to(torch.int8)
+    grid, scale, bias = Grid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
+    try:
+        product = Product(weight, scale, bias, has_kernels=True)
+        return torch.allclose(product(x, grid), product.plainly(x, grid), rtol=1e-3, atol=1e-2)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False

@@ -1,0 +1,60 @@
+"""Layers stored in eight bits: symmetric, with one scale a row; as modules they compute in float32.
+
+Files hold `quantized` and `scale` in place of `weight`.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Int8Linear(nn.Module):
+    """A linear layer stored in eight bits; as a module it computes in float32."""
+
+    quantized: Int[Tensor, "outputs inputs"]
+    scale: Float[Tensor, " outputs"]
+    bias: Float[Tensor, " outputs"]
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        _register(self, linear.weight)
+        self.register_buffer("bias", linear.bias.detach())
+
+    @property
+    def weight(self) -> Float[Tensor, "outputs inputs"]:
+        """The weight that the eight bits stand for."""
+        return self.quantized * self.scale[:, None]
+
+    def forward(self, x: Float[Tensor, "... inputs"]) -> Float[Tensor, "... outputs"]:
+        """Return x W^T + b."""
+        return F.linear(x, self.weight, self.bias)
+
+
+class Int8Embedding(nn.Module):
+    """A table of vectors stored in eight bits, with one scale a row."""
+
+    quantized: Int[Tensor, "rows size"]
+    scale: Float[Tensor, " rows"]
+
+    def __init__(self, embedding: nn.Embedding) -> None:
+        super().__init__()
+        _register(self, embedding.weight)
+
+    @property
+    def weight(self) -> Float[Tensor, "rows size"]:
+        """The table that the eight bits stand for."""
+        return self.quantized * self.scale[:, None]
+
+    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape size"]:
+        """Return the rows of `ids`."""
+        return self.quantized[ids] * self.scale[ids][..., None]
+
+
+def _register(module: nn.Module, weight: Tensor) -> None:
+    weight = weight.detach().float()
+    scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+    module.register_buffer("quantized", (weight / scale[:, None]).round().to(torch.int8))
+    module.register_buffer("scale", scale)

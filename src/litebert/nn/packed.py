@@ -1,0 +1,116 @@
+"""Blocks for inference on a CPU: weights packed once, in the layout its matrix kernels want.
+
+torch has the kernels (oneDNN's) but no public name for them; they are named here alone, tried once
+in a process, and replaced by public ones where they are absent, wrong or slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.config.schema import Activation
+from litebert.nn.attention import attend
+from litebert.nn.block import (
+    ACTIVATIONS,
+    AskingHidden,
+    AttentionBlock,
+    FeedForwardBlock,
+    Hidden,
+    Prepared,
+    asking,
+    cast_norm,
+    per_token,
+)
+from litebert.nn.layout import Layout
+from litebert.nn.rows import filled
+from litebert.nn.stopwatch import fastest
+
+Linear: TypeAlias = Callable[[Tensor], Tensor]
+MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation], Linear]
+"""What makes a linear layer of its weight, its bias, a dtype and what follows."""
+
+FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "gelu": ("gelu", "none"),
+    "relu": ("relu", ""),
+    "tanh": ("tanh", ""),
+    "linear": ("none", ""),
+}
+"""Names of the activations that the kernel applies to its result, and of their variants."""
+
+
+def packed_linear(
+    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear"
+) -> Linear:
+    """Return x -> activation(x W^T + b) on rows of `dtype`."""
+    weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
+    packable = weight.device.type == "cpu" and packing_pays(dtype)
+    return (_packed if packable else _plain)(weight, bias, activation)
+
+
+def packed_attention(
+    block: AttentionBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
+) -> Prepared:
+    """Return the block as a function, without dropout and without gradients."""
+    projections = (block.query, block.key, block.value)
+    fused = linear(
+        torch.cat([p.weight for p in projections]),
+        torch.cat([p.bias for p in projections]),
+        dtype,
+        "linear",
+    )
+    output = linear(block.output.weight, block.output.bias, dtype, "linear")
+    norm = cast_norm(block.norm, dtype)
+
+    def apply(hidden: Hidden, layout: Layout) -> AskingHidden:
+        query, key, value = per_token(fused(hidden), layout, block.heads)
+        mixed = attend(query, key, value, layout, 0.0)
+        return norm(output(filled(mixed.flatten(1))).add_(asking(hidden, layout)))
+
+    return apply
+
+
+def packed_feed_forward(
+    block: FeedForwardBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
+) -> Prepared:
+    """Return the block as a function, without dropout and without gradients."""
+    inner, outer = block.intermediate, block.output
+    intermediate = linear(inner.weight, inner.bias, dtype, block.hidden_act)
+    output = linear(outer.weight, outer.bias, dtype, "linear")
+    norm = cast_norm(block.norm, dtype)
+    return lambda hidden, _: norm(output(intermediate(hidden)).add_(hidden))
+
+
+@lru_cache
+def packing_pays(dtype: torch.dtype) -> bool:
+    """Tell whether packed products are there, right, and not slower on this CPU (10 ms)."""
+    draws = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(128, 768, generator=draws).to(dtype) for _ in range(2))
+    bias = torch.randn(128, generator=draws).to(dtype)
+    plain = _plain(weight, bias, "gelu_new")
+    try:
+        packed = _packed(weight, bias, "gelu_new")
+        close = torch.allclose(packed(x).float(), plain(x).float(), rtol=0.02, atol=0.02)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False
+    ours, theirs = fastest(lambda way: way(x), (packed, plain), rounds=5)
+    return close and ours < 1.2 * theirs
+
+
+def _packed(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
+    blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+    product = torch.ops.mkldnn._linear_pointwise
+    name, variant = FUSED_ACTIVATIONS[activation]
+    return lambda x: product(x, blocked, bias, name, [], variant)
+
+
+def _plain(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
+    activate = ACTIVATIONS[activation]
+    return lambda x: activate(F.linear(x, weight, bias))

@@ -1,0 +1,196 @@
+"""Every faster way to ask a network gives what the plain way gives."""
+
+import copy
+
+import pytest
+import torch
+
+from litebert.config import AlbertConfig
+from litebert.config.schema import Sharing
+from litebert.nn import Albert, AlbertForPretraining, Batch, int8, packed
+from litebert.nn.attention import attend
+from litebert.nn.calibration import calibrated_ranges, to_int8
+from litebert.nn.int8 import Grid, Product, quantize
+from litebert.nn.layout import Layout
+from litebert.nn.packed import packed_linear
+
+LENGTHS = (3, 40, 16, 1, 33, 40)
+
+
+def _config(**changes: object) -> AlbertConfig:
+    return AlbertConfig(
+        vocab_size=60,
+        embedding_size=16,
+        hidden_size=64,
+        num_attention_heads=4,
+        intermediate_size=160,
+        num_hidden_layers=3,
+        max_position_embeddings=48,
+        **changes,
+    )
+
+
+def _network(config: AlbertConfig, dtype: torch.dtype = torch.float32) -> Albert:
+    return Albert(config, dtype=dtype, generator=torch.Generator().manual_seed(1)).eval()
+
+
+def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
+    draws = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, 60, (sum(lengths),), generator=draws)
+    return Batch.from_flat(ids, torch.zeros_like(ids), lengths)
+
+
+def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    return float((ours.float() - theirs.float()).norm() / theirs.float().norm())
+
+
+@pytest.mark.parametrize("sharing", ["all", "none", "ffn"])
+@pytest.mark.parametrize("lengths", [LENGTHS, (32, 32), (7,)])
+@torch.no_grad()
+def test_packed_weights_give_the_same_states(sharing: Sharing, lengths: tuple[int, ...]) -> None:
+    network, batch = _network(_config(sharing=sharing)), _batch(lengths)
+    expected = network(batch)
+    network.pack()
+    assert _difference(network(batch), expected) < 1e-6
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu", "relu", "tanh", "linear"])
+@torch.no_grad()
+def test_every_activation_is_fused_as_it_is(activation: str) -> None:
+    network, batch = _network(_config(hidden_act=activation)), _batch()
+    expected = network(batch)
+    network.pack()
+    assert _difference(network(batch), expected) < 1e-6
+
+
+@torch.no_grad()
+def test_bf16_is_within_a_hundredth_of_float32() -> None:
+    exact, half = _network(_config()), _network(_config(), torch.bfloat16)
+    half.pack()
+    assert _difference(half(_batch()), exact(_batch())) < 1e-2
+
+
+@torch.no_grad()
+def test_without_the_private_kernels_the_public_ones_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(packed, "packing_pays", lambda dtype: False)
+    network = _network(_config())
+    expected = network(_batch())
+    network.pack()
+    assert _difference(network(_batch()), expected) < 1e-6
+
+
+def test_this_cpu_has_the_packed_kernels() -> None:
+    """Where it has not, everything works, slower; but then these tests prove little."""
+    blocked = packed_linear(torch.eye(8), torch.zeros(8), torch.float32)
+    assert blocked(torch.ones(2, 8)).tolist() == [[1.0] * 8] * 2
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@torch.no_grad()
+def test_rows_that_are_read_are_those_of_the_whole(is_packed: bool) -> None:
+    network, batch = _network(_config()), _batch()
+    if is_packed:
+        network.pack()
+    read = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
+    assert _difference(network(batch, read), network(batch)[read]) < 1e-6
+
+
+def test_gradients_through_rows_that_are_read_are_those_of_the_whole() -> None:
+    batch, read = _batch(), torch.tensor([0, 3, 43, 59, 60, 93])
+    gradients = []
+    for is_whole in (True, False):
+        network = _network(_config())
+        rows = network(batch)[read] if is_whole else network(batch, read)
+        rows.square().sum().backward()
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
+        )
+    assert _difference(gradients[1], gradients[0]) < 1e-5
+
+
+def test_nothing_but_the_words_to_predict_and_the_first_tokens_reaches_the_heads() -> None:
+    network = AlbertForPretraining(_config(), generator=torch.Generator().manual_seed(1)).eval()
+    batch, masked = _batch(), torch.tensor([5, 70, 61])
+    hidden = network.albert(batch)
+    output = network(batch, masked)
+    words = network.masked_lm(hidden[masked], network.albert.embedding.word.weight)
+    order = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+    torch.testing.assert_close(output.masked_lm, words, rtol=0, atol=1e-6)
+    torch.testing.assert_close(output.sentence_order, order, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_text_alone_answers_as_in_a_batch() -> None:
+    network = _network(_config())
+    network.pack()
+    whole, start = network(_batch()), 3
+    alone = Batch.from_flat(
+        _batch().ids[start : start + 40], torch.zeros(40, dtype=torch.int64), (40,)
+    )
+    assert _difference(network(alone), whole[start : start + 40]) < 1e-6
+
+
+@pytest.mark.parametrize("change", ["train", "load", "move"])
+@torch.no_grad()
+def test_what_was_packed_is_forgotten_when_the_weights_may_change(change: str) -> None:
+    network = _network(_config())
+    network.pack()
+    if change == "train":
+        network.train()
+    elif change == "load":
+        network.load_state_dict(_network(_config()).state_dict())
+    else:
+        network.to(torch.float64).to(torch.float32)
+    assert not network.is_packed
+
+
+def test_gradients_are_there_although_weights_are_packed() -> None:
+    network = _network(_config())
+    network.pack()
+    network(_batch()).sum().backward()
+    assert network.attention[0].query.weight.grad is not None
+
+
+@pytest.mark.parametrize("read", [None, [0, 3, 43, 59, 60, 93], [60, 60, 2]])
+@pytest.mark.parametrize("is_padded", [True, False])
+def test_attention_in_any_layout_is_the_formula(is_padded: bool, read: list[int] | None) -> None:
+    batch = _batch()
+    q, k, v = torch.randn(3, sum(LENGTHS), 2, 8, generator=torch.Generator().manual_seed(0)).unbind(
+        0
+    )
+    rows = []
+    for start, stop in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
+        scores = torch.einsum("qhd,khd->hqk", q[start:stop], k[start:stop]) / 8**0.5
+        rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[start:stop]))
+    expected, asking = torch.cat(rows), None if read is None else torch.tensor(read)
+    layout = Layout(batch, read=asking, is_padded=is_padded)
+    found = attend(q, k, v, layout, 0.0)
+    torch.testing.assert_close(found, expected if asking is None else expected[asking])
+
+
+@torch.no_grad()
+def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say() -> None:
+    exact = _network(_config())
+    eight = copy.deepcopy(exact)
+    to_int8(eight, calibrated_ranges(eight, [_batch()]))
+    eight.pack()
+    found = eight(_batch())
+    assert _difference(found, exact(_batch())) < 0.05
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Product, "__call__", Product.plainly)
+        assert _difference(eight(_batch()), found) < 0.01
+    rows = torch.tensor([60, 0, 2])
+    assert _difference(eight(_batch(), rows), found[rows]) < 0.01
+
+
+def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:
+    grid = Grid.over(-1.0, 1.55)
+    found = quantize(torch.tensor([[-5.0, -0.011, 0.0, 0.004, 0.006, 9.0]]), grid)
+    assert found.tolist() == [[0, 99, 100, 100, 101, 255]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "_rounds_at_once", lambda: False)
+        assert quantize(torch.tensor([[-5.0, -0.011, 0.0, 9.0]]), grid).tolist() == [
+            [0, 99, 100, 255]
+        ]
