@@ -12,7 +12,6 @@ from litebert.nn.attention import attend
 from litebert.nn.calibration import calibrated_ranges, to_int8
 from litebert.nn.int8 import Grid, Product, quantize
 from litebert.nn.layout import Layout
-from litebert.nn.packed import packed_linear
 
 LENGTHS = (3, 40, 16, 1, 33, 40)
 
@@ -74,17 +73,32 @@ def test_bf16_is_within_a_hundredth_of_float32() -> None:
 def test_without_the_private_kernels_the_public_ones_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(packed, "packing_pays", lambda dtype: False)
+    monkeypatch.setattr(packed, "pays", lambda way, dtype: False)
     network = _network(_config())
     expected = network(_batch())
     network.pack()
     assert _difference(network(_batch()), expected) < 1e-6
 
 
-def test_this_cpu_has_the_packed_kernels() -> None:
-    """Where it has not, everything works, slower; but then these tests prove little."""
-    blocked = packed_linear(torch.eye(8), torch.zeros(8), torch.float32)
-    assert blocked(torch.ones(2, 8)).tolist() == [[1.0] * 8] * 2
+@pytest.mark.parametrize(
+    ("way", "dtype"),
+    [
+        (packed._mkl, torch.float32),
+        (packed._onednn, torch.float32),
+        (packed._onednn, torch.bfloat16),
+    ],
+)
+@pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
+def test_private_kernels_multiply_rightly_any_number_of_rows(
+    way: packed.Way, dtype: torch.dtype, num_rows: int
+) -> None:
+    """Where torch has renamed them, everything works, slower; this test says so."""
+    draws = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(70, 90, generator=draws), torch.randn(70, generator=draws)
+    x = torch.randn(num_rows, 90, generator=draws)
+    found = way(weight.to(dtype), bias.to(dtype), "linear")(x.to(dtype))
+    expected = torch.nn.functional.linear(x, weight, bias)
+    assert _difference(found, expected) < (1e-6 if dtype == torch.float32 else 1e-2)
 
 
 @pytest.mark.parametrize("is_packed", [True, False])

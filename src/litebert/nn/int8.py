@@ -32,7 +32,7 @@ from litebert.nn.block import (
 )
 from litebert.nn.int8_layers import Int8Linear
 from litebert.nn.layout import Layout
-from litebert.nn.packed import FUSED_ACTIVATIONS, packing_pays
+from litebert.nn.packed import FUSED_ACTIVATIONS, bf16_pays
 from litebert.nn.rows import filled
 
 _OPS = torch.ops.onednn.qlinear_pointwise
@@ -66,7 +66,7 @@ def int8_attention(block: AttentionBlock) -> Callable[[Tensor], Prepared]:
     projections = (block.query, block.key, block.value)
     fused, output = Product.of(*projections), Product.of(block.output)
     norm = cast_norm(block.norm, torch.float32)
-    inner = torch.bfloat16 if packing_pays(torch.bfloat16) else torch.float32
+    inner = torch.bfloat16 if bf16_pays() else torch.float32
 
     def at(ranges: Tensor) -> Prepared:
         given, result = (Grid.over(*ranges[site].tolist()) for site in (0, 1))

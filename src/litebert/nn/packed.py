@@ -1,7 +1,7 @@
 """Blocks for inference on a CPU: weights packed once, in the layout its matrix kernels want.
 
-torch has the kernels (oneDNN's) but no public name for them; they are named here alone, tried once
-in a process, and replaced by public ones where they are absent, wrong or slower.
+torch has the kernels (MKL's and oneDNN's) but no public name for them; they are named here alone,
+tried once in a process, and replaced by public ones where they are absent, wrong or slower.
 """
 
 from __future__ import annotations
@@ -45,14 +45,18 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
 }
 """Names of the activations that the kernel applies to its result, and of their variants."""
 
+_MKL_ROWS = 1_024
+
 
 def packed_linear(
     weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear"
 ) -> Linear:
     """Return x -> activation(x W^T + b) on rows of `dtype`."""
     weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
-    packable = weight.device.type == "cpu" and packing_pays(dtype)
-    return (_packed if packable else _plain)(weight, bias, activation)
+    on_cpu = weight.device.type == "cpu"
+    if on_cpu and dtype == torch.float32 and activation == "linear" and pays(_mkl, dtype):
+        return _mkl(weight, bias, activation)
+    return (_onednn if on_cpu and pays(_onednn, dtype) else _plain)(weight, bias, activation)
 
 
 def packed_attention(
@@ -88,23 +92,42 @@ def packed_feed_forward(
     return lambda hidden, _: norm(output(intermediate(hidden)).add_(hidden))
 
 
+Way: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
+
+
 @lru_cache
-def packing_pays(dtype: torch.dtype) -> bool:
-    """Tell whether packed products are there, right, and not slower on this CPU (10 ms)."""
+def pays(way: Way, dtype: torch.dtype) -> bool:
+    """Tell whether a kind of packed product is there, right, and not slower here (10 ms)."""
     draws = torch.Generator().manual_seed(0)
-    x, weight = (torch.randn(128, 768, generator=draws).to(dtype) for _ in range(2))
-    bias = torch.randn(128, generator=draws).to(dtype)
-    plain = _plain(weight, bias, "gelu_new")
+    weight, bias = torch.randn(768, 768, generator=draws).to(dtype), torch.randn(768).to(dtype)
+    rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
+    plain = _plain(weight, bias, "linear")
     try:
-        packed = _packed(weight, bias, "gelu_new")
-        close = torch.allclose(packed(x).float(), plain(x).float(), rtol=0.02, atol=0.02)
+        packed = way(weight, bias, "linear")
+        tolerance = torch.finfo(dtype).eps * 768
+        is_right = all(
+            torch.allclose(packed(x).float(), plain(x).float(), rtol=0.01, atol=tolerance)
+            for x in rows
+        )
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
-    ours, theirs = fastest(lambda way: way(x), (packed, plain), rounds=5)
-    return close and ours < 1.2 * theirs
+    ours, theirs = fastest(lambda linear: linear(rows[-1]), (packed, plain), rounds=5)
+    return is_right and ours < 1.3 * theirs
 
 
-def _packed(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
+def bf16_pays() -> bool:
+    """Tell whether this CPU has products in bf16."""
+    return pays(_onednn, torch.bfloat16)
+
+
+def _mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
+    """Pack for any number of rows; the operator wants to be told that it was for these."""
+    blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
+    product = torch.ops.mkl._mkl_linear
+    return lambda x: product(x, blocked, weight, bias, len(x))
+
+
+def _onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
     blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise
     name, variant = FUSED_ACTIVATIONS[activation]
