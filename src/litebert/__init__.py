@@ -55,15 +55,16 @@ _HOMES = {
 }
 
 
-def load(path: str | Path, *, precision: Precision = "fp32") -> Model:
+def load(path: str | Path, *, precision: Precision = "fp32", depth: int | None = None) -> Model:
     """Load a folder, or a name on the Hub, and return it with the verbs its heads allow.
 
     They are fill, order, classify, tag, choose, answer, and embed for all; `Model.verbs` tells.
-    `precision="bf16"` is several times faster where the machine has it.
+    `precision="bf16"` is several times faster where the machine has it; `depth` applies only so
+    many steps, which a model that was trained with `train.exits` bears best.
     """
     from litebert.predict import Model
 
-    return Model.load(path, precision=precision)
+    return Model.load(path, precision=precision, depth=depth)
 
 
 def __getattr__(name: str) -> object:

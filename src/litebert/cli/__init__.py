@@ -29,6 +29,7 @@ VERBS = {
     "order": "say which of two sentences comes first",
     "predict": "answer a whole split or file, as a leaderboard wants it",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
+    "quantize": "write an eight-bit copy of a model, for inference on a CPU",
     "recipes": "list, show or copy the recipes that come along",
     "report": "write a run's report.html again",
     "runs": "list runs; compare some",

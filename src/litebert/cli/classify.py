@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import (
+    depth_option,
+    loaded,
+    model_option,
+    patience_option,
+    precision_option,
+)
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -19,9 +25,17 @@ if TYPE_CHECKING:
 @click.option("--pair", "pairs", multiple=True, help="Second text, one for each TEXT.")
 @model_option
 @precision_option
+@depth_option
+@patience_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a text.")
 def classify(
-    texts: tuple[str, ...], pairs: tuple[str, ...], model: str, precision: Precision, as_json: bool
+    texts: tuple[str, ...],
+    pairs: tuple[str, ...],
+    model: str,
+    precision: Precision,
+    depth: int | None,
+    patience: int | None,
+    as_json: bool,
 ) -> None:
     """Say which label each text has.
 
@@ -29,7 +43,8 @@ def classify(
     litebert classify "A fine film." "Dull." --model runs/sst2/model
     litebert classify "It rains." --pair "It is wet." --model runs/rte/model --json
     """
-    found = loaded(model, precision).classify(texts, list(pairs) or None)
+    asked = loaded(model, precision, depth=depth)
+    found = asked.classify(texts, list(pairs) or None, patience=patience)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         return

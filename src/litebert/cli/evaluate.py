@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.loading import depth_option, patience_option
 from litebert.errors import LitebertError
+
+if TYPE_CHECKING:
+    from litebert.predict.finetuned import Kept
 
 
 @click.command()
@@ -17,6 +22,8 @@ from litebert.errors import LitebertError
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @click.option("--best", is_flag=True, help="The run's best evaluation instead of its last step.")
 @click.option("--clean", is_flag=True, help="SQuAD 2.0: tune the threshold on part of train.")
+@depth_option
+@patience_option
 @click.option("--predictions", type=click.Path(path_type=Path), help="Score this file instead.")
 @click.option("--null-odds", type=click.Path(path_type=Path), help="SQuAD 2.0: null_odds.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -27,6 +34,8 @@ def evaluate(
     task: str | None,
     best: bool,
     clean: bool,
+    depth: int | None,
+    patience: int | None,
     predictions: Path | None,
     null_odds: Path | None,
     as_json: bool,
@@ -35,6 +44,7 @@ def evaluate(
 
     \b
     litebert evaluate runs/mrpc --data glue
+    litebert evaluate runs/mrpc --data glue --patience 3
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     if (predictions is None) == (not models):
@@ -48,14 +58,23 @@ def evaluate(
     if predictions is not None:
         _print({"predictions": _scored(predictions, data, null_odds)}, as_json=as_json)
         return
-    from litebert.predict.finetuned import Finetuned, data_of, measured, with_clean_threshold
+    from litebert.predict.finetuned import (
+        Finetuned,
+        data_of,
+        measured,
+        with_clean_threshold,
+        with_patience,
+    )
 
-    opened = [Finetuned.open(path, kept="best" if best else "last", task=task) for path in models]
+    kept: Kept = "best" if best else "last"
+    opened = [Finetuned.open(path, kept=kept, task=task, depth=depth) for path in models]
     dataset = opened[0].dataset
     splits = [split] if split else list(dataset.dev_splits)
     folder = data or data_of(models[0])
     if clean:
         opened = with_clean_threshold(opened, folder)
+    if patience is not None:
+        opened = with_patience(opened, patience)
     _print({name: measured(opened, folder, name)[0] for name in splits}, as_json=as_json)
 
 

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
 model_option = click.option("--model", required=True, help="Model folder, or a name on the Hub.")
 
-
+depth_option = click.option(
+    "--depth",
+    type=int,
+    help="Apply only so many steps; for models trained with train.exits=true.",
+)
+patience_option = click.option(
+    "--patience",
+    type=int,
+    help="Stop a text once so many classifiers in a row agreed; needs train.exits=true.",
+)
 precision_option = click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
@@ -22,11 +31,11 @@ precision_option = click.option(
 )
 
 
-def loaded(model: str, precision: Precision) -> Model:
+def loaded(model: str, precision: Precision, *, depth: int | None = None) -> Model:
     """Load a model; what its files leave in doubt goes to stderr."""
     from litebert.predict import Model
 
-    found = Model.load(model, precision=precision)
+    found = Model.load(model, precision=precision, depth=depth)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     return found

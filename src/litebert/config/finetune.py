@@ -82,6 +82,9 @@ class FinetuneTrainConfig(TrainConfig):
     patience: int | None = Field(
         None, ge=1, description="evaluations without improvement before training ends early"
     )
+    exits: bool = Field(
+        False, description="classification: a head after every step, for early exit and less depth"
+    )
 
 
 class FinetuneConfig(Section):

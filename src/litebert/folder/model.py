@@ -14,9 +14,11 @@ from litebert.folder.configuration import read_config, read_head, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import doubts
 from litebert.folder.names import tensor_names
+from litebert.folder.residency import release
 from litebert.folder.weights import WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.calibration import to_int8
+from litebert.nn.init import without_numbers
 from litebert.nn.int8 import SITES
 
 
@@ -78,6 +80,7 @@ def load_model(
     loaded = build_network(tensors, config, head, source=folder, dtype=dtype)
     if for_inference:
         loaded.network.albert.pack()
+        release(t for t in loaded.network.state_dict().values() if not t.is_meta)
     return loaded
 
 
@@ -92,7 +95,8 @@ def build_network(
     """Make a network of tensors under Hugging Face's names; a head of None is for pretraining."""
     named = canonical(tensors, source)
     config = with_projection(named, config)
-    network = _empty_network(config, head, dtype)
+    has_exits = any(name.startswith("exits.") for name in named)
+    network = _empty_network(config, head, dtype, has_exits=has_exits)
     if any(name.endswith(".quantized") for name in named):
         to_int8(network, torch.empty(config.num_steps, len(SITES), 2, device="meta"))
     expected = network.state_dict()
@@ -118,12 +122,14 @@ def is_int8(network: Network) -> bool:
     return network.albert.ranges is not None
 
 
-def _empty_network(config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype) -> Network:
+def _empty_network(
+    config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype, *, has_exits: bool
+) -> Network:
     """Build a network whose parameters have shapes but no memory yet."""
-    with torch.device("meta"):
+    with without_numbers():
         if head is None:
             return AlbertForPretraining(config, dtype=dtype)
-        return AlbertForTask(config, head, dtype=dtype)
+        return AlbertForTask(config, head, has_exits=has_exits, dtype=dtype)
 
 
 def _require_known_layers(unused: tuple[str, ...], source: Path) -> None:
@@ -142,6 +148,16 @@ def _require_known_layers(unused: tuple[str, ...], source: Path) -> None:
 def _require_shape(
     name: str, tensor: Tensor, expected: Tensor, network: Network, source: Path
 ) -> None:
+    if tensor.is_floating_point() != expected.is_floating_point() or (
+        not expected.is_floating_point() and tensor.dtype != expected.dtype
+    ):
+        raise DamagedError(
+            "LB-664",
+            f"{source}: {_on_disk(name, network)} has another type",
+            received=str(tensor.dtype).removeprefix("torch."),
+            expected=str(expected.dtype).removeprefix("torch."),
+            next="make or fetch the model again",
+        )
     if tensor.shape != expected.shape:
         raise DamagedError(
             "LB-606",
@@ -156,7 +172,8 @@ def _require_whole(missing: frozenset[str], network: Network, source: Path) -> N
     needed = [
         name
         for name in sorted(missing)
-        if name.startswith("head.") or (name.startswith("albert.") and "pooler" not in name)
+        if name.startswith(("head.", "exits."))
+        or (name.startswith("albert.") and "pooler" not in name)
     ]
     if isinstance(network, AlbertForTask):
         needed += [name for name in sorted(missing) if "pooler" in name]

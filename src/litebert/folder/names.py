@@ -62,6 +62,8 @@ def tensor_names(parameter: str, config: AlbertConfig, head: HeadConfig | None =
     if module == "head.dense":
         is_span = head is not None and head.kind == "question-answering"
         return [f"{'qa_outputs' if is_span else 'classifier'}.{kind}"]
+    if module.startswith("exits."):  # transformers has none: it reads the head after the last step
+        return [f"{module.removesuffix('.dense')}.{kind}"]
     if match is None:
         return [f"{(_FIXED | _CONDITIONAL)[module]}.{kind}"]
     list_name, block, layer = match[1], int(match[2]), match[3]

@@ -34,7 +34,8 @@ def start_from(network: Network, folder: Path) -> Start:
         for name, tensor in loaded.network.state_dict().items()
         if name not in loaded.missing
     }
-    taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith("head."))}
+    heads = ("head.", "exits.")
+    taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith(heads))}
     for name in taken:
         ours[name].copy_(theirs[name])
     return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)))

@@ -35,7 +35,8 @@ Turns: TypeAlias = Sequence[tuple[Prepared, Prepared]]
 class Albert(nn.Module):
     """The encoder (paper 3.1): tokens in, one hidden vector a token out.
 
-    Weights stay in float32; activations have `dtype` (bf16 halves time and memory).
+    Weights stay in float32; activations have `dtype` (bf16 halves time and memory). `depth` is how
+    many steps of the plan are applied, all unless it is set lower.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -53,6 +54,7 @@ class Albert(nn.Module):
         super().__init__()
         self.config, self.dtype = config, dtype
         self.plan = depth_plan(config)
+        self.depth = len(self.plan)
         self.embedding = Embedding(config)
         num_attention = 1 + max(step.attention for step in self.plan)
         num_feed_forward = 1 + max(step.feed_forward for step in self.plan)
@@ -85,15 +87,24 @@ class Albert(nn.Module):
         num_tokens = len(batch.ids)
         # Padded rectangles are copies, which inference on a CPU likes and a backward pass does not.
         layout = Layout(batch, is_padded=not (batch.ids.is_cuda or torch.is_grad_enabled()))
-        hidden = filled(self.embedding(batch).to(self.dtype))
+        hidden = self.embed(batch)
         yield hidden[:num_tokens]
-        turns = self._turns()
+        turns = self.turns()
         for number, (attend, transform) in enumerate(turns, start=1):
             if number == len(turns) and read is not None:
                 layout, num_tokens = replace(layout, read=read), len(read)
             hidden = self.apply_block(attend, hidden, layout)
             hidden = self.apply_block(transform, hidden, layout)
             yield hidden[:num_tokens]
+
+    def embed(self, batch: Batch) -> Float[Tensor, "rows hidden"]:
+        """Return what the first step is given: the projected embeddings, filled up."""
+        return filled(self.embedding(batch).to(self.dtype))
+
+    def turns(self) -> Turns:
+        """Return the functions of the steps that are applied: packed where that serves."""
+        packed = None if torch.is_grad_enabled() else self._packed
+        return (packed or self._unpacked())[: self.depth]
 
     def pack(self) -> None:
         """Make the weights, as they are now, ready for inference: cast and packed only once.
@@ -139,9 +150,7 @@ class Albert(nn.Module):
         super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         return self
 
-    def _turns(self) -> Turns:
-        if self._packed is not None and not torch.is_grad_enabled():
-            return self._packed
+    def _unpacked(self) -> Turns:
         attention = [block.prepare(self.dtype) for block in self.blocks(AttentionBlock)]
         feed_forward = [block.prepare(self.dtype) for block in self.blocks(FeedForwardBlock)]
         return self._in_turn(attention, feed_forward)

@@ -102,6 +102,8 @@ class ConditionalSpanHead(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
+    With `exits` there is a head after every other step, too: see litebert.nn.exits.
+
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
     >>> network = AlbertForTask(config, head)
@@ -114,6 +116,7 @@ class AlbertForTask(nn.Module):
         config: AlbertConfig,
         head: HeadConfig,
         *,
+        has_exits: bool = False,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -125,12 +128,20 @@ class AlbertForTask(nn.Module):
             if head.kind == "conditional-question-answering"
             else LinearHead(config, head)
         )
-        initialise(self.head, std=config.initializer_range, generator=generator)
+        num_exits = config.num_steps - 1 if has_exits else 0
+        self.exits = nn.ModuleList(LinearHead(config, head) for _ in range(num_exits))
+        for heads in (self.head, self.exits):
+            initialise(heads, std=config.initializer_range, generator=generator)
 
     @property
     def config(self) -> AlbertConfig:
         """The network's configuration."""
         return self.albert.config
+
+    @property
+    def heads(self) -> list[nn.Module]:
+        """The head after each step, or the only one."""
+        return [*self.exits, self.head]
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: a row a sequence from a pooled head, a row a token from the others.
@@ -143,7 +154,7 @@ class AlbertForTask(nn.Module):
             read = self.albert.pool(self.albert(batch, read=batch.first_tokens))
         else:
             read = self.albert(batch).float()
-        logits: Tensor = self.head(read)
+        logits: Tensor = self.heads[: self.albert.depth][-1](read)
         return logits
 
     def spans(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from litebert.nn import AlbertForTask
+from litebert.nn.exits import require_exits
 from litebert.tasks.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.classification import TextClassification, TextExample
 from litebert.tasks.finetuning import answer as answers_of
@@ -58,9 +59,13 @@ def classify(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     pairs: Sequence[str] | None,
+    *,
+    patience: int | None,
 ) -> list[Classification]:
     """Return the label of each text, or of each text with its pair."""
-    family = TextClassification(network.head_config)
+    if patience is not None:
+        require_exits(network, patience)
+    family = TextClassification(network.head_config, patience=patience)
     seconds = pairs if pairs is not None else [None] * len(texts)
     examples = [
         TextExample(str(number), first, second)

@@ -19,7 +19,9 @@ from litebert.config.load import Setting
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json
 from litebert.folder import load_model, locate
-from litebert.nn import DTYPES, AlbertForTask
+from litebert.nn import DTYPES, AlbertForTask, limit_depth
+from litebert.nn.exits import require_exits
+from litebert.tasks.classification import TextClassification
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
 from litebert.tasks.registry import open_dataset
@@ -49,8 +51,11 @@ class Finetuned:
         task: str | None = None,
         data: TaskDataConfig | None = None,
         precision: Precision = "fp32",
+        depth: int | None = None,
     ) -> Finetuned:
         """Open a run (its last step or its best evaluation), or a model folder with a task name.
+
+        `depth` applies only so many steps.
 
         Raises:
             LitebertError: LB-613, LB-614, nothing says what the model was trained for, or it has
@@ -80,6 +85,8 @@ class Finetuned:
                 expected=f"{dataset.family.head.kind}: {', '.join(dataset.family.head.labels)}",
                 next="choose a model that was fine-tuned on this task",
             )
+        if depth is not None:
+            limit_depth(network, depth)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset)
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
@@ -128,6 +135,16 @@ def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetu
     threshold = tuned_threshold(examples, ensemble_answers(models, examples))
     silent = replace(models[0].dataset, family=replace(family, null_threshold=threshold))
     return [replace(model, dataset=silent) for model in models]
+
+
+def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]:
+    """Return models that stop early, each text for itself; see litebert.nn.exits."""
+    for model in models:
+        require_exits(model.network, patience)
+    family = models[0].dataset.family
+    assert isinstance(family, TextClassification), "no other head is after every step"
+    dataset = replace(models[0].dataset, family=replace(family, patience=patience))
+    return [replace(model, dataset=dataset) for model in models]
 
 
 def data_of(run: str | Path) -> Path:

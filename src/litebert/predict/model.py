@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from litebert.config import HeadKind, Precision
 from litebert.errors import LitebertError
 from litebert.folder import load_model, locate
-from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
+from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network, limit_depth
 from litebert.predict import downstream, pretrained
 from litebert.predict.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.predict.embedding import Pooling, embed
@@ -39,14 +39,19 @@ class Model:
         self._missing, self._source = missing, source
 
     @classmethod
-    def load(cls, path: str | Path, *, precision: Precision = "fp32") -> Model:
+    def load(
+        cls, path: str | Path, *, precision: Precision = "fp32", depth: int | None = None
+    ) -> Model:
         """Read a model folder, or fetch a name from the Hub; nothing in the files is executed.
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
+        `depth` applies only so many steps; a head that was trained there answers, if there is one.
         """
         folder = locate(path)
         loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
+        if depth is not None:
+            limit_depth(loaded.network, depth)
         return cls(
             loaded.network,
             Tokenizer.load(folder),
@@ -84,12 +89,20 @@ class Model:
         return embed(self.network, self.tokenizer, _several(texts, "embed"), pooling=pooling)
 
     def classify(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        patience: int | None = None,
     ) -> list[Classification]:
-        """Return the label of each text, or of each text with its pair; or its score."""
+        """Return the label of each text, or of each text with its pair; or its score.
+
+        With `patience`, a text takes no more steps once so many classifiers in a row have agreed
+        with the one before; for a model that was trained with `train.exits`.
+        """
         network = self._with_head("sequence-classification", "classify")
         texts = _several(texts, "classify")
-        return downstream.classify(network, self.tokenizer, texts, pairs)
+        return downstream.classify(network, self.tokenizer, texts, pairs, patience=patience)
 
     def tag(self, texts: Sequence[str]) -> list[list[Tagged]]:
         """Return the tag of every word of each text; words end at white space."""

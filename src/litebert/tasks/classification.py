@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from litebert.config import HeadConfig
 from litebert.metrics import classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.tasks.family import AnswerRow, Feature, Output
 from litebert.tasks.framing import frame_ids
 from litebert.tokenizer import Tokenizer
@@ -42,10 +43,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class TextClassification:
-    """The family of tasks with one answer a text or pair; see tasks.family.Family."""
+    """The family of tasks with one answer a text or pair; see tasks.family.Family.
+
+    With `patience` a text is answered as soon as so many classifiers agreed with the one before.
+    """
 
     head: HeadConfig
     class_weights: tuple[float, ...] | None = None
+    patience: int | None = None
 
     def features(
         self,
@@ -68,8 +73,14 @@ class TextClassification:
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return cross entropy, its binary form by label, or the squared error of the score."""
-        logits = network(batch)
+        """Return cross entropy, its binary form by label, or the squared error of the score.
+
+        Where every step has a head, that is a mean of theirs.
+        """
+        by_step = [self._losses(logits, targets) for logits in logits_by_step(network, batch)]
+        return mean_by_depth(by_step)
+
+    def _losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         if self.head.problem_type == "regression":
             return F.mse_loss(logits, targets.view_as(logits), reduction="none").mean(1)
         if self.head.problem_type == "multi_label_classification":
@@ -82,7 +93,9 @@ class TextClassification:
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the logits of each sequence."""
-        return list(network(batch).float().cpu().numpy())
+        if self.patience is None:
+            return list(network(batch).float().cpu().numpy())
+        return list(patient_logits(network, batch, self.patience).cpu().numpy())
 
     def answers(
         self, _: Sequence[TextExample], __: Sequence[Feature], outputs: Sequence[Output], /

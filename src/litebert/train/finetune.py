@@ -81,6 +81,14 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected=f"examples of {dataset.name}",
             next=f"litebert data check {data}",
         )
+    if config.train.exits and dataset.family.head.kind != "sequence-classification":
+        raise LitebertError(
+            "LB-518",
+            f"{dataset.name} cannot have a head after every step",
+            received=f"train.exits=true, {dataset.family.head.kind}",
+            expected="a task that gives a whole text, or a pair, labels or a score",
+            next="leave train.exits out",
+        )
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
@@ -180,7 +188,11 @@ def _network(prepared: Prepared, config: FinetuneConfig) -> AlbertForTask:
     head: HeadConfig = prepared.dataset.family.head
     generator = torch.Generator().manual_seed(rng.torch_seed(config.train.seed, "init", 0))
     network = AlbertForTask(
-        prepared.network_config, head, dtype=dtype_of(config.train), generator=generator
+        prepared.network_config,
+        head,
+        has_exits=config.train.exits,
+        dtype=dtype_of(config.train),
+        generator=generator,
     )
     if config.train.gradient_checkpointing:
         network.albert.checkpoint_gradients()

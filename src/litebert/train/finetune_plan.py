@@ -42,7 +42,9 @@ def _estimate(prepared: Prepared) -> Estimate:
     train, device = prepared.config.train, choose_device(prepared.config.train.device)
     before = process_bytes(device)
     family = prepared.dataset.family
-    network = AlbertForTask(prepared.network_config, family.head, dtype=dtype_of(train)).to(device)
+    network = AlbertForTask(
+        prepared.network_config, family.head, has_exits=train.exits, dtype=dtype_of(train)
+    ).to(device)
     if train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
     at_once = train.micro_batch_size or train.batch_size

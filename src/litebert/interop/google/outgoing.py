@@ -36,13 +36,16 @@ class Outgoing:
 
 def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing:
     """Read a model folder and name its tensors as Google's code does; moments stay float32."""
-    tensors = read_weights(folder)
+    whole = read_weights(folder)
+    tensors = {name: each for name, each in whole.items() if not name.startswith("exits.")}
     head = read_head(folder, tensors={name: tuple(each.shape) for name, each in tensors.items()})
     network = build_network(tensors, read_config(folder), head, source=folder).network
     places = _places(network)
     known = {*(tensor for copies in places.values() for tensor in copies), *_POOLER}
     weights = {name: each for name, each in canonical(tensors, folder).items() if name in known}
     notes = _notes(places, weights, dtype)
+    if len(tensors) < len(whole):
+        notes.append("the heads after inner steps, which Google's graph has not, are left out")
     if network.albert.pooler is None and _POOLER[0] not in weights:
         notes.append("the pooler, which Google's graph has but this head does not use, is zeros")
         size = network.config.hidden_size

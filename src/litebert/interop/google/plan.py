@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
 from litebert.folder.names import tensor_names
 from litebert.interop.google.names import STEP, is_slot
 from litebert.interop.google.source import Source
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.nn.init import without_numbers
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _parameters(config: AlbertConfig, head: HeadConfig | None) -> list[Wanted]:
     """Return what a network of one block wants, with its block repeated for every group."""
     single = {"num_hidden_layers": 1, "num_hidden_groups": 1, "inner_group_num": 1}
     one = config.model_copy(update=single)
-    with torch.device("meta"):
+    with without_numbers():
         network = AlbertForTask(one, head) if head else AlbertForPretraining(one)
     wanted = []
     for name, parameter in network.state_dict().items():

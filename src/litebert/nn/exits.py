@@ -1,0 +1,152 @@
+"""Adaptive depth: a classifier after every step, so that easy texts need not take them all.
+
+Patience-based early exit (PABEE, arXiv 2006.04152), at any batch size: the tokens of a sequence
+that has stopped leave the token list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from litebert.config.head import Problem
+from litebert.errors import LitebertError
+from litebert.nn.batch import Batch
+from litebert.nn.layout import Layout
+from litebert.nn.rows import filled
+from litebert.nn.task import AlbertForTask, Network
+
+SAME_SCORE = 0.1
+"""Scores closer than this count as the same (section 3.2, tau; its authors' example for STS-B)."""
+
+
+def limit_depth(network: Network, depth: int) -> None:
+    """Apply only the first `depth` steps from now on; where there are exits, the one there answers.
+
+    Raises:
+        LitebertError: LB-452, the network has fewer steps.
+    """
+    if not 1 <= depth <= len(network.albert.plan):
+        raise LitebertError(
+            "LB-452",
+            "this model cannot be applied to that depth",
+            received=f"depth {depth}",
+            expected=f"1 to {len(network.albert.plan)} steps",
+            next=f"choose a depth up to {len(network.albert.plan)}",
+        )
+    network.albert.depth = depth
+
+
+def require_exits(network: AlbertForTask, patience: int) -> None:
+    """Refuse patience with a network that has one classifier alone.
+
+    Raises:
+        LitebertError: LB-453, LB-454.
+    """
+    if patience < 1:
+        raise LitebertError(
+            "LB-453",
+            "patience counts classifiers that agree with the one before",
+            received=f"patience {patience}",
+            expected="1 or more; more is slower and surer",
+            next="leave patience out to take every step",
+        )
+    if not network.exits:
+        raise LitebertError(
+            "LB-454",
+            "this model cannot stop early",
+            received="a head after its last step alone",
+            expected="a classification model with a head after every step",
+            next="litebert finetune TASK --model MODEL train.exits=true",
+        )
+
+
+def logits_by_step(
+    network: AlbertForTask, batch: Batch
+) -> list[Float[Tensor, "sequences outputs"]]:
+    """Return the logits after every step that has a head, the last one at least."""
+    if not network.exits:
+        return [network(batch)]
+    first = batch.first_tokens
+    _, *inner, last = network.albert.states(batch, read=first)
+    read = [*(hidden[first] for hidden in inner), last]
+    return [head(network.albert.pool(x)) for head, x in zip(network.heads, read, strict=False)]
+
+
+def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
+    """Return the mean of the losses after each step, step j counting j times (section 3.3).
+
+    >>> mean_by_depth([torch.tensor([4.0]), torch.tensor([1.0])])
+    tensor([2.])
+    """
+    summed = torch.stack([step * loss for step, loss in enumerate(losses, start=1)]).sum(0)
+    return summed / sum(range(1, len(losses) + 1))
+
+
+@torch.no_grad()
+def patient_logits(
+    network: AlbertForTask, batch: Batch, patience: int
+) -> Float[Tensor, "sequences outputs"]:
+    """Return the logits of each sequence at the step where it stops.
+
+    That is where, `patience` times in a row, a classifier has said the same as the one before
+    (section 3.2), or the last step. How a batch is made up changes nothing for a sequence.
+    """
+    require_exits(network, patience)
+    albert, turns = network.albert, network.albert.turns()
+    layout, hidden = _layout(batch), albert.embed(batch)
+    running = torch.arange(len(batch.lengths), device=hidden.device)
+    repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
+    said = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
+    for step, ((attend, transform), head) in enumerate(zip(turns, network.heads, strict=False), 1):
+        first = layout.batch.first_tokens
+        if is_last := step == len(turns):
+            layout = replace(layout, read=first)
+        hidden = transform(attend(hidden, layout), layout)
+        logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))
+        is_same = says_the_same(said[running], logits, network.head_config.problem_type)
+        said[running], repeats[running] = logits, torch.where(is_same, repeats[running] + 1, 0)
+        goes_on = repeats[running] < patience
+        if is_last or not goes_on.any():
+            break
+        if not goes_on.all():
+            running = running[goes_on]
+            layout, hidden = _only(goes_on, layout.batch, hidden)
+    return said
+
+
+def says_the_same(
+    before: Float[Tensor, "sequences outputs"],
+    after: Float[Tensor, "sequences outputs"],
+    problem: Problem,
+) -> Bool[Tensor, " sequences"]:
+    """Tell of which sequences two classifiers say the same: label, set of labels, or score."""
+    if problem == "regression":
+        return ((after - before).abs() < SAME_SCORE).all(1)
+    if problem == "multi_label_classification":
+        return ((after >= 0) == (before >= 0)).all(1)
+    return after.argmax(1) == before.argmax(1)
+
+
+def _only(
+    keep: Bool[Tensor, " sequences"], batch: Batch, hidden: Float[Tensor, "rows hidden"]
+) -> tuple[Layout, Float[Tensor, "fewer_rows hidden"]]:
+    """Leave out sequences, and their rows of the hidden states."""
+    sizes = batch.offsets.diff()
+    rows = keep.repeat_interleave(sizes).nonzero().flatten()
+    kept = Batch(
+        ids=batch.ids[rows],
+        positions=batch.positions[rows],
+        segments=batch.segments[rows],
+        offsets=torch.cat([sizes.new_zeros(1), sizes[keep].cumsum(0)]),
+        lengths=tuple(sizes[keep].tolist()),
+    )
+    return _layout(kept), filled(hidden[rows])
+
+
+def _layout(batch: Batch) -> Layout:
+    return Layout(batch, is_padded=not batch.ids.is_cuda)

@@ -1,0 +1,140 @@
+"""An eight-bit copy of a model, calibrated on texts like those that it will read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from litebert.errors import LitebertError
+from litebert.files import staged_folder
+from litebert.folder import load_model, locate, save_model
+from litebert.folder.model import is_int8
+from litebert.nn import Batch, Network
+from litebert.nn.calibration import calibrated_ranges, to_int8
+from litebert.predict.finetuned import Finetuned
+from litebert.predict.pretrained import framed
+from litebert.tasks.family import joined
+from litebert.tasks.finetuning import by_length
+from litebert.tokenizer import Tokenizer
+
+NUM_EXAMPLES = 512
+"""Texts, or examples, to calibrate on; every sixteenth is kept back to measure the error."""
+_KEPT_BACK = 16
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """What became of a model: bytes of its weights, and the error on what was kept back.
+
+    `error` is the norm of the difference of the last hidden states over the norm of the original.
+    """
+
+    num_examples: int
+    bytes_before: int
+    bytes_after: int
+    error: float
+
+
+def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -> Quantized:
+    """Write an eight-bit copy of a model, calibrated on the first texts."""
+    folder = locate(model)
+    network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
+    encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
+    longest = network.config.max_position_embeddings
+
+    def batch(numbers: Sequence[int]) -> Batch:
+        return framed(network, tokenizer, [encoded[number] for number in numbers])
+
+    lengths = [min(len(ids) + 2, longest) for ids in encoded]
+    return _quantize(network, tokenizer, folder, output, lengths, batch)
+
+
+def quantize_run(run: str | Path, output: Path, data: Path) -> Quantized:
+    """Write an eight-bit copy of a run's model, calibrated on training examples of its task."""
+    opened = Finetuned.open(run)
+    _require_float(opened.network, opened.folder)
+    dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
+    examples = dataset.read(data, dataset.train_split)
+    features = dataset.family.features(
+        examples[:: max(1, len(examples) // NUM_EXAMPLES)][:NUM_EXAMPLES],
+        opened.tokenizer,
+        max_length=min(opened.task.max_length, longest),
+        training=False,
+    )
+
+    def batch(numbers: Sequence[int]) -> Batch:
+        return joined([features[number] for number in numbers])
+
+    lengths = [feature.num_tokens for feature in features]
+    return _quantize(opened.network, opened.tokenizer, opened.folder, output, lengths, batch)
+
+
+def _quantize(
+    network: Network,
+    tokenizer: Tokenizer,
+    folder: Path,
+    output: Path,
+    lengths: Sequence[int],
+    batch: Callable[[Sequence[int]], Batch],
+) -> Quantized:
+    """Calibrate on most examples, measure on those kept back, write the folder."""
+    _require_new(output)
+    if len(lengths) < _KEPT_BACK:
+        raise LitebertError(
+            "LB-618",
+            "there is too little to calibrate on",
+            received=f"{len(lengths)} texts",
+            expected=f"a few hundred, {_KEPT_BACK} at least",
+            next="give more texts, like those that the model will read",
+        )
+    kept = range(0, len(lengths), _KEPT_BACK)
+    used = [number for number in range(len(lengths)) if number % _KEPT_BACK]
+    albert, held_back = network.albert, [batch([number]) for number in kept]
+    with torch.no_grad():
+        exact = torch.cat([albert(one) for one in held_back])
+        batches = (
+            batch([used[number] for number in numbers])
+            for numbers in by_length([lengths[number] for number in used])
+        )
+        to_int8(network, calibrated_ranges(albert, batches))
+        albert.pack()
+        rounded = torch.cat([albert(one) for one in held_back])
+    with staged_folder(output) as staged:
+        save_model(network, staged)
+        tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+    return Quantized(
+        num_examples=len(used),
+        bytes_before=_num_bytes(folder),
+        bytes_after=_num_bytes(output),
+        error=float((rounded - exact).norm() / exact.norm()),
+    )
+
+
+def _require_new(output: Path) -> None:
+    if output.exists():
+        raise LitebertError(
+            "LB-619",
+            f"{output} exists already",
+            received=str(output),
+            expected="a folder that is not there yet",
+            next="choose another folder",
+        )
+
+
+def _require_float(network: Network, folder: Path) -> None:
+    if is_int8(network):
+        raise LitebertError(
+            "LB-617",
+            f"{folder} is in eight bits already",
+            received="int8 weights",
+            expected="a model with float weights",
+            next="use it as it is",
+        )
+
+
+def _num_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))

@@ -1,0 +1,243 @@
+"""Fewer steps for all, or for those that need no more: what is skipped changes nothing else."""
+
+import pytest
+import torch
+
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.config.head import Problem
+from litebert.errors import LitebertError
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, limit_depth, patient_logits
+from litebert.nn.calibration import calibrated_ranges, to_int8
+from litebert.nn.exits import SAME_SCORE, logits_by_step, mean_by_depth, says_the_same
+
+STEPS = 5
+LENGTHS = (9, 4, 13, 1, 7, 4, 20, 11, 2, 16, 5, 3)
+LABELS: dict[Problem, tuple[str, ...]] = {
+    "single_label_classification": ("a", "b", "c"),
+    "multi_label_classification": ("a",),
+    "regression": ("score",),
+}
+
+
+def _config(**changes: object) -> AlbertConfig:
+    return AlbertConfig(
+        vocab_size=60,
+        embedding_size=16,
+        hidden_size=32,
+        num_attention_heads=4,
+        intermediate_size=64,
+        num_hidden_layers=STEPS,
+        max_position_embeddings=32,
+        **changes,
+    )
+
+
+def _network(
+    problem: Problem = "single_label_classification",
+    *,
+    has_exits: bool = True,
+    dtype: torch.dtype = torch.float32,
+    **changes: object,
+) -> AlbertForTask:
+    """Return a network whose classifiers disagree on some sequences and agree on others."""
+    head = HeadConfig(kind="sequence-classification", labels=LABELS[problem], problem_type=problem)
+    network = AlbertForTask(_config(**changes), head, has_exits=has_exits, dtype=dtype).eval()
+    draws = torch.Generator().manual_seed(2)
+    for name, parameter in network.named_parameters():
+        if parameter.ndim > 1:
+            std = 2.0 if "embedding" in name else 0.05 if "dense" in name else 0.4
+            torch.nn.init.normal_(parameter, std=std, generator=draws)
+    return network
+
+
+def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
+    draws = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, 60, (sum(lengths),), generator=draws)
+    return Batch.from_flat(ids, torch.zeros_like(ids), lengths)
+
+
+def _alone(batch: Batch, number: int) -> Batch:
+    rows = slice(*batch.offsets[number : number + 2].tolist())
+    return Batch.from_flat(batch.ids[rows], batch.segments[rows], (batch.lengths[number],))
+
+
+def _stops(by_step: list[torch.Tensor], patience: int, problem: Problem) -> list[int]:
+    """Return the step after which each sequence stops, by the words of the paper, one by one."""
+    found = []
+    for number in range(len(by_step[0])):
+        counter = 0
+        for step in range(1, len(by_step)):
+            pair = (by_step[step - 1][number : number + 1], by_step[step][number : number + 1])
+            counter = counter + 1 if says_the_same(*pair, problem) else 0
+            if counter == patience:
+                break
+        found.append(step)
+    return found
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("sharing", ["all", "none"])
+@torch.no_grad()
+def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, is_packed: bool) -> None:
+    network, batch = _network(sharing=sharing).albert, _batch()
+    states = list(network.states(batch))
+    if is_packed:
+        network.pack()
+    read = torch.tensor([40, 0, 3])
+    for depth in range(1, STEPS + 1):
+        network.depth = depth
+        torch.testing.assert_close(network(batch), states[depth], rtol=0, atol=1e-5)
+        torch.testing.assert_close(network(batch, read), states[depth][read], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_an_eight_bit_network_is_limited_as_well() -> None:
+    network, batch = AlbertForPretraining(_config()).eval(), _batch()
+    to_int8(network, calibrated_ranges(network.albert, [batch]))
+    network.albert.pack()
+    states = list(network.albert.states(batch))
+    limit_depth(network, 2)
+    assert torch.equal(network.albert(batch), states[2])
+
+
+@torch.no_grad()
+def test_with_exits_the_head_at_the_limit_answers() -> None:
+    network, batch = _network(), _batch()
+    by_step = logits_by_step(network, batch)
+    assert len(by_step) == STEPS
+    for depth in range(1, STEPS + 1):
+        limit_depth(network, depth)
+        torch.testing.assert_close(network(batch), by_step[depth - 1], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_without_exits_the_only_head_answers_at_every_depth() -> None:
+    network, batch = _network(has_exits=False), _batch()
+    states = list(network.albert.states(batch))
+    limit_depth(network, 3)
+    expected = network.head(network.albert.pool(states[3][batch.first_tokens]))
+    torch.testing.assert_close(network(batch), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("patience", [STEPS - 1, STEPS, 100])
+@torch.no_grad()
+def test_patience_of_all_steps_is_full_depth(patience: int, is_packed: bool) -> None:
+    network, batch = _network(), _batch()
+    expected = network(batch)
+    if is_packed:
+        network.albert.pack()
+    found = patient_logits(network, batch, patience)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("problem", LABELS)
+@pytest.mark.parametrize("patience", [1, 2, 3])
+@torch.no_grad()
+def test_every_sequence_stops_where_the_paper_says(patience: int, problem: Problem) -> None:
+    network, batch = _network(problem), _batch()
+    by_step = logits_by_step(network, batch)
+    stops = _stops(by_step, patience, problem)
+    expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
+    network.albert.pack()
+    found = patient_logits(network, batch, patience)
+    assert len(set(stops)) > 1  # some go on without the others
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3])
+@pytest.mark.parametrize("is_packed", [True, False])
+@torch.no_grad()
+def test_in_a_batch_a_text_is_answered_as_alone(patience: int, is_packed: bool) -> None:
+    network, batch = _network(), _batch()
+    if is_packed:
+        network.albert.pack()
+    together = patient_logits(network, batch, patience)
+    for number in range(len(LENGTHS)):
+        alone = patient_logits(network, _alone(batch, number), patience)
+        torch.testing.assert_close(together[number : number + 1], alone, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_tokens_of_what_has_stopped_are_computed_no_more() -> None:
+    network, batch = _network(), _batch()
+    stops = _stops(logits_by_step(network, batch), 1, "single_label_classification")
+    seen = []
+    turns = [
+        (attend, lambda hidden, layout, then=then: (seen.append(layout), then(hidden, layout))[1])
+        for attend, then in network.albert.turns()
+    ]
+    network.albert.use(turns)
+    patient_logits(network, batch, 1)
+    for step, layout in enumerate(seen):
+        running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)
+        assert layout.batch.lengths == running
+    assert len(seen) == max(stops) + 1
+
+
+@torch.no_grad()
+def test_patience_and_a_limited_depth_go_together() -> None:
+    network, batch = _network(), _batch()
+    limit_depth(network, 2)
+    found = patient_logits(network, batch, 3)
+    torch.testing.assert_close(found, network(batch), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_half_precision_stops_too() -> None:
+    network, batch = _network(dtype=torch.bfloat16), _batch()
+    network.albert.pack()
+    by_step = logits_by_step(network, batch)
+    stops = _stops(by_step, 2, "single_label_classification")
+    expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
+    found = patient_logits(network, batch, 2)
+    assert found.dtype == torch.float32
+    assert (found - expected).abs().median() < 0.02
+
+
+@torch.no_grad()
+def test_eight_bits_stop_too() -> None:
+    network, batch = _network(), _batch()
+    to_int8(network, calibrated_ranges(network.albert, [batch]))
+    network.albert.pack()
+    by_step = logits_by_step(network, batch)
+    stops = _stops(by_step, 2, "single_label_classification")
+    expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
+    found = patient_logits(network, batch, 2)
+    assert (found - expected).abs().median() < 0.02
+
+
+def test_what_counts_as_the_same() -> None:
+    before, after = torch.tensor([[1.0, 2.0], [1.0, -2.0]]), torch.tensor([[1.5, 1.6], [3.0, 4.0]])
+    assert says_the_same(before, after, "single_label_classification").tolist() == [True, False]
+    assert says_the_same(before, after, "multi_label_classification").tolist() == [True, False]
+    scores = torch.tensor([[1.0], [1.0]])
+    moved = scores + torch.tensor([[0.9 * SAME_SCORE], [-1.1 * SAME_SCORE]])
+    assert says_the_same(scores, moved, "regression").tolist() == [True, False]
+
+
+def test_later_heads_weigh_more_in_the_loss() -> None:
+    losses = [torch.tensor([6.0, 0.0]), torch.tensor([3.0, 0.0]), torch.tensor([2.0, 1.0])]
+    assert mean_by_depth(losses).tolist() == pytest.approx([(6 + 6 + 6) / 6, 0.5])
+    alone = torch.rand(100)
+    assert torch.equal(mean_by_depth([alone]), alone)
+
+
+def test_gradients_reach_every_head() -> None:
+    network = _network().train()
+    mean_by_depth([x.square().mean(1) for x in logits_by_step(network, _batch())]).sum().backward()
+    for head in network.heads:
+        assert all(parameter.grad is not None for parameter in head.parameters())
+
+
+@pytest.mark.parametrize("depth", [0, -1, STEPS + 1])
+def test_a_depth_that_is_not_there_is_refused(depth: int) -> None:
+    with pytest.raises(LitebertError, match=rf"LB-452[\s\S]*1 to {STEPS}"):
+        limit_depth(_network(), depth)
+
+
+def test_patience_is_refused_where_it_cannot_be() -> None:
+    with pytest.raises(LitebertError, match="LB-453"):
+        patient_logits(_network(), _batch(), 0)
+    with pytest.raises(LitebertError, match=r"LB-454[\s\S]*train.exits=true"):
+        patient_logits(_network(has_exits=False), _batch(), 2)
