@@ -1,19 +1,22 @@
 """Eight-bit copies: smaller, close, and refused wherever weights must be float."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 import litebert
+from litebert.cli import cli
 from litebert.cli.quantize import quantize
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import load_model, save_model
+from litebert.folder import load_model, read_config, save_model, start_from
+from litebert.folder.weights import INT8_FILE
 from litebert.nn import AlbertForPretraining
 from litebert.predict.quantize import quantize_with_texts
 from litebert.tokenizer import Tokenizer
@@ -64,36 +67,87 @@ def test_the_command_makes_the_same_copy(folder: Path, eight: Path, tmp_path: Pa
     result = CliRunner().invoke(quantize, words)
     assert result.exit_code == 0, result.output
     assert "bytes" in result.output
-    ours, theirs = (load_file(path / "model.safetensors") for path in (tmp_path / "out", eight))
+    ours, theirs = (load_file(path / INT8_FILE) for path in (tmp_path / "out", eight))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_only_inference_takes_eight_bits(eight: Path) -> None:
     with pytest.raises(LitebertError, match="LB-663"):
         load_model(eight)
+    with pytest.raises(LitebertError, match="LB-663"):
+        start_from(AlbertForPretraining(read_config(eight)), eight)
 
 
-def test_another_program_is_told_that_it_cannot_read_the_folder(eight: Path) -> None:
-    table = json.loads((eight / "config.json").read_text())
-    assert table["quantization_config"] == {"quant_method": "litebert-int8"}
+@pytest.mark.parametrize(
+    "words",
+    ["import huggingface {} --output {}", "export google {} {}", "export onnx {} {}/model.onnx"],
+)
+def test_only_float_weights_are_converted(eight: Path, tmp_path: Path, words: str) -> None:
+    result = CliRunner().invoke(cli, words.format(eight, tmp_path / "out").split())
+    assert isinstance(result.exception, LitebertError)
+    assert result.exception.code == "LB-663"
+    assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("damage", ["scale", "ranges", "dtype", "nan"])
-def test_a_damaged_copy_gives_one_error(eight: Path, tmp_path: Path, damage: str) -> None:
-    tensors = load_file(eight / "model.safetensors")
-    scale = next(name for name in tensors if name.endswith("ffn.scale"))
-    if damage == "scale":
-        del tensors[scale]
-    elif damage == "ranges":
-        tensors["albert.ranges"] = torch.zeros(2, 4, 2)
-    elif damage == "dtype":
-        name = scale.replace("scale", "quantized")
-        tensors[name] = tensors[name].to(torch.int32)
-    else:
-        tensors["albert.ranges"][0, 0, 0] = torch.nan
-    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+@pytest.mark.parametrize("kind", [transformers.AlbertModel, transformers.AlbertForPreTraining])
+def test_transformers_refuses_the_folder_instead_of_drawing_random_weights(
+    eight: Path, kind: type[transformers.AlbertPreTrainedModel]
+) -> None:
+    with pytest.raises(OSError, match="no file named"):
+        kind.from_pretrained(eight)
+
+
+def _damaged(tensors: dict[str, Tensor], damage: str) -> None:
+    """Change tensors in place: take one away, or make one what it cannot be."""
+    half = next(name for name in tensors if name.endswith("ffn.quantized"))
+    ranges = tensors["albert.ranges"]
+    changes: dict[str, dict[str, Tensor | None]] = {
+        "no scale": {half.replace("quantized", "scale"): None},
+        "no numbers": {half: None},
+        "half a pooler": {"albert.pooler.scale": None},
+        "no ranges": {"albert.ranges": None},
+        "ranges of fewer steps": {"albert.ranges": ranges[:2]},
+        "one range a step": {"albert.ranges": ranges[:, 0]},
+        "ranges back to front": {"albert.ranges": ranges.flip(-1)},
+        "a range that is no number": {"albert.ranges": ranges * torch.nan},
+        "a negative scale": {"albert.pooler.scale": -tensors["albert.pooler.scale"]},
+        "wider numbers": {half: tensors[half].to(torch.int32)},
+        "unsigned numbers": {half: tensors[half].view(torch.uint8)},
+        "float numbers": {half: tensors[half].float()},
+        "too few numbers": {half: tensors[half][1:]},
+    }
+    for name, tensor in changes[damage].items():
+        del tensors[name]
+        if tensor is not None:
+            tensors[name] = tensor.contiguous()
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        ("no scale", "LB-665"),
+        ("no numbers", "LB-665"),
+        ("half a pooler", "LB-665"),
+        ("no ranges", "LB-660"),
+        ("ranges of fewer steps", "LB-606"),
+        ("one range a step", "LB-606"),
+        ("ranges back to front", "LB-666"),
+        ("a range that is no number", "LB-607"),
+        ("a negative scale", "LB-666"),
+        ("wider numbers", "LB-664"),
+        ("unsigned numbers", "LB-664"),
+        ("float numbers", "LB-664"),
+        ("too few numbers", "LB-606"),
+    ],
+)
+def test_a_damaged_copy_gives_one_error(
+    eight: Path, tmp_path: Path, damage: str, code: str
+) -> None:
+    tensors = load_file(eight / INT8_FILE)
+    _damaged(tensors, damage)
+    save_file(tensors, tmp_path / INT8_FILE, metadata={"format": "pt"})
     (tmp_path / "config.json").write_text((eight / "config.json").read_text())
-    with pytest.raises(DamagedError):
+    with pytest.raises(DamagedError, match=code):
         load_model(tmp_path, for_inference=True)
 
 

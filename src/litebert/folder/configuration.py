@@ -41,7 +41,7 @@ def write_config(
     table |= head_table(head)
     if config.sharing != "all":
         table["sharing"] = config.sharing
-    if is_int8:  # transformers then refuses the folder instead of drawing random weights
+    if is_int8:  # it says to others what this is; transformers alone would ignore it
         table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)
 

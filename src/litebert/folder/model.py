@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import DamagedError
 from litebert.folder.configuration import read_config, read_head, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import doubts
+from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import tensor_names
 from litebert.folder.residency import release
-from litebert.folder.weights import WEIGHTS_FILE, read_weights, write_weights
+from litebert.folder.weights import INT8_FILE, WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.calibration import to_int8
 from litebert.nn.init import without_numbers
@@ -39,6 +40,9 @@ class LoadedModel:
 def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.float32) -> None:
     """Write config.json and model.safetensors; the tokenizer saves itself beside them.
 
+    An eight-bit network is written to model-int8.safetensors, where transformers finds no weights:
+    under the usual name it would skip them all and draw random ones.
+
     Parameters that hold no numbers, those that a file lacked, are not written.
     """
     head = head_of(network)
@@ -52,7 +56,8 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
         is_int8=is_int8(network),
     )
     tensors = to_disk(parameters, network.config, head)
-    write_weights(folder / WEIGHTS_FILE, tensors, dtype=dtype)
+    file = INT8_FILE if is_int8(network) else WEIGHTS_FILE
+    write_weights(folder / file, tensors, dtype=dtype)
 
 
 def load_model(
@@ -67,17 +72,9 @@ def load_model(
     """
     config, tensors = read_config(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
-    is_eight_bit = any(name.endswith(".quantized") for name in tensors)
-    if is_eight_bit and not for_inference:
-        raise LitebertError(
-            "LB-663",
-            f"{folder} holds an eight-bit model, which can only be asked",
-            received="int8 weights",
-            expected="float weights to train, convert or export",
-            next="use the model that it was made of",
-        )
-    dtype = torch.float32 if is_eight_bit else dtype
-    loaded = build_network(tensors, config, head, source=folder, dtype=dtype)
+    loaded = build_network(
+        tensors, config, head, source=folder, dtype=dtype, for_inference=for_inference
+    )
     if for_inference:
         loaded.network.albert.pack()
         release(t for t in loaded.network.state_dict().values() if not t.is_meta)
@@ -91,13 +88,25 @@ def build_network(
     *,
     source: Path,
     dtype: torch.dtype = torch.float32,
+    for_inference: bool = False,
 ) -> LoadedModel:
-    """Make a network of tensors under Hugging Face's names; a head of None is for pretraining."""
+    """Make a network of tensors under Hugging Face's names; a head of None is for pretraining.
+
+    Raises:
+        LitebertError: LB-663, they are eight-bit and not for inference.
+        DamagedError: LB-604 to LB-606, LB-660 to LB-666, they are not those of the network.
+    """
     named = canonical(tensors, source)
     config = with_projection(named, config)
     has_exits = any(name.startswith("exits.") for name in named)
-    network = _empty_network(config, head, dtype, has_exits=has_exits)
-    if any(name.endswith(".quantized") for name in named):
+    has_int8 = is_eight_bit(named)
+    if has_int8 and not for_inference:
+        raise not_float(source)
+    network = _empty_network(
+        config, head, torch.float32 if has_int8 else dtype, has_exits=has_exits
+    )
+    if has_int8:
+        require_sound(named, source)
         to_int8(network, torch.empty(config.num_steps, len(SITES), 2, device="meta"))
     expected = network.state_dict()
     parameters, unused = from_disk(named, expected, config, head, source=source)

@@ -14,6 +14,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import read_json, write_bytes
 
 WEIGHTS_FILE = "model.safetensors"
+INT8_FILE = "model-int8.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _HEADER_LIMIT = 16 << 20
 _KINDS = {
@@ -44,9 +45,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         LitebertError: LB-602, no weights here.
         DamagedError: LB-603, LB-607, LB-608, LB-609, the files cannot be trusted.
     """
-    single, index = folder / WEIGHTS_FILE, folder / INDEX_FILE
+    single, eight, index = (folder / name for name in (WEIGHTS_FILE, INT8_FILE, INDEX_FILE))
     if single.is_file() or not index.is_file():
-        return read_tensors(single)
+        return read_tensors(eight if eight.is_file() and not single.is_file() else single)
     tensors: dict[str, Tensor] = {}
     for name in _shards(index):
         tensors |= read_tensors(folder / name)

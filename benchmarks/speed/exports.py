@@ -1,0 +1,145 @@
+"""One network with random weights, written in the format of every rival.
+
+ROOT/model            litebert's own folder, which transformers reads too
+ROOT/int8             litebert's in eight bits
+ROOT/*.onnx, *.xml    onnxruntime's and OpenVINO's, from transformers' model, fp32 and int8
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+from pathlib import Path
+
+import nncf
+import onnx
+import onnxruntime
+import openvino
+import torch
+import transformers
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from benchmarks.speed.texts import VOCABULARY, Texts, arriving, rectangle
+from litebert.config import preset
+from litebert.folder import load_model, save_model
+from litebert.interop.onnx.products import require_integer
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn.calibration import calibrated_ranges, to_int8
+from litebert.tokenizer import Tokenizer
+
+CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
+"""Batches of 16 texts, none of which is timed later."""
+SKIPPED = 10_000, 3_000, 5_000
+
+
+def export_all(root: Path, shape: str) -> None:
+    """Write the formats of a preset's network that are not there yet, and litebert's int8."""
+    model = root / "model"
+    if not model.exists():
+        generator = torch.Generator().manual_seed(1)
+        save_model(AlbertForPretraining(preset(shape), generator=generator), model)
+        if VOCABULARY.is_file():
+            Tokenizer.load(VOCABULARY).save(model)
+    if not (root / "int8.xml").exists():
+        wrapped = LastHiddenState(model).eval()
+        export_onnx(wrapped, root)
+        export_openvino(wrapped, root)
+    shutil.rmtree(root / "int8", ignore_errors=True)
+    export_int8(root)
+
+
+class LastHiddenState(torch.nn.Module):
+    """transformers' encoder with one output; the pooler is left out."""
+
+    def __init__(self, model: Path) -> None:
+        super().__init__()
+        self.albert = transformers.AlbertModel.from_pretrained(model, add_pooling_layer=False)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        token_type_ids: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the last hidden state."""
+        return self.albert(input_ids, attention_mask, token_type_ids).last_hidden_state
+
+
+def export_onnx(wrapped: LastHiddenState, root: Path) -> None:
+    """Export, fold constants, quantise.
+
+    Shared weights stand behind a transposition, where `quantize_dynamic` as documented finds 1 of
+    73 products; folded before, all. That they are all int8 is checked.
+    """
+    axes = {0: torch.export.Dim("batch", max=4_096), 1: torch.export.Dim("length", min=2, max=512)}
+    program = torch.onnx.export(
+        wrapped,
+        example(),
+        dynamo=True,
+        dynamic_shapes=(axes,) * 3,
+        input_names=list(rectangle(1, 1).padded()),
+        output_names=["last_hidden_state"],
+        verbose=False,
+    )
+    assert program is not None
+    program.save(root / "fp32.onnx", external_data=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(root / "folded.onnx")
+    onnxruntime.InferenceSession(root / "fp32.onnx", options)
+    logging.getLogger().setLevel(logging.ERROR)
+    quantize_dynamic(
+        root / "folded.onnx", root / "int8.onnx", weight_type=QuantType.QInt8, per_channel=True
+    )
+    print("onnxruntime int8:", require_integer(onnx.load(root / "int8.onnx")))
+
+
+def export_openvino(wrapped: LastHiddenState, root: Path) -> None:
+    """Convert, and quantise with NNCF on real texts where they are at hand."""
+    model = openvino.convert_model(wrapped, example_input=example())
+    openvino.save_model(model, root / "fp32.xml", compress_to_fp16=False)
+    rows = [tuple(one.padded().values()) for one in single(calibration_texts())]
+    nncf.set_log_level(logging.ERROR)
+    quantised = nncf.quantize(
+        model,
+        nncf.Dataset([dict(enumerate(row)) for row in rows]),
+        model_type=nncf.ModelType.TRANSFORMER,
+        subset_size=len(rows),
+    )
+    openvino.save_model(quantised, root / "int8.xml", compress_to_fp16=False)
+
+
+def export_int8(root: Path) -> None:
+    """Do what `litebert quantize` does, with the texts that NNCF is given."""
+    network = load_model(root / "model").network
+    batches = [Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()]
+    to_int8(network, calibrated_ranges(network.albert, batches))
+    save_model(network, root / "int8")
+    if VOCABULARY.is_file():
+        Tokenizer.load(VOCABULARY).save(root / "int8")
+
+
+def calibration_texts() -> list[Texts]:
+    """Return texts far behind those that are timed; made-up ones where there are none."""
+    if not VOCABULARY.is_file():
+        return [rectangle(16, 64, seed=seed) for seed in range(4)]
+    batches = (
+        arriving(corpus, num_batches=number, skip=skip)
+        for (corpus, number), skip in zip(CALIBRATION.items(), SKIPPED, strict=True)
+    )
+    return list(itertools.chain(*batches))
+
+
+def single(batches: list[Texts]) -> list[Texts]:
+    """Return the texts one by one."""
+    return [
+        Texts((ids,), (segments,))
+        for batch in batches
+        for ids, segments in zip(batch.ids, batch.segments, strict=True)
+    ]
+
+
+def example() -> tuple[torch.Tensor, ...]:
+    """Return inputs to trace with."""
+    return tuple(torch.from_numpy(values) for values in rectangle(2, 8).padded().values())

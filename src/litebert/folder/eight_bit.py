@@ -1,0 +1,66 @@
+"""What holds of the tensors of an eight-bit model, and who may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import Tensor
+
+from litebert.errors import DamagedError, LitebertError
+
+_PARTS = ("quantized", "scale")
+_RANGES = "albert.ranges"
+
+
+def is_eight_bit(names: Iterable[str]) -> bool:
+    """Tell whether tensors of these names are of an eight-bit model."""
+    return any(name.endswith(".quantized") for name in names)
+
+
+def not_float(source: Path) -> LitebertError:
+    """Return the error of whoever wants to train, convert or export such a model."""
+    return LitebertError(
+        "LB-663",
+        f"{source} holds an eight-bit model, which can only be asked",
+        received="int8 weights",
+        expected="float weights to train, convert or export",
+        next="use the model that it was made of",
+    )
+
+
+def require_sound(tensors: dict[str, Tensor], source: Path) -> None:
+    """Refuse what no calibration writes: half a layer, scales and ranges that are none.
+
+    Dtypes, shapes and NaN are checked as for any model.
+
+    Raises:
+        DamagedError: LB-665, LB-666.
+    """
+    for name, tensor in tensors.items():
+        layer, _, part = name.rpartition(".")
+        other = f"{layer}.{_PARTS[1 - _PARTS.index(part)]}" if part in _PARTS else name
+        if other not in tensors:
+            raise DamagedError(
+                "LB-665",
+                f"{source} has one half of an eight-bit layer",
+                received=f"{name} without {other}",
+                expected="both",
+                next="litebert quantize makes the folder again",
+            )
+        is_wrong = bool((tensor <= 0).any()) if part == "scale" else _crosses(name, tensor)
+        if is_wrong:
+            raise DamagedError(
+                "LB-666",
+                f"{source}: {name} holds numbers that no calibration gives",
+                received=f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}",
+                expected="scales above zero; ranges that begin at or below zero and end above it",
+                next="litebert quantize makes the folder again",
+            )
+
+
+def _crosses(name: str, tensor: Tensor) -> bool:
+    """Tell whether a range ends before zero or begins after it; wrong shapes are others' matter."""
+    if name != _RANGES or tensor.shape[-1:] != (2,):
+        return False
+    return bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())

@@ -1,0 +1,81 @@
+"""benchmarks/gpu.py runs where there is no GPU, on few packages, and ends in time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+QUICK = ("ceilings", "equal losses", "pretraining at 128", "inference", "fine-tuning", "loader")
+"""Sections that together take every path but those of their likes."""
+STOCK = {"torch", "torchgen", "functorch", "numpy", "typing_extensions", "tqdm", "sympy", "mpmath"}
+STOCK |= {"filelock", "fsspec", "jinja2", "markupsafe", "networkx", "setuptools", "triton"}
+VENDORED = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
+VENDORED |= {"jaxtyping", "wadler_lindig"}
+
+Row = dict[str, Any]
+
+
+def run(folder: Path, *arguments: str) -> list[Row]:
+    """Run the benchmark on this CPU and return its rows."""
+    command = [sys.executable, str(BENCHMARKS / "gpu.py"), "--out", str(folder / "gpu")]
+    command += ["--device", "cpu", "--preset", "tiny", "--smoke", *arguments]
+    subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (folder / "gpu.md").read_text("utf-8").startswith("# litebert on a GPU")
+    rows: list[Row] = json.loads((folder / "gpu.json").read_text("utf-8"))
+    return rows
+
+
+def test_every_path_but_those_of_cuda_runs_on_a_cpu(tmp_path: Path) -> None:
+    rows = run(tmp_path, "--without-transformers", "--sections", *QUICK, "memory")
+    left_out = [row for row in rows if row["kind"] == "left out"]
+    assert [row for row in left_out if row["is_failure"]] == []
+    assert {row["why"] for row in left_out} == {
+        "needs a CUDA device",
+        "transformers is not installed",
+    }
+    measured = {row["section"] for row in rows if row["kind"] == "figure"}
+    assert measured == set(QUICK)
+
+
+def test_both_libraries_compute_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    rows = run(tmp_path, "--sections", "equal losses", "inference")
+    apart = {row["name"]: row for row in rows if row["name"].endswith("apart")}
+    assert sum("transformers" in name for name in apart) == 3
+    assert {name: row["value"] for name, row in apart.items() if row["value"] > row["most"]} == {}
+
+
+def test_what_a_stock_image_lacks_is_named_in_the_docstring() -> None:
+    modules = ", ".join(f"on_gpu.{path.stem}" for path in (BENCHMARKS / "on_gpu").glob("*.py"))
+    code = f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r}); import gpu, {modules}; "
+    code += "print(*{name.split('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    own = {"gpu", "on_gpu", "loader", "litebert", "__main__", "__mp_main__"}
+    found = {name for name in shown.stdout.split() if not name.startswith("_")} - own
+    assert found - STOCK <= VENDORED
+
+
+def test_a_section_that_takes_too_long_is_ended_and_named(tmp_path: Path) -> None:
+    rows = run(tmp_path, "--minutes", "0.005", "--sections", "equal losses", "ceilings")
+    reasons = {row["section"]: row["why"] for row in rows if row["kind"] == "left out"}
+    assert set(reasons) == {"equal losses", "ceilings"}
+    assert [row for row in rows if row["kind"] == "figure"] == []
+
+
+def test_operations_are_those_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from on_gpu.work import Setting, fixed, forward_flops, ragged
+
+    setting = Setting.of("cpu", "base-v2", 0, is_smoke=False)
+    per_token = [
+        forward_flops(setting.config, fixed(setting, 51_200, length), has_head=True) / 51_200
+        for length in (128, 512)
+    ]
+    assert per_token == pytest.approx([176.0e6, 190.1e6], rel=1e-3)  # masked: 15 % of tokens
+    assert ragged(setting, 4_096, mean=38, longest=128).num_tokens == 4_096
