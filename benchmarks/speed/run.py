@@ -1,4 +1,4 @@
-"""Measure litebert beside its rivals and write the tables: `make bench`.
+"""Measure litebert beside its rivals and write the tables: `make bench-speed`.
 
     python -m benchmarks.speed.run [PART ...] [--quick] [--threads 1 2] [--record RESULTS.md]
 
