@@ -24,7 +24,7 @@ Row = dict[str, Any]
 def run(folder: Path, *arguments: str) -> list[Row]:
     """Run the benchmark on this CPU and return its rows."""
     command = [sys.executable, str(BENCHMARKS / "gpu.py"), "--out", str(folder / "gpu")]
-    command += ["--device", "cpu", "--preset", "tiny", "--smoke", *arguments]
+    command += ["--device", "cpu", "--preset", "tiny", "--smoke", "--minutes", "60", *arguments]
     subprocess.run(command, check=False, capture_output=True, text=True)
     assert (folder / "gpu.md").read_text("utf-8").startswith("# litebert on a GPU")
     rows: list[Row] = json.loads((folder / "gpu.json").read_text("utf-8"))
