@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-tensorflow test-slow check bench bench-speed clean
+.PHONY: quickstart test test-tensorflow test-slow check bench clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,18 +39,16 @@ test-tensorflow: $(VENV)/.dev .venv-tensorflow/.ready  ## Google's checkpoints b
 test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 	$(BIN)/pytest -q -m slow
 
-bench: $(VENV)/.dev  ## measure again what benchmarks/ records
-	$(BIN)/python benchmarks/loader.py
-	$(BIN)/python benchmarks/tokenizer.py
-
 .venv-bench/.ready: constraints.txt benchmarks/speed/constraints.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install -q -c constraints.txt torch
 	.venv-bench/bin/pip install -q -c constraints.txt -c benchmarks/speed/constraints.txt -e ".[dev]" accelerate ninja nncf openvino psutil
 	touch $@
 
-bench-speed: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVINO and torch.compile
-	.venv-bench/bin/python -m benchmarks.speed.run
+bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVINO and torch.compile
+	.venv-bench/bin/python -m benchmarks.speed.run --record benchmarks/RESULTS.md
+	.venv-bench/bin/python benchmarks/loader.py
+	.venv-bench/bin/python benchmarks/tokenizer.py
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) .venv-bench .venv-tensorflow build dist

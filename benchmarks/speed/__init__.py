@@ -1,1 +1,1 @@
-"""litebert beside its rivals on a CPU: `make bench-speed`, or `python -m benchmarks.speed.run`."""
+"""litebert beside its rivals on a CPU: `make bench`, or `python -m benchmarks.speed.run`."""

@@ -1,4 +1,4 @@
-"""Measure litebert beside its rivals and write the tables: `make bench-speed`.
+"""Measure litebert beside its rivals and write the tables: `make bench`.
 
     python -m benchmarks.speed.run [PART ...] [--quick] [--threads 1 2] [--record RESULTS.md]
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.speed.cold import Cold
 from benchmarks.speed.rows import REFERENCE, Row
 
-HEADING = "## Speed on a CPU: `make bench-speed`"
+HEADING = "## Speed on a CPU: `make bench`"
 PACKAGES = ("litebert", "torch", "transformers", "onnxruntime", "openvino", "nncf")
 PRECISIONS = ("fp32", "bf16", "int8")
 
