@@ -64,7 +64,7 @@ class Grid(NamedTuple):
 def int8_attention(block: AttentionBlock) -> Callable[[Tensor], Prepared]:
     """Return what makes a function of the block for the ranges of a step, (sites, 2)."""
     projections = (block.query, block.key, block.value)
-    fused, output = Product.of(*projections), Product.of(block.output)
+    fused, output = side_by_side(*projections), side_by_side(block.output)
     norm = cast_norm(block.norm, torch.float32)
     inner = torch.bfloat16 if bf16_pays() else torch.float32
 
@@ -84,7 +84,7 @@ def int8_attention(block: AttentionBlock) -> Callable[[Tensor], Prepared]:
 
 def int8_feed_forward(block: FeedForwardBlock) -> Callable[[Tensor], Prepared]:
     """Return what makes a function of the block for the ranges of a step, (sites, 2)."""
-    intermediate, output = Product.of(block.intermediate), Product.of(block.output)
+    intermediate, output = side_by_side(block.intermediate), side_by_side(block.output)
     norm = cast_norm(block.norm, torch.float32)
 
     def at(ranges: Tensor) -> Prepared:
@@ -115,21 +115,10 @@ def quantize(x: Float[Tensor, "rows columns"], grid: Grid) -> UInt8[Tensor, "row
 class Product:
     """x W^T + b of bytes and eight-bit weights, with what follows in the same kernel."""
 
-    def __init__(
-        self, quantized: Tensor, scale: Tensor, bias: Tensor, *, has_kernels: bool
-    ) -> None:
-        self.quantized, self.scale, self.bias = quantized, scale, bias
+    def __init__(self, quantized: Tensor, scale: Tensor, bias: Tensor) -> None:
+        self._scale, self._bias = scale, bias
         self._zeros = torch.zeros(len(scale), dtype=torch.int32)
-        self._blocked = torch.ops.onednn.qlinear_prepack(quantized, None) if has_kernels else None
-
-    @classmethod
-    def of(cls, *linears: nn.Module) -> Product:
-        """Put the outputs of several layers side by side."""
-        layers = [linear for linear in linears if isinstance(linear, Int8Linear)]
-        quantized = torch.cat([layer.quantized for layer in layers])
-        scale = torch.cat([layer.scale for layer in layers]).float()
-        bias = torch.cat([layer.bias for layer in layers]).float()
-        return cls(quantized, scale, bias, has_kernels=_kernels_work())
+        self._blocked = torch.ops.onednn.qlinear_prepack(quantized, None)
 
     def __call__(
         self,
@@ -142,18 +131,23 @@ class Product:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
-        if self._blocked is None:
-            return self.plainly(x, grid, activation=activation, add=add, onto=onto, dtype=dtype)
-        given = (x, grid.scale, grid.zero, self._blocked, self.scale, self._zeros)
+        given = (x, grid.scale, grid.zero, self._blocked, self._scale, self._zeros)
         result, kind = (onto, torch.uint8) if onto is not None else (Grid(1.0, 0), dtype)
         total: Tensor
         if add is None:
-            total = _OPS.default(*given, self.bias, *result, kind, *_after(activation))
+            total = _OPS.default(*given, self._bias, *result, kind, *_after(activation))
         else:
-            total = _OPS.binary(*given, add, self.bias, *result, kind, 1.0, 0, *_ADDED)
+            total = _OPS.binary(*given, add, self._bias, *result, kind, 1.0, 0, *_ADDED)
         return total
 
-    def plainly(
+
+class PlainProduct:
+    """The same from public operators, in float32 (slow)."""
+
+    def __init__(self, quantized: Tensor, scale: Tensor, bias: Tensor) -> None:
+        self._quantized, self._scale, self._bias = quantized, scale, bias
+
+    def __call__(
         self,
         x: Tensor,
         grid: Grid,
@@ -163,12 +157,21 @@ class Product:
         onto: Grid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Return the same from public operators, in float32 (slow)."""
-        weight = self.quantized * self.scale[:, None]
-        wide = F.linear((x.float() - grid.zero) * grid.scale, weight, self.bias)
+        """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
+        weight = self._quantized * self._scale[:, None]
+        wide = F.linear((x.float() - grid.zero) * grid.scale, weight, self._bias)
         wide = ACTIVATIONS[_cheaper(activation)](wide)
         total = wide if add is None else wide + add
         return quantize(total, onto) if onto is not None else total.to(dtype)
+
+
+def side_by_side(*linears: nn.Module) -> Product | PlainProduct:
+    """Join the outputs of several eight-bit layers in one product."""
+    layers = [linear for linear in linears if isinstance(linear, Int8Linear)]
+    quantized = torch.cat([layer.quantized for layer in layers])
+    scale = torch.cat([layer.scale for layer in layers]).float()
+    bias = torch.cat([layer.bias for layer in layers]).float()
+    return (Product if kernels_work() else PlainProduct)(quantized, scale, bias)
 
 
 def _cheaper(activation: Activation) -> Activation:
@@ -196,7 +199,7 @@ def _rounds_at_once() -> bool:
 
 
 @lru_cache
-def _kernels_work() -> bool:
+def kernels_work() -> bool:
     """Tell whether this CPU's eight-bit products are there and right, at the ends of the range.
 
     Old ones saturate on sums of two products.
@@ -206,7 +209,7 @@ def _kernels_work() -> bool:
     weight = torch.where(torch.rand(64, 256, generator=draws) < 0.5, 127, -127).to(torch.int8)
     grid, scale, bias = Grid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
     try:
-        product = Product(weight, scale, bias, has_kernels=True)
-        return torch.allclose(product(x, grid), product.plainly(x, grid), rtol=1e-3, atol=1e-2)
+        product, plain = Product(weight, scale, bias), PlainProduct(weight, scale, bias)
+        return torch.allclose(product(x, grid), plain(x, grid), rtol=1e-3, atol=1e-2)
     except (RuntimeError, AttributeError, NotImplementedError):
         return False

@@ -54,7 +54,12 @@ class Int8Embedding(nn.Module):
 
 
 def _register(module: nn.Module, weight: Tensor) -> None:
-    weight = weight.detach().float()
-    scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-    module.register_buffer("quantized", (weight / scale[:, None]).round().to(torch.int8))
+    if weight.is_meta:  # without numbers, which a file will bring: operators would load a compiler
+        scale = torch.empty(len(weight), device="meta")
+        quantized = torch.empty(weight.shape, dtype=torch.int8, device="meta")
+    else:
+        weight = weight.detach().float()
+        scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+        quantized = (weight / scale[:, None]).round().to(torch.int8)
+    module.register_buffer("quantized", quantized)
     module.register_buffer("scale", scale)

@@ -124,7 +124,8 @@ def _mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
     """Pack for any number of rows; the operator wants to be told that it was for these."""
     blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
     product = torch.ops.mkl._mkl_linear
-    return lambda x: product(x, blocked, weight, bias, len(x))
+    shape = weight.new_zeros(()).expand(weight.shape)
+    return lambda x: product(x, blocked, shape, bias, len(x))
 
 
 def _onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:

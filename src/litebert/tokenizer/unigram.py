@@ -29,31 +29,29 @@ class UnigramModel:
     """A checked sentencepiece model with ALBERT's rules around it."""
 
     def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
-        self._file = read_model(data, name)
-        self._data = data
+        model = read_model(data, name)
+        self._data, self._name = data, name
         self._normalizer = normalizer
-        self.special = replace(UNIGRAM_SPECIAL, unk=self._file.unknown)
-        self.pieces = tuple(piece.text for piece in self._file.pieces)
+        self.special = replace(UNIGRAM_SPECIAL, unk=model.unknown)
+        self.pieces = tuple(piece.text for piece in model.pieces)
         self.ids = {text: index for index, text in enumerate(self.pieces)}
         self.special.check(self.ids, name)
         self.starts_word = np.array([starts_word(piece) for piece in self.pieces])
         self.hash = vocabulary_hash(f"unigram {normalizer}", data)
         self._processor = _load_native(data, name)
-        self._spelled = {
-            piece.text: index
-            for index, piece in enumerate(self._file.pieces)
-            if piece.kind not in (UNKNOWN, CONTROL)
-        }
+        self._never_spelled = frozenset(
+            piece.text for piece in model.pieces if piece.kind in (UNKNOWN, CONTROL)
+        )
         self._number_commas = {
             index: [self._id(part) for part in self._without_comma(piece)]
-            for piece, index in self._spelled.items()
-            if ends_in_number_comma(piece)
+            for piece, index in self.ids.items()
+            if ends_in_number_comma(piece) and piece not in self._never_spelled
         }
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
         """Return the ids of each text; `num_threads` -1 means one a core."""
         normalized = [self._normalizer.normalize(text) for text in texts]
-        if "," not in self._spelled:
+        if "," not in self.ids or "," in self._never_spelled:
             # A run of unknown characters may then hold a comma, which its id does not tell.
             return [[self._id(piece) for piece in self._split(text)] for text in normalized]
         if num_threads == 1 or len(texts) < _BATCH_WORTH_THREADS:
@@ -87,7 +85,8 @@ class UnigramModel:
     def save(self, folder: Path, *, max_length: int) -> None:
         """Write `spiece.model` (the very bytes), `tokenizer.json` and `tokenizer_config.json`."""
         files.write_bytes(folder / "spiece.model", self._data)
-        pipeline = unigram_pipeline(self._file, self._normalizer, self.special)
+        model = read_model(self._data, self._name)  # not kept: it holds 3 MB
+        pipeline = unigram_pipeline(model, self._normalizer, self.special)
         files.write_json(folder / "tokenizer.json", pipeline)
         files.write_json(folder / CONFIG, config_for(self.special, self._normalizer, max_length))
 
@@ -121,7 +120,8 @@ class UnigramModel:
         return ids
 
     def _id(self, piece: str) -> int:
-        return self._spelled.get(piece, self.ids[self.special.unk])
+        known = piece in self.ids and piece not in self._never_spelled
+        return self.ids[piece if known else self.special.unk]
 
 
 def starts_word(piece: str) -> bool:
