@@ -7,7 +7,7 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, limit_depth, patient_logits
-from litebert.nn.calibration import calibrated_ranges, to_int8
+from litebert.nn.calibration import calibrate, to_int8
 from litebert.nn.exits import SAME_SCORE, logits_by_step, mean_by_depth, says_the_same
 
 STEPS = 5
@@ -93,7 +93,7 @@ def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, is_packed
 @torch.no_grad()
 def test_an_eight_bit_network_is_limited_as_well() -> None:
     network, batch = AlbertForPretraining(_config()).eval(), _batch()
-    to_int8(network, calibrated_ranges(network.albert, [batch]))
+    to_int8(network, calibrate(network.albert, [batch]))
     network.albert.pack()
     states = list(network.albert.states(batch))
     limit_depth(network, 2)
@@ -198,7 +198,7 @@ def test_half_precision_stops_too() -> None:
 @torch.no_grad()
 def test_eight_bits_stop_too() -> None:
     network, batch = _network(), _batch()
-    to_int8(network, calibrated_ranges(network.albert, [batch]))
+    to_int8(network, calibrate(network.albert, [batch]))
     network.albert.pack()
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, 2, "single_label_classification")

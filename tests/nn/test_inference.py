@@ -1,6 +1,7 @@
 """Every faster way to ask a network gives what the plain way gives."""
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
 from litebert.nn import Albert, AlbertForPretraining, Batch, int8, packed
 from litebert.nn.attention import attend
-from litebert.nn.calibration import calibrated_ranges, to_int8
-from litebert.nn.int8 import Grid, quantize
+from litebert.nn.block import AttentionBlock, FeedForwardBlock
+from litebert.nn.calibration import calibrate, to_int8
+from litebert.nn.int8 import Calibration, Grid, quantize
 from litebert.nn.layout import Layout
 
 LENGTHS = (3, 40, 16, 1, 33, 40)
@@ -188,7 +190,7 @@ def test_attention_in_any_layout_is_the_formula(is_padded: bool, read: list[int]
 def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say() -> None:
     exact = _network(_config())
     eight = copy.deepcopy(exact)
-    to_int8(eight, calibrated_ranges(eight, [_batch()]))
+    to_int8(eight, calibrate(eight, [_batch()]))
     eight.pack()
     found = eight(_batch())
     assert _difference(found, exact(_batch())) < 0.05
@@ -198,6 +200,38 @@ def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say()
         patch.setattr(int8, "kernels_work", lambda: False)
         eight.pack()
     assert _difference(eight(_batch()), found) < 0.01
+
+
+def _products(network: Albert) -> Iterator[torch.nn.Linear]:
+    for attention, feed_forward in zip(network.attention, network.feed_forward, strict=True):
+        assert isinstance(attention, AttentionBlock)
+        assert isinstance(feed_forward, FeedForwardBlock)
+        yield from (attention.query, attention.key, attention.value, attention.output)
+        yield from (feed_forward.intermediate, feed_forward.output)
+
+
+@torch.no_grad()
+def test_channels_far_from_zero_cost_eight_bits_little() -> None:
+    network = _network(_config())
+    for block in network.modules():
+        if isinstance(block, AttentionBlock | FeedForwardBlock):
+            block.norm.bias[3] = -200.0
+        if isinstance(block, torch.nn.Linear):
+            block.weight *= 2
+    exact, found = network(_batch()), calibrate(network, [_batch()])
+    ends = [float(exact.min()), float(exact.max())]
+    biases = torch.cat([block.bias for block in _products(network)])
+    unshifted = Calibration(
+        found.ranges.clone(), torch.zeros_like(found.shifts), biases.expand_as(found.biases)
+    )
+    unshifted.ranges[:, [0, 2]] = torch.tensor(ends)
+    errors = []
+    for calibration in (found, unshifted):
+        eight = copy.deepcopy(network)
+        to_int8(eight, calibration)
+        eight.pack()
+        errors.append(float((eight(_batch()) - exact).norm()))
+    assert errors[0] < 0.5 * errors[1], errors
 
 
 def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from litebert.cli import cli
 from litebert.config import AlbertConfig, FinetuneConfig, Resolved, resolve, settings_from_words
 from litebert.errors import LitebertError
 from litebert.files import hash_file
@@ -35,6 +37,7 @@ from pathlib import Path
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.train.finetune import finetune
 import torch
+from click.testing import CliRunner
 torch.set_num_threads(1)
 words = json.loads(sys.argv[2])
 sys.exit(finetune(resolve(FinetuneConfig, settings_from_words(words)), Path(sys.argv[1])).exit_code)
@@ -277,3 +280,20 @@ def test_new_files_are_answered_when_the_training_file_is_gone(
     assert after.answers(examples) == expected
     (file,) = after.dataset.submission("test", examples, expected).values()
     assert len(file.splitlines()) == 3
+
+
+def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
+    words: list[str], configure: Configure, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    last = _run(configure, run)["last"]
+    command = ["quantize", str(run), str(tmp_path / "int8"), "--data", str(tmp_path / "dev.csv")]
+    result = CliRunner().invoke(cli, [*command, "--evaluate", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert isinstance(last, dict)
+    assert found["before"]["dev"]["accuracy"] == pytest.approx(last["accuracy"])
+    assert abs(found["after"]["dev"]["accuracy"] - last["accuracy"]) < 0.1
+    again = CliRunner().invoke(cli, command)
+    assert isinstance(again.exception, LitebertError)
+    assert again.exception.code == "LB-619"

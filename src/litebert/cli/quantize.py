@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -21,7 +23,16 @@ from litebert.errors import LitebertError
 @click.option(
     "--data", type=click.Path(path_type=Path), help="For a run: the folder or file of its task."
 )
-def quantize(model: str, output: Path, texts: tuple[Path, ...], data: Path | None) -> None:
+@click.option("--evaluate", is_flag=True, help="With --data: measure the task before and after.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def quantize(
+    model: str,
+    output: Path,
+    texts: tuple[Path, ...],
+    data: Path | None,
+    evaluate: bool,
+    as_json: bool,
+) -> None:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
     A few hundred texts tell the range of every activation. A run of litebert finetune is
@@ -29,7 +40,7 @@ def quantize(model: str, output: Path, texts: tuple[Path, ...], data: Path | Non
 
     \b
     litebert quantize models/books-wiki-mini models/int8 --texts texts.txt
-    litebert quantize runs/mrpc models/mrpc-int8 --data glue
+    litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     litebert evaluate models/mrpc-int8 --task mrpc --data glue
     """
     if bool(texts) == (data is not None):
@@ -40,16 +51,30 @@ def quantize(model: str, output: Path, texts: tuple[Path, ...], data: Path | Non
             expected="--texts FILE, or --data FOLDER for a run of litebert finetune",
             next="litebert quantize --help",
         )
+    if evaluate and data is None:
+        raise LitebertError(
+            "LB-537",
+            "only a task can be measured",
+            received="--evaluate without --data",
+            expected="a run of litebert finetune, and --data with its examples",
+            next="litebert quantize RUN OUTPUT --data FOLDER --evaluate",
+        )
     from litebert.corpus.texts import read_texts
     from litebert.predict.quantize import quantize_run, quantize_with_texts
 
     if data is not None:
-        found = quantize_run(model, output, data)
+        found = quantize_run(model, output, data, evaluate=evaluate)
     else:
         lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
         found = quantize_with_texts(model, output, lines)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+        return
     click.echo(
         f"{output}: {found.bytes_after:,} bytes, {found.bytes_before:,} before; "
         f"hidden states differ by {found.error:.1%} on texts kept back "
         f"(calibrated on {found.num_examples})"
     )
+    for split, measures in found.before.items():
+        for name, before in measures.items():
+            click.echo(f"{split:<16} {name:<24} {before:.4f} -> {found.after[split][name]:.4f}")

@@ -18,9 +18,8 @@ from litebert.folder.names import tensor_names
 from litebert.folder.residency import release
 from litebert.folder.weights import INT8_FILE, WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.calibration import to_int8
+from litebert.nn.calibration import to_int8, without_calibration
 from litebert.nn.init import without_numbers
-from litebert.nn.int8 import SITES
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def build_network(
     )
     if has_int8:
         require_sound(named, source)
-        to_int8(network, torch.empty(config.num_steps, len(SITES), 2, device="meta"))
+        to_int8(network, without_calibration(config))
     expected = network.state_dict()
     parameters, unused = from_disk(named, expected, config, head, source=source)
     _require_known_layers(unused, source)
@@ -128,7 +127,7 @@ def head_of(network: Network) -> HeadConfig | None:
 
 def is_int8(network: Network) -> bool:
     """Tell whether a network is stored in eight bits."""
-    return network.albert.ranges is not None
+    return network.albert.calibration is not None
 
 
 def _empty_network(

@@ -14,7 +14,7 @@ _FIXED = {
     "albert.embedding.norm": "albert.embeddings.LayerNorm",
     "albert.embedding.projection": "albert.encoder.embedding_hidden_mapping_in",
     "albert.pooler": "albert.pooler",
-    "albert": "albert",  # the ranges of an eight-bit network
+    "albert": "albert",  # the calibration of an eight-bit network
     "masked_lm": "predictions",
     "masked_lm.dense": "predictions.dense",
     "masked_lm.norm": "predictions.LayerNorm",

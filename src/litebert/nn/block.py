@@ -104,7 +104,9 @@ def _cast(linear: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     return lambda x: F.linear(x, weight, bias)
 
 
-def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Return a layer norm on rows of `dtype`."""
-    weight, bias = norm.weight.to(dtype), norm.bias.to(dtype)
+def cast_norm(
+    norm: nn.LayerNorm, dtype: torch.dtype, *, less: Tensor | float = 0.0
+) -> Callable[[Tensor], Tensor]:
+    """Return a layer norm on rows of `dtype`, its results less a vector."""
+    weight, bias = norm.weight.to(dtype), (norm.bias - less).to(dtype)
     return lambda x: F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)

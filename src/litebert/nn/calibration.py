@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
 from litebert.nn.batch import Batch
 from litebert.nn.block import AttentionBlock, FeedForwardBlock
-from litebert.nn.int8 import SITES, Grid, Ranges
+from litebert.nn.int8 import NUM_SHIFTED, SITES, Calibration, Grid
 from litebert.nn.int8_layers import Int8Embedding, Int8Linear
 from litebert.nn.model import Albert
 from litebert.nn.packed import (
@@ -30,32 +31,39 @@ _BLOCKS = (AttentionBlock, FeedForwardBlock)
 
 
 class Watch:
-    """What a product was given: its extremes, and a sample of the rest."""
+    """What a product was given: extremes and mean of each channel, and some rows."""
 
     def __init__(self) -> None:
-        self.low, self.high, self._parts = 0.0, 0.0, list[Tensor]()
+        self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
+        self._sum, self._num_rows, self._rows = torch.zeros(()), 0, list[Tensor]()
         self._draws = torch.Generator().manual_seed(0)
 
     def see(self, x: Tensor) -> None:
         """Take note of an input."""
-        self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
-        values = x.float().flatten()
-        drawn = torch.randint(len(values), (_NUM_DRAWN,), generator=self._draws)
-        self._parts.append(values[drawn])
+        x = x.float()
+        self._low, self._high = self._low.minimum(x.amin(0)), self._high.maximum(x.amax(0))
+        self._sum, self._num_rows = self._sum + x.sum(0), self._num_rows + len(x)
+        size = (max(1, _NUM_DRAWN // x.shape[1]),)
+        self._rows.append(x[torch.randint(len(x), size, generator=self._draws)])
 
-    def range(self) -> tuple[float, float]:
+    def mean(self) -> Tensor:
+        """Return the mean of each channel."""
+        return self._sum / self._num_rows
+
+    def range(self, shift: Tensor | float) -> tuple[float, float]:
         """Return the range, of those between zero and the extremes, that rounds with least error.
 
         Cutting a rare extreme off costs less than a coarser grid for everything else.
         """
-        sample = torch.cat(self._parts)
-        ranges = [(self.low * s, self.high * s) for s in _SHRINKS]
+        low, high = float((self._low - shift).min()), float((self._high - shift).max())
+        sample = torch.cat(self._rows) - shift
+        ranges = [(min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS]
         errors = [_error(sample, Grid.over(*each)) for each in ranges]
         return ranges[errors.index(min(errors))]
 
 
-def calibrated_ranges(albert: Albert, batches: Iterable[Batch]) -> Ranges:
-    """Return the range of what each product of each step multiplies, (steps, sites, 2)."""
+def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
+    """Watch what each product of each step multiplies."""
     watches = [[Watch() for _ in SITES] for _ in albert.plan]
     attention = list(albert.blocks(AttentionBlock))
     feed_forward = list(albert.blocks(FeedForwardBlock))
@@ -74,7 +82,48 @@ def calibrated_ranges(albert: Albert, batches: Iterable[Batch]) -> Ranges:
         for batch in batches:
             albert(batch)
     albert.use(None)
-    return torch.tensor([[watch.range() for watch in seen] for seen in watches])
+    means = [[watch.mean() for watch in seen] for seen in watches]
+    ranges = [
+        [seen[0].range(first), seen[1].range(0.0), seen[2].range(second), seen[3].range(0.0)]
+        for seen, (first, _, second, _) in zip(watches, means, strict=True)
+    ]
+    return Calibration(
+        ranges=torch.tensor(ranges),
+        shifts=torch.stack([torch.stack([first, second]) for first, _, second, _ in means]),
+        biases=torch.stack(
+            [
+                _biases(attention[step.attention], feed_forward[step.feed_forward], *found)
+                for step, found in zip(albert.plan, means, strict=True)
+            ]
+        ),
+    )
+
+
+@torch.no_grad()
+def _biases(
+    attention: AttentionBlock,
+    feed_forward: FeedForwardBlock,
+    first: Tensor,
+    mixed: Tensor,
+    second: Tensor,
+    wide: Tensor,
+) -> Tensor:
+    """Return the biases of a step's products, end to end, for the means of what they are given."""
+    projections = (attention.query, attention.key, attention.value)
+    return torch.cat(
+        [
+            *(projection(first) for projection in projections),
+            _corrected(attention.output, mixed),
+            feed_forward.intermediate(second),
+            _corrected(feed_forward.output, wide) + second,
+        ]
+    )
+
+
+def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
+    """Return the bias with what rounding the weights takes from the mean product."""
+    lost: Tensor = linear(mean) - Int8Linear(linear)(mean)
+    return linear.bias + lost
 
 
 def _watched(watches: list[Watch]) -> MakeLinear:
@@ -98,7 +147,7 @@ def _error(sample: Tensor, grid: Grid) -> float:
     return float((rounded - sample).square().mean())
 
 
-def to_int8(network: nn.Module, ranges: Ranges) -> None:
+def to_int8(network: nn.Module, calibration: Calibration) -> None:
     """Store the word table, the blocks and other large layers in eight bits, in place."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
@@ -110,4 +159,15 @@ def to_int8(network: nn.Module, ranges: Ranges) -> None:
             words = module.embedding.word
             assert isinstance(words, nn.Embedding), "this network is in eight bits already"
             module.embedding.word = Int8Embedding(words)
-            module.ranges = ranges
+            module.calibration = calibration
+
+
+def without_calibration(config: AlbertConfig) -> Calibration:
+    """Return a calibration that has shapes but no numbers, which a file will bring."""
+    steps, size = config.num_steps, config.hidden_size
+    with torch.device("meta"):
+        return Calibration(
+            ranges=torch.empty(steps, len(SITES), 2),
+            shifts=torch.empty(steps, NUM_SHIFTED, size),
+            biases=torch.empty(steps, 5 * size + config.intermediate_size),
+        )

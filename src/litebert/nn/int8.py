@@ -2,7 +2,9 @@
 
 Weights are symmetric with one scale a row. Activations are unsigned with a fixed scale and zero
 point for each of the four products of each step, found by calibration: shared weights see other
-numbers at every depth. torch's (oneDNN's) kernels have no public name; they are named here alone.
+numbers at every depth. A few channels of a trained network's layer norms stand far from zero in
+all tokens; so hidden states are rounded less their mean, whose product goes into the bias.
+torch's (oneDNN's) kernels have no public name; they are named here alone.
 """
 
 from __future__ import annotations
@@ -40,7 +42,31 @@ _ADDED = ("add", 1.0, "none", list[float](), "")
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
 """The products of a step, by what they multiply; calibration gives each a range a step."""
 
-Ranges: TypeAlias = Float[Tensor, "steps sites 2"]
+NUM_SHIFTED = 2
+"""Of these, the two inputs of blocks are shifted."""
+AtStep: TypeAlias = Callable[[int], Prepared]
+
+
+class Calibration(NamedTuple):
+    """What each product of each step is given and adds.
+
+    `shifts` are the means of the inputs of blocks. `biases` lie end to end, a product after the
+    other. They have in them what a mean contributes: all of it where it is taken off the input,
+    else what rounding the weights changes of it; and the mean that the residual lacks.
+    """
+
+    ranges: Float[Tensor, "steps sites 2"]
+    shifts: Float[Tensor, "steps shifted hidden"]
+    biases: Float[Tensor, "steps outputs"]
+
+    def grids(self, step: int) -> list[Grid]:
+        """Return the grids of a step's products."""
+        return [Grid.over(*ends) for ends in self.ranges[step].tolist()]
+
+    def bias_of(self, step: int) -> tuple[Tensor, ...]:
+        """Return the biases of a step's products."""
+        hidden, bias = self.shifts.shape[-1], self.biases[step]
+        return torch.split(bias, [3 * hidden, hidden, len(bias) - 5 * hidden, hidden])
 
 
 class Grid(NamedTuple):
@@ -61,40 +87,46 @@ class Grid(NamedTuple):
         return cls(round(scale, 12), round(-low / scale))
 
 
-def int8_attention(block: AttentionBlock) -> Callable[[Tensor], Prepared]:
-    """Return what makes a function of the block for the ranges of a step, (sites, 2)."""
-    projections = (block.query, block.key, block.value)
-    fused, output = side_by_side(*projections), side_by_side(block.output)
-    norm = cast_norm(block.norm, torch.float32)
+def int8_attention(block: AttentionBlock, calibration: Calibration) -> AtStep:
+    """Return what makes a step's function of the block; its result is less the step's second mean.
+
+    For the feed-forward block of the same step alone.
+    """
+    fused, output = side_by_side(block.query, block.key, block.value), side_by_side(block.output)
     inner = torch.bfloat16 if bf16_pays() else torch.float32
 
-    def at(ranges: Tensor) -> Prepared:
-        given, result = (Grid.over(*ranges[site].tolist()) for site in (0, 1))
+    def at(step: int) -> Prepared:
+        given, result, _, _ = calibration.grids(step)
+        fused_bias, output_bias, _, _ = calibration.bias_of(step)
+        mean, mean_after = calibration.shifts[step]
+        norm = cast_norm(block.norm, torch.float32, less=mean_after)
 
         def apply(hidden: Hidden, layout: Layout) -> AskingHidden:
-            projected = fused(quantize(hidden, given), given, dtype=inner)
+            projected = fused(quantize(hidden - mean, given), given, fused_bias, dtype=inner)
             query, key, value = per_token(projected, layout, block.heads)
-            mixed = filled(attend(query, key, value, layout, 0.0).flatten(1).float())
-            return norm(output(quantize(mixed, result), result, add=asking(hidden, layout)))
+            mixed = quantize(
+                filled(attend(query, key, value, layout, 0.0).flatten(1).float()), result
+            )
+            return norm(output(mixed, result, output_bias, add=asking(hidden, layout)))
 
         return apply
 
     return at
 
 
-def int8_feed_forward(block: FeedForwardBlock) -> Callable[[Tensor], Prepared]:
-    """Return what makes a function of the block for the ranges of a step, (sites, 2)."""
+def int8_feed_forward(block: FeedForwardBlock, calibration: Calibration) -> AtStep:
+    """Return what makes a step's function of the block, of states less the step's second mean."""
     intermediate, output = side_by_side(block.intermediate), side_by_side(block.output)
     norm = cast_norm(block.norm, torch.float32)
 
-    def at(ranges: Tensor) -> Prepared:
-        given, wide = (Grid.over(*ranges[site].tolist()) for site in (2, 3))
+    def at(step: int) -> Prepared:
+        _, _, given, wide = calibration.grids(step)
+        _, _, bias, output_bias = calibration.bias_of(step)
 
         def apply(hidden: Hidden, _: Layout) -> Hidden:
-            activated = intermediate(
-                quantize(hidden, given), given, activation=block.hidden_act, onto=wide
-            )
-            return norm(output(activated, wide, add=hidden))
+            rounded = quantize(hidden, given)
+            activated = intermediate(rounded, given, bias, activation=block.hidden_act, onto=wide)
+            return norm(output(activated, wide, output_bias, add=hidden))
 
         return apply
 
@@ -115,8 +147,8 @@ def quantize(x: Float[Tensor, "rows columns"], grid: Grid) -> UInt8[Tensor, "row
 class Product:
     """x W^T + b of bytes and eight-bit weights, with what follows in the same kernel."""
 
-    def __init__(self, quantized: Tensor, scale: Tensor, bias: Tensor) -> None:
-        self._scale, self._bias = scale, bias
+    def __init__(self, quantized: Tensor, scale: Tensor) -> None:
+        self._scale = scale
         self._zeros = torch.zeros(len(scale), dtype=torch.int32)
         self._blocked = torch.ops.onednn.qlinear_prepack(quantized, None)
 
@@ -124,6 +156,7 @@ class Product:
         self,
         x: Tensor,
         grid: Grid,
+        bias: Tensor,
         *,
         activation: Activation = "linear",
         add: Tensor | None = None,
@@ -135,22 +168,23 @@ class Product:
         result, kind = (onto, torch.uint8) if onto is not None else (Grid(1.0, 0), dtype)
         total: Tensor
         if add is None:
-            total = _OPS.default(*given, self._bias, *result, kind, *_after(activation))
+            total = _OPS.default(*given, bias, *result, kind, *_after(activation))
         else:
-            total = _OPS.binary(*given, add, self._bias, *result, kind, 1.0, 0, *_ADDED)
+            total = _OPS.binary(*given, add, bias, *result, kind, 1.0, 0, *_ADDED)
         return total
 
 
 class PlainProduct:
     """The same from public operators, in float32 (slow)."""
 
-    def __init__(self, quantized: Tensor, scale: Tensor, bias: Tensor) -> None:
-        self._quantized, self._scale, self._bias = quantized, scale, bias
+    def __init__(self, quantized: Tensor, scale: Tensor) -> None:
+        self._quantized, self._scale = quantized, scale
 
     def __call__(
         self,
         x: Tensor,
         grid: Grid,
+        bias: Tensor,
         *,
         activation: Activation = "linear",
         add: Tensor | None = None,
@@ -159,7 +193,7 @@ class PlainProduct:
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
         weight = self._quantized * self._scale[:, None]
-        wide = F.linear((x.float() - grid.zero) * grid.scale, weight, self._bias)
+        wide = F.linear((x.float() - grid.zero) * grid.scale, weight, bias)
         wide = ACTIVATIONS[_cheaper(activation)](wide)
         total = wide if add is None else wide + add
         return quantize(total, onto) if onto is not None else total.to(dtype)
@@ -170,8 +204,7 @@ def side_by_side(*linears: nn.Module) -> Product | PlainProduct:
     layers = [linear for linear in linears if isinstance(linear, Int8Linear)]
     quantized = torch.cat([layer.quantized for layer in layers])
     scale = torch.cat([layer.scale for layer in layers]).float()
-    bias = torch.cat([layer.bias for layer in layers]).float()
-    return (Product if kernels_work() else PlainProduct)(quantized, scale, bias)
+    return (Product if kernels_work() else PlainProduct)(quantized, scale)
 
 
 def _cheaper(activation: Activation) -> Activation:
@@ -209,7 +242,7 @@ def kernels_work() -> bool:
     weight = torch.where(torch.rand(64, 256, generator=draws) < 0.5, 127, -127).to(torch.int8)
     grid, scale, bias = Grid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
     try:
-        product, plain = Product(weight, scale, bias), PlainProduct(weight, scale, bias)
-        return torch.allclose(product(x, grid), plain(x, grid), rtol=1e-3, atol=1e-2)
+        product, plain = Product(weight, scale), PlainProduct(weight, scale)
+        return torch.allclose(product(x, grid, bias), plain(x, grid, bias), rtol=1e-3, atol=1e-2)
     except (RuntimeError, AttributeError, NotImplementedError):
         return False

@@ -18,7 +18,7 @@ from litebert.nn.block import AttentionBlock, FeedForwardBlock, Prepared
 from litebert.nn.embedding import Embedding
 from litebert.nn.heads import MaskedLMHead, SentenceOrderHead
 from litebert.nn.init import initialise
-from litebert.nn.int8 import Ranges, int8_attention, int8_feed_forward
+from litebert.nn.int8 import Calibration, int8_attention, int8_feed_forward
 from litebert.nn.layout import Layout
 from litebert.nn.packed import packed_attention, packed_feed_forward
 from litebert.nn.plan import depth_plan
@@ -64,8 +64,8 @@ class Albert(nn.Module):
         self.pooler = nn.Linear(size, size) if has_pooler else None
         self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = _directly
         self._packed: Turns | None = None
-        self.ranges: Ranges | None
-        self.register_buffer("ranges", None)
+        for name in Calibration._fields:
+            self.register_buffer(name, None)
         self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
         initialise(self, std=config.initializer_range, generator=generator)
 
@@ -111,8 +111,8 @@ class Albert(nn.Module):
 
         Training and gradients do not use what is packed; `train()` and new weights forget it.
         """
-        if self.ranges is not None:
-            self.use(self._int8_turns(self.ranges))
+        if (calibration := self.calibration) is not None:
+            self.use(self._int8_turns(calibration))
             return
         attention = [packed_attention(block, self.dtype) for block in self.blocks(AttentionBlock)]
         feed_forward = [
@@ -120,12 +120,26 @@ class Albert(nn.Module):
         ]
         self.use(self._in_turn(attention, feed_forward))
 
-    def _int8_turns(self, ranges: Ranges) -> Turns:
-        """Bind the blocks, packed once, to the ranges of each step."""
-        attention = [int8_attention(block) for block in self.blocks(AttentionBlock)]
-        feed_forward = [int8_feed_forward(block) for block in self.blocks(FeedForwardBlock)]
+    @property
+    def calibration(self) -> Calibration | None:
+        """What the products of an eight-bit network are given and add; None in float."""
+        if self.ranges is None:
+            return None
+        return Calibration(*(getattr(self, name) for name in Calibration._fields))
+
+    @calibration.setter
+    def calibration(self, calibration: Calibration) -> None:
+        for name, tensor in calibration._asdict().items():
+            setattr(self, name, tensor)
+
+    def _int8_turns(self, calibration: Calibration) -> Turns:
+        """Bind the blocks, packed once, to what each step gives them."""
+        attention = [int8_attention(block, calibration) for block in self.blocks(AttentionBlock)]
+        feed_forward = [
+            int8_feed_forward(block, calibration) for block in self.blocks(FeedForwardBlock)
+        ]
         return [
-            (attention[step.attention](ranges[i]), feed_forward[step.feed_forward](ranges[i]))
+            (attention[step.attention](i), feed_forward[step.feed_forward](i))
             for i, step in enumerate(self.plan)
         ]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -14,8 +15,8 @@ from litebert.files import staged_folder
 from litebert.folder import load_model, locate, save_model
 from litebert.folder.model import is_int8
 from litebert.nn import Batch, Network
-from litebert.nn.calibration import calibrated_ranges, to_int8
-from litebert.predict.finetuned import Finetuned
+from litebert.nn.calibration import calibrate, to_int8
+from litebert.predict.finetuned import Finetuned, measured
 from litebert.predict.pretrained import framed
 from litebert.tasks.family import joined
 from litebert.tasks.finetuning import by_length
@@ -24,19 +25,23 @@ from litebert.tokenizer import Tokenizer
 NUM_EXAMPLES = 512
 """Texts, or examples, to calibrate on; every sixteenth is kept back to measure the error."""
 _KEPT_BACK = 16
+Measures: TypeAlias = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Quantized:
     """What became of a model: bytes of its weights, and the error on what was kept back.
 
-    `error` is the norm of the difference of the last hidden states over the norm of the original.
+    `error` is the norm of the difference of the last hidden states over the norm of the original;
+    `before` and `after` the measures of each development split, where they were asked for.
     """
 
     num_examples: int
     bytes_before: int
     bytes_after: int
     error: float
+    before: Measures = field(default_factory=dict)
+    after: Measures = field(default_factory=dict)
 
 
 def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -> Quantized:
@@ -53,8 +58,12 @@ def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -
     return _quantize(network, tokenizer, folder, output, lengths, batch)
 
 
-def quantize_run(run: str | Path, output: Path, data: Path) -> Quantized:
-    """Write an eight-bit copy of a run's model, calibrated on training examples of its task."""
+def quantize_run(run: str | Path, output: Path, data: Path, *, evaluate: bool = False) -> Quantized:
+    """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
+
+    Asked to evaluate, it measures the model on the development splits before and after.
+    """
+    _require_new(output)
     opened = Finetuned.open(run)
     _require_float(opened.network, opened.folder)
     dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
@@ -70,7 +79,13 @@ def quantize_run(run: str | Path, output: Path, data: Path) -> Quantized:
         return joined([features[number] for number in numbers])
 
     lengths = [feature.num_tokens for feature in features]
-    return _quantize(opened.network, opened.tokenizer, opened.folder, output, lengths, batch)
+    before = _measures(opened, data) if evaluate else {}
+    found = _quantize(opened.network, opened.tokenizer, opened.folder, output, lengths, batch)
+    return replace(found, before=before, after=_measures(opened, data) if evaluate else {})
+
+
+def _measures(opened: Finetuned, data: Path) -> Measures:
+    return {split: measured([opened], data, split)[0] for split in opened.dataset.dev_splits}
 
 
 def _quantize(
@@ -100,7 +115,7 @@ def _quantize(
             batch([used[number] for number in numbers])
             for numbers in by_length([lengths[number] for number in used])
         )
-        to_int8(network, calibrated_ranges(albert, batches))
+        to_int8(network, calibrate(albert, batches))
         albert.pack()
         rounded = torch.cat([albert(one) for one in held_back])
     with staged_folder(output) as staged:
