@@ -25,7 +25,7 @@ from litebert.config import preset
 from litebert.folder import load_model, save_model
 from litebert.interop.onnx.products import require_integer
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.calibration import calibrated_ranges, to_int8
+from litebert.nn.calibration import calibrate, to_int8
 from litebert.tokenizer import Tokenizer
 
 CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
@@ -114,7 +114,7 @@ def export_int8(root: Path) -> None:
     """Do what `litebert quantize` does, with the texts that NNCF is given."""
     network = load_model(root / "model").network
     batches = [Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()]
-    to_int8(network, calibrated_ranges(network.albert, batches))
+    to_int8(network, calibrate(network.albert, batches))
     save_model(network, root / "int8")
     if VOCABULARY.is_file():
         Tokenizer.load(VOCABULARY).save(root / "int8")
