@@ -1,6 +1,7 @@
 """The house rules that a machine can check (STYLE.md)."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -57,6 +58,19 @@ def test_only_files_opens_for_writing() -> None:
             if is_writing or name in ("write_text", "write_bytes"):
                 found.add(str(path.relative_to(ROOT)) if is_writing else "")
     assert found - {""} <= allowed
+
+
+def test_benchmarks_import_names_that_exist() -> None:
+    """They run apart from the tests, in an environment of their own."""
+    gone = [
+        f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
+        for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "litebert"
+        for alias in node.names
+        if not hasattr(importlib.import_module(str(node.module)), alias.name)
+    ]
+    assert gone == []
 
 
 def test_nothing_reads_pickle_or_runs_strings() -> None:
