@@ -133,9 +133,9 @@ def _watched(watches: list[Watch]) -> MakeLinear:
     def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation) -> Linear:
         watch, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
 
-        def seen(x: Tensor) -> Tensor:
+        def seen(x: Tensor, y: Tensor | None) -> Tensor:
             watch.see(x)
-            return linear(x)
+            return linear(x, y)
 
         return seen
 

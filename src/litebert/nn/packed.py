@@ -31,7 +31,8 @@ from litebert.nn.layout import Layout
 from litebert.nn.rows import filled
 from litebert.nn.stopwatch import fastest
 
-Linear: TypeAlias = Callable[[Tensor], Tensor]
+Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
+"""What returns a product, activated, or plus a second tensor."""
 MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation], Linear]
 """What makes a linear layer of its weight, its bias, a dtype and what follows."""
 
@@ -51,7 +52,7 @@ _MKL_ROWS = 1_024
 def packed_linear(
     weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear"
 ) -> Linear:
-    """Return x -> activation(x W^T + b) on rows of `dtype`."""
+    """Return (x, y) -> activation(x W^T + b), or x W^T + b + y, on rows of `dtype`."""
     weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
     on_cpu = weight.device.type == "cpu"
     if on_cpu and dtype == torch.float32 and activation == "linear" and pays(_mkl, dtype):
@@ -74,9 +75,9 @@ def packed_attention(
     norm = cast_norm(block.norm, dtype)
 
     def apply(hidden: Hidden, layout: Layout) -> AskingHidden:
-        query, key, value = per_token(fused(hidden), layout, block.heads)
+        query, key, value = per_token(fused(hidden, None), layout, block.heads)
         mixed = attend(query, key, value, layout, 0.0)
-        return norm(output(filled(mixed.flatten(1))).add_(asking(hidden, layout)))
+        return norm(output(filled(mixed.flatten(1)), asking(hidden, layout)))
 
     return apply
 
@@ -89,7 +90,7 @@ def packed_feed_forward(
     intermediate = linear(inner.weight, inner.bias, dtype, block.hidden_act)
     output = linear(outer.weight, outer.bias, dtype, "linear")
     norm = cast_norm(block.norm, dtype)
-    return lambda hidden, _: norm(output(intermediate(hidden)).add_(hidden))
+    return lambda hidden, _: norm(output(intermediate(hidden, None), hidden))
 
 
 Way: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
@@ -106,12 +107,13 @@ def pays(way: Way, dtype: torch.dtype) -> bool:
         packed = way(weight, bias, "linear")
         tolerance = torch.finfo(dtype).eps * 768
         is_right = all(
-            torch.allclose(packed(x).float(), plain(x).float(), rtol=0.01, atol=tolerance)
+            torch.allclose(packed(x, y).float(), plain(x, y).float(), rtol=0.01, atol=tolerance)
             for x in rows
+            for y in (None, x)
         )
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
-    ours, theirs = fastest(lambda linear: linear(rows[-1]), (packed, plain), rounds=5)
+    ours, theirs = fastest(lambda linear: linear(rows[-1], None), (packed, plain), rounds=5)
     return is_right and ours < 1.3 * theirs
 
 
@@ -123,18 +125,33 @@ def bf16_pays() -> bool:
 def _mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
     """Pack for any number of rows; the operator wants to be told that it was for these."""
     blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
-    product = torch.ops.mkl._mkl_linear
+    product = torch.ops.mkl._mkl_linear.default
+    # Of the weight itself it then only wants the shape.
     shape = weight.new_zeros(()).expand(weight.shape)
-    return lambda x: product(x, blocked, shape, bias, len(x))
+    return lambda x, y: _plus(product(x, blocked, shape, bias, len(x)), y)
 
 
 def _onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
     blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise
     name, variant = FUSED_ACTIVATIONS[activation]
-    return lambda x: product(x, blocked, bias, name, [], variant)
+
+    def apply(x: Tensor, y: Tensor | None) -> Tensor:
+        assert y is None or activation == "linear"
+        total: Tensor = (
+            product.default(x, blocked, bias, name, [], variant)
+            if y is None
+            else product.binary(x, y, blocked, bias, "add")
+        )
+        return total
+
+    return apply
 
 
 def _plain(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
     activate = ACTIVATIONS[activation]
-    return lambda x: activate(F.linear(x, weight, bias))
+    return lambda x, y: _plus(activate(F.linear(x, weight, bias)), y)
+
+
+def _plus(product: Tensor, y: Tensor | None) -> Tensor:
+    return product if y is None else product.add_(y)
