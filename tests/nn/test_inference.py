@@ -107,6 +107,22 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
     assert _difference(product(x.to(dtype), y.to(dtype)), expected + y) < tolerance
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_multiplied_in_pieces_are_the_same_rows(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = torch.Generator().manual_seed(0)
+    x, y, weight, bias = (
+        torch.randn(*shape, generator=draws).to(dtype)
+        for shape in ((900, 64), (900, 32), (32, 64), (32,))
+    )
+    product, found = packed._onednn(weight, bias, "linear"), []
+    for answer in (False, True):
+        monkeypatch.setattr(packed, "_likes_pieces", lambda *_, answer=answer: answer)
+        found.append(product(x, y))
+    torch.testing.assert_close(found[0], found[1])
+
+
 @pytest.mark.parametrize("is_packed", [True, False])
 @torch.no_grad()
 def test_rows_that_are_read_are_those_of_the_whole(is_packed: bool) -> None:
