@@ -8,7 +8,7 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
-from litebert.nn import Albert, AlbertForPretraining, Batch, int8, packed
+from litebert.nn import Albert, AlbertForPretraining, Batch, attention, int8, packed
 from litebert.nn.attention import attend
 from litebert.nn.block import AttentionBlock, FeedForwardBlock
 from litebert.nn.calibration import calibrate, to_int8
@@ -263,3 +263,14 @@ def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:
         assert quantize(torch.tensor([[-5.0, -0.011, 0.0, 9.0]]), grid).tolist() == [
             [0, 99, 100, 255]
         ]
+
+
+def test_probes_leave_the_random_numbers_of_others_alone() -> None:
+    before = torch.get_rng_state()
+    for probe in (packed.pays, packed._likes_pieces, attention._likes_fused, int8.kernels_work):
+        probe.cache_clear()
+    packed.pays(packed._onednn, torch.bfloat16)
+    packed._likes_pieces(2, torch.bfloat16)
+    attention._likes_fused(32)
+    int8.kernels_work()
+    assert torch.equal(torch.get_rng_state(), before)

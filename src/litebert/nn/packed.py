@@ -100,7 +100,9 @@ Way: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
 def pays(way: Way, dtype: torch.dtype) -> bool:
     """Tell whether a kind of packed product is there, right, and not slower here (10 ms)."""
     draws = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(768, 768, generator=draws).to(dtype), torch.randn(768).to(dtype)
+    weight, bias = (
+        torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,))
+    )
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
     plain = _plain(weight, bias, "linear")
     try:
@@ -159,8 +161,8 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
     """
     if num_threads == 1:
         return False
-    product = _onednn(torch.randn(768, 768).to(dtype), torch.randn(768).to(dtype), "linear")
-    x = torch.randn(2 * _PIECE, 768).to(dtype)
+    weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
+    product = _onednn(weight, weight[0].clone(), "linear")
     whole, pieces = fastest(
         lambda parts: [product(part, None) for part in parts],
         ((x,), torch.split(x, _PIECE)),
