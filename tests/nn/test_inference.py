@@ -223,11 +223,11 @@ def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say()
 
 
 def _products(network: Albert) -> Iterator[torch.nn.Linear]:
-    for attention, feed_forward in zip(network.attention, network.feed_forward, strict=True):
-        assert isinstance(attention, AttentionBlock)
-        assert isinstance(feed_forward, FeedForwardBlock)
-        yield from (attention.query, attention.key, attention.value, attention.output)
-        yield from (feed_forward.intermediate, feed_forward.output)
+    for mixing, widening in zip(network.attention, network.feed_forward, strict=True):
+        assert isinstance(mixing, AttentionBlock)
+        assert isinstance(widening, FeedForwardBlock)
+        yield from (mixing.query, mixing.key, mixing.value, mixing.output)
+        yield from (widening.intermediate, widening.output)
 
 
 @torch.no_grad()
