@@ -30,9 +30,18 @@ def naive_step(
 
 @KINDS
 @settings(max_examples=30, deadline=None)
-@given(shapes=SHAPES, seed=st.integers(0, 2**31), adapts=st.booleans())
+@given(
+    shapes=SHAPES,
+    seed=st.integers(0, 2**31),
+    adapts=st.booleans(),
+    at_once=st.sampled_from([5, 1 << 24]),
+)
 def test_a_vectorised_step_equals_the_loop_over_parameters(
-    kind: type[MomentOptimizer], shapes: list[tuple[int, ...]], seed: int, adapts: bool
+    kind: type[MomentOptimizer],
+    shapes: list[tuple[int, ...]],
+    seed: int,
+    adapts: bool,
+    at_once: int,
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     rule = {"lr": 0.03, "beta1": 0.8, "beta2": 0.95, "eps": 1e-5, "decay": 0.1}
@@ -52,7 +61,9 @@ def test_a_vectorised_step_equals_the_loop_over_parameters(
         gradients = [random_like(shape, generator) for shape in shapes]
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.clone()
-        optimizer.step()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("litebert.optim.moments._AT_ONCE", at_once)
+            optimizer.step()
         expected = [
             naive_step(*each, rule) for each in zip(expected, gradients, moments, strict=True)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypedDict, cast, overload
 
 import torch
@@ -13,6 +13,8 @@ from litebert.errors import LitebertError
 
 STATE_NAMES = ("adam_m", "adam_v")
 """What is kept for each parameter, in upstream's words: the moving means of g and g squared."""
+_AT_ONCE = 1 << 24
+"""Numbers that are updated together: all of base, a kernel of xxlarge."""
 
 
 class Settings(TypedDict):
@@ -61,8 +63,7 @@ class MomentOptimizer(Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            parameters = [each for each in group["params"] if each.grad is not None]
-            if parameters:
+            for parameters in _portions(p for p in group["params"] if p.grad is not None):
                 updates = self._updates(parameters, cast(Settings, group))
                 torch._foreach_mul_(updates, group["lr"])
                 torch._foreach_sub_(parameters, updates)
@@ -89,6 +90,18 @@ class MomentOptimizer(Optimizer):
         updates = torch._foreach_div(first, scales)
         torch._foreach_add_(updates, parameters, alpha=settings["weight_decay"])
         return updates
+
+
+def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield the parameters a few at a time: what a step works out for them takes memory twice."""
+    portion: list[Tensor] = []
+    for parameter in parameters:
+        if portion and sum(p.numel() for p in (*portion, parameter)) > _AT_ONCE:
+            yield portion
+            portion = []
+        portion.append(parameter)
+    if portion:
+        yield portion
 
 
 def _dense_gradient(parameter: Tensor) -> Tensor:
