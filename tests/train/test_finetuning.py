@@ -297,3 +297,7 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
     again = CliRunner().invoke(cli, command)
     assert isinstance(again.exception, LitebertError)
     assert again.exception.code == "LB-619"
+    command[1:3] = [str(run / "model"), str(tmp_path / "other")]
+    nameless = CliRunner().invoke(cli, command)
+    assert isinstance(nameless.exception, LitebertError)
+    assert nameless.exception.code == "LB-613"

@@ -23,6 +23,7 @@ from litebert.errors import LitebertError
 @click.option(
     "--data", type=click.Path(path_type=Path), help="For a run: the folder or file of its task."
 )
+@click.option("--task", help="Name of the task, for a model folder without its run.")
 @click.option("--evaluate", is_flag=True, help="With --data: measure the task before and after.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def quantize(
@@ -30,6 +31,7 @@ def quantize(
     output: Path,
     texts: tuple[Path, ...],
     data: Path | None,
+    task: str | None,
     evaluate: bool,
     as_json: bool,
 ) -> None:
@@ -63,7 +65,7 @@ def quantize(
     from litebert.predict.quantize import quantize_run, quantize_with_texts
 
     if data is not None:
-        found = quantize_run(model, output, data, evaluate=evaluate)
+        found = quantize_run(model, output, data, task=task, evaluate=evaluate)
     else:
         lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
         found = quantize_with_texts(model, output, lines)

@@ -58,13 +58,21 @@ def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -
     return _quantize(network, tokenizer, folder, output, lengths, batch)
 
 
-def quantize_run(run: str | Path, output: Path, data: Path, *, evaluate: bool = False) -> Quantized:
+def quantize_run(
+    run: str | Path,
+    output: Path,
+    data: Path,
+    *,
+    task: str | None = None,
+    evaluate: bool = False,
+) -> Quantized:
     """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
 
-    Asked to evaluate, it measures the model on the development splits before and after.
+    `task` names it for a model folder without its run. Asked to evaluate, it measures the model
+    on the development splits before and after.
     """
     _require_new(output)
-    opened = Finetuned.open(run)
+    opened = Finetuned.open(run, task=task)
     _require_float(opened.network, opened.folder)
     dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
     examples = dataset.read(data, dataset.train_split)
