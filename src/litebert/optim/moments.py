@@ -94,12 +94,13 @@ class MomentOptimizer(Optimizer):
 
 def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Yield the parameters a few at a time: what a step works out for them takes memory twice."""
-    portion: list[Tensor] = []
+    portion, size = list[Tensor](), 0
     for parameter in parameters:
-        if portion and sum(p.numel() for p in (*portion, parameter)) > _AT_ONCE:
+        if portion and size + parameter.numel() > _AT_ONCE:
             yield portion
-            portion = []
+            portion, size = [], 0
         portion.append(parameter)
+        size += parameter.numel()
     if portion:
         yield portion
 
