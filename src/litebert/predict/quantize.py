@@ -46,6 +46,7 @@ class Quantized:
 
 def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on the first texts."""
+    _require_new(output)
     folder = locate(model)
     network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
     encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
@@ -105,7 +106,6 @@ def _quantize(
     batch: Callable[[Sequence[int]], Batch],
 ) -> Quantized:
     """Calibrate on most examples, measure on those kept back, write the folder."""
-    _require_new(output)
     if len(lengths) < _KEPT_BACK:
         raise LitebertError(
             "LB-618",
