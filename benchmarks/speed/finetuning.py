@@ -20,10 +20,10 @@ from litebert.config import OptimConfig, TrainConfig
 from litebert.folder import load_model, read_config, save_model, start_from
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
-from litebert.tasks.classification import TextExample
-from litebert.tasks.family import Feature, joined
 from litebert.tasks.finetuning import Finetuning
-from litebert.tasks.glue import DATASETS
+from litebert.tasks.kinds.classification import TextExample
+from litebert.tasks.kinds.family import Feature, joined
+from litebert.tasks.named.glue import DATASETS
 from litebert.tokenizer import Tokenizer
 from litebert.train.step import training_step
 

@@ -15,10 +15,10 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForTask, Batch
 from litebert.optim import build_optimizer
-from litebert.tasks.choice import HEAD, ChoiceExample, MultipleChoice, asked_texts
-from litebert.tasks.classification import Scores
-from litebert.tasks.family import joined, targets_of
 from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
+from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, asked_texts
+from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.step import training_step
 

@@ -7,7 +7,7 @@ import pytest
 
 from litebert.config import FinetuneConfig, Setting, resolve
 from litebert.config.load import settings_from_toml
-from litebert.tasks import glue, race
+from litebert.tasks.named import glue, race
 
 FOLDER = files("litebert") / "recipes" / "finetune"
 

@@ -12,8 +12,8 @@ import pytest
 import zstandard
 
 from litebert.errors import LitebertError
-from litebert.tasks.classification import TextExample
-from litebert.tasks.glue import DATASETS
+from litebert.tasks.kinds.classification import TextExample
+from litebert.tasks.named.glue import DATASETS
 
 MNLI_HEAD = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"

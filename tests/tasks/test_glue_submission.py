@@ -6,8 +6,8 @@ import zipfile
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.classification import Scores, TextExample
-from litebert.tasks.glue import DATASETS, SUBMISSION_FILES, glue_zip
+from litebert.tasks.kinds.classification import Scores, TextExample
+from litebert.tasks.named.glue import DATASETS, SUBMISSION_FILES, glue_zip
 
 EXAMPLES = [TextExample("0", "a"), TextExample("1", "b")]
 

@@ -6,9 +6,9 @@ from importlib.resources import files
 import pytest
 
 from litebert.config import HeadConfig
-from litebert.tasks import glue
-from litebert.tasks.classification import Scores, TextClassification, TextExample
-from litebert.tasks.published import PUBLISHED, published
+from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
+from litebert.tasks.named import glue
+from litebert.tasks.named.published import PUBLISHED, published
 
 # the column Avg of Table 2, Table 13 and the README (both measures of a SQuAD averaged first)
 AVERAGES = {

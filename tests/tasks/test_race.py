@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.choice import ChoiceExample
-from litebert.tasks.classification import Scores
-from litebert.tasks.race import DATASETS
+from litebert.tasks.kinds.choice import ChoiceExample
+from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.named.race import DATASETS
 
 ARTICLE = "Mia has a kite.\nIt is green."
 

@@ -6,9 +6,9 @@ import pytest
 
 from litebert.corpus.rows import Row
 from litebert.errors import LitebertError
-from litebert.tasks.table.columns import guess_columns
-from litebert.tasks.table.labels import in_order, label_column, text_problem
-from litebert.tasks.table.roles import Columns, chosen_columns
+from litebert.tasks.own.columns import guess_columns
+from litebert.tasks.own.labels import in_order, label_column, text_problem
+from litebert.tasks.own.roles import Columns, chosen_columns
 
 LONG = [
     "It was a very fine day.",

@@ -16,13 +16,13 @@ from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
-from litebert.tasks.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.classification import Scores, TextClassification, TextExample
 from litebert.tasks.finetuning import Finetuning, answer
-from litebert.tasks.squad import ConditionalSpanAnswering, SpanAnswering
-from litebert.tasks.table import TableDataset, table_dataset
-from litebert.tasks.table.dataset import drawn
-from litebert.tasks.tagging import TagExample, TokenClassification
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
+from litebert.tasks.kinds.tagging import TagExample, TokenClassification
+from litebert.tasks.own import TableDataset, table_dataset
+from litebert.tasks.own.dataset import drawn
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.step import training_step
 

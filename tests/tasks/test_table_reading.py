@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from litebert.corpus import lines
 from litebert.errors import LitebertError
-from litebert.tasks.table import json_rows
-from litebert.tasks.table.dialect import guess_dialect, guess_header
-from litebert.tasks.table.rows import Table, open_table
-from litebert.tasks.table.sentences import MAX_WORDS
-from litebert.tasks.table.values import label_of, list_of, number_of, text_of
+from litebert.tasks.own import json_rows
+from litebert.tasks.own.dialect import guess_dialect, guess_header
+from litebert.tasks.own.rows import Table, open_table
+from litebert.tasks.own.sentences import MAX_WORDS
+from litebert.tasks.own.values import label_of, list_of, number_of, text_of
 
 Write = Callable[[str, bytes | str], Path]
 PAIRS = [{"text": "It was good, really.", "label": "pos"}, {"text": "No.", "label": "neg"}]

@@ -13,9 +13,9 @@ from litebert.config import AlbertConfig, HeadConfig, OptimConfig, TrainConfig
 from litebert.folder import save_model
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
-from litebert.tasks.family import joined, targets_of
 from litebert.tasks.finetuning import Finetuning, answer
-from litebert.tasks.tagging import (
+from litebert.tasks.kinds.family import joined, targets_of
+from litebert.tasks.kinds.tagging import (
     IGNORED,
     TagExample,
     Tagged,

@@ -28,7 +28,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.nn.exits import logits_by_step
 from litebert.predict import Finetuned
 from litebert.predict.finetuned import with_patience
-from litebert.tasks.family import joined, targets_of
+from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train import read_metrics
 from litebert.train.finetune import finetune

@@ -12,7 +12,7 @@ import click
 from litebert.errors import DamagedError, LitebertError
 
 if TYPE_CHECKING:
-    from litebert.tasks.datacheck import DataReport
+    from litebert.tasks.check import DataReport
 
 
 @click.group()
@@ -76,7 +76,7 @@ def _report(
     model: Path | None,
     max_length: int | None,
 ) -> DataReport:
-    from litebert.tasks.datacheck import check_dataset, check_files
+    from litebert.tasks.check import check_dataset, check_files
     from litebert.tokenizer import Tokenizer
 
     tokenizer = None if model is None else Tokenizer.load(model)

@@ -79,7 +79,7 @@ def evaluate(
 
 
 def _scored(predictions: Path, data: Path | None, null_odds: Path | None) -> dict[str, float]:
-    from litebert.tasks.squad import score_predictions
+    from litebert.tasks.named.squad_score import score_predictions
 
     if data is None:
         raise LitebertError(

@@ -74,7 +74,7 @@ def glue(
 
 def _tasks(data: Path, asked: str) -> list[str]:
     """Name the tasks that were asked for, or those that the folder has."""
-    from litebert.tasks.glue_tasks import GLUE_TASKS
+    from litebert.tasks.named.glue_tasks import GLUE_TASKS
 
     learnt = [task for task in GLUE_TASKS if "train" in task.splits]
     known = [task.name for task in learnt]
@@ -104,8 +104,8 @@ def _tasks(data: Path, asked: str) -> list[str]:
 
 def _require_files(tasks: Sequence[str], data: Path) -> None:
     """Refuse before the first task is trained what a later one lacks."""
-    from litebert.tasks.datafile import find_files
-    from litebert.tasks.glue_tasks import GLUE_TASKS
+    from litebert.tasks.named.datafile import find_files
+    from litebert.tasks.named.glue_tasks import GLUE_TASKS
 
     for task in GLUE_TASKS:
         for split in task.splits if task.name in tasks else ():
@@ -115,7 +115,7 @@ def _require_files(tasks: Sequence[str], data: Path) -> None:
 
 def _require_tests(tasks: Sequence[str], data: Path) -> None:
     """Refuse before training what could not be submitted after it."""
-    from litebert.tasks.glue import DATASETS, glue_zip
+    from litebert.tasks.named.glue import DATASETS, glue_zip
 
     files: dict[str, str] = {}
     for task in _answered(tasks):
@@ -137,7 +137,7 @@ def _submit(
     """Answer the test data of every task, the diagnostic one with the models of MNLI."""
     from litebert.files import write_bytes, write_text
     from litebert.predict.finetuned import Finetuned, ensemble_answers
-    from litebert.tasks.glue import DATASETS, glue_zip
+    from litebert.tasks.named.glue import DATASETS, glue_zip
 
     files: dict[str, str] = {}
     for task, learnt in _answered(list(trained)).items():

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from litebert.nn import AlbertForTask
 from litebert.nn.exits import require_exits
-from litebert.tasks.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.classification import TextClassification, TextExample
 from litebert.tasks.finetuning import answer as answers_of
-from litebert.tasks.squad import ConditionalSpanAnswering, SpanAnswering, SpanExample
-from litebert.tasks.tagging import TagExample, TokenClassification
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.kinds.classification import TextClassification, TextExample
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering, SpanExample
+from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tokenizer import Tokenizer
 
 

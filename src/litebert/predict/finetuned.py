@@ -21,11 +21,11 @@ from litebert.files import Json, read_json
 from litebert.folder import load_model, locate
 from litebert.nn import DTYPES, AlbertForTask, limit_depth
 from litebert.nn.exits import require_exits
-from litebert.tasks.classification import TextClassification
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
+from litebert.tasks.kinds.classification import TextClassification
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
 from litebert.tasks.registry import open_dataset
-from litebert.tasks.squad import ConditionalSpanAnswering, tuned_threshold
 from litebert.tokenizer import Tokenizer
 
 RUN_FILE = "run.json"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining, Batch, Network
-from litebert.tasks.framing import frame_ids
+from litebert.tasks.kinds.framing import frame_ids
 from litebert.tokenizer import Tokenizer
 
 

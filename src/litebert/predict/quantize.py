@@ -18,8 +18,8 @@ from litebert.nn import Batch, Network
 from litebert.nn.calibration import calibrate, to_int8
 from litebert.predict.finetuned import Finetuned, measured
 from litebert.predict.pretrained import framed
-from litebert.tasks.family import joined
 from litebert.tasks.finetuning import by_length
+from litebert.tasks.kinds.family import joined
 from litebert.tokenizer import Tokenizer
 
 NUM_EXAMPLES = 512

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic
 
 from litebert.files import Json
-from litebert.tasks.family import Answer, Example, Family
+from litebert.tasks.kinds.family import Answer, Example, Family
 
 
 @dataclass(frozen=True)

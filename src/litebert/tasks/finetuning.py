@@ -14,7 +14,7 @@ from litebert import rng
 from litebert.config import TrainConfig
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
-from litebert.tasks.family import Answer, Example, Family, Feature, Output, joined, targets_of
+from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
 
 TOKENS_AT_ONCE = 8_192
 """Tokens that are computed together when nothing is trained."""

@@ -10,8 +10,8 @@ from typing import Any
 from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import Json
-from litebert.tasks import glue, race, squad
 from litebert.tasks.dataset import Dataset
+from litebert.tasks.named import glue, race, squad
 
 OWN = "table"
 DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **race.DATASETS, **squad.DATASETS}
@@ -47,7 +47,7 @@ def require_task(name: str) -> None:
 
 
 def _own(data: TaskDataConfig, settled: Mapping[str, Json]) -> Dataset[Any, Any]:
-    from litebert.tasks.table import table_dataset
+    from litebert.tasks.own import table_dataset
 
     if settled and not (data.train and Path(data.train).exists()):
         return table_dataset(

@@ -19,8 +19,8 @@ from litebert.folder import Start, locate, read_config, start_from
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule
 from litebert.tasks.dataset import Dataset
-from litebert.tasks.family import Feature
 from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
+from litebert.tasks.kinds.family import Feature
 from litebert.tasks.registry import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.best import BestModel

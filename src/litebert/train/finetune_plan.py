@@ -9,8 +9,8 @@ import torch
 
 from litebert.config import FinetuneConfig, Resolved
 from litebert.nn import AlbertForTask
-from litebert.tasks.family import Feature
 from litebert.tasks.finetuning import Finetuning, FinetuningWork
+from litebert.tasks.kinds.family import Feature
 from litebert.train.estimate import Estimate, process_bytes, scaled
 from litebert.train.finetune import Prepared, prepare
 from litebert.train.run import choose_device, dtype_of

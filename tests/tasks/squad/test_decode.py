@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from litebert.tasks.squad import DATASETS, Span, SpanAnswer, SpanAnswering, SpanExample
-from litebert.tasks.squad.decode import (
+from litebert.tasks.kinds.spans import Span, SpanAnswer, SpanAnswering, SpanExample
+from litebert.tasks.kinds.spans.decode import (
     EMPTY,
     NO_SPAN,
     average_spans,
@@ -18,7 +18,8 @@ from litebert.tasks.squad.decode import (
     likeliest,
     proposals,
 )
-from litebert.tasks.squad.windows import SpanFeature
+from litebert.tasks.kinds.spans.windows import SpanFeature
+from litebert.tasks.named.squad import DATASETS
 
 CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
 FEW = settings(deadline=None, max_examples=40)

@@ -10,9 +10,9 @@ from torch import Tensor
 from litebert.config import AlbertConfig
 from litebert.nn import AlbertForTask
 from litebert.nn.task import ConditionalSpanHead
-from litebert.tasks.family import Family, Feature, joined, targets_of
 from litebert.tasks.finetuning import answer
-from litebert.tasks.squad import (
+from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
+from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     SpanAnswer,
     SpanAnswering,

@@ -8,9 +8,10 @@ import pytest
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_bytes, write_json
-from litebert.tasks.squad import DATASETS, GoldAnswer, SpanExample, with_unanswerable
-from litebert.tasks.squad.jsonfile import find_file
-from litebert.tasks.squad.read import read_squad
+from litebert.tasks.kinds.spans import GoldAnswer, SpanExample
+from litebert.tasks.named.squad import DATASETS
+from litebert.tasks.named.squad_json import find_file
+from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
 
 NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),), "Rivers")
 WriteSquad = Callable[..., Path]

@@ -8,14 +8,9 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.files import Json, write_json, write_text
-from litebert.tasks.squad import (
-    DATASETS,
-    ConditionalSpanAnswering,
-    Span,
-    SpanAnswer,
-    SpanExample,
-    score_predictions,
-)
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, Span, SpanAnswer, SpanExample
+from litebert.tasks.named.squad import DATASETS
+from litebert.tasks.named.squad_score import score_predictions
 
 WriteSquad = Callable[..., Path]
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
 from litebert.metrics import squad2_measures
-from litebert.tasks.squad import (
-    DATASETS,
+from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     GoldAnswer,
     Span,
@@ -16,7 +15,8 @@ from litebert.tasks.squad import (
     SpanExample,
     tuned_threshold,
 )
-from litebert.tasks.squad.threshold import answered, given_texts, gold, official_threshold
+from litebert.tasks.kinds.spans.threshold import answered, given_texts, gold, official_threshold
+from litebert.tasks.named.squad import DATASETS
 
 CONTEXT = "Ada left."
 ADA = (GoldAnswer("Ada", 0),)

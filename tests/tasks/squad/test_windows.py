@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
 from litebert.metrics.spans import normalized_answer
-from litebert.tasks.squad import DATASETS, GoldAnswer, SpanAnswering, SpanExample
-from litebert.tasks.squad.windows import SpanFeature, most_context, windows_of
+from litebert.tasks.kinds.spans import GoldAnswer, SpanAnswering, SpanExample
+from litebert.tasks.kinds.spans.windows import SpanFeature, most_context, windows_of
+from litebert.tasks.named.squad import DATASETS
 from litebert.tokenizer import Tokenizer
 
 GOLDEN_IDS = (

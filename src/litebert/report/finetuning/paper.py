@@ -14,7 +14,7 @@ from litebert.report.record import Record
 from litebert.report.result import Result
 
 if TYPE_CHECKING:
-    from litebert.tasks.published import PublishedScore
+    from litebert.tasks.named.published import PublishedScore
 
 _PERCENT_TASKS = ("squad", "squad2")
 """Their official scripts, and so our measures, count in percent; all others from 0 to 1."""
@@ -42,7 +42,7 @@ def beside_yours(record: Record, columns: Mapping[str, Mapping[str, float]]) -> 
 
 def published_on_dev(task: str) -> list[PublishedScore]:
     """Return what is published for a task on held-out sets that come with their answers."""
-    from litebert.tasks.published import published  # torch comes with it
+    from litebert.tasks.named.published import published  # torch comes with it
 
     return [score for score in published(task) if score.split == "dev"]
 

@@ -1,0 +1,149 @@
+"""Look through examples before they are trained on: one pass a file, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from litebert.config import HeadConfig
+from litebert.errors import LitebertError
+from litebert.tasks.check.findings import DataReport, Findings, SplitReport
+from litebert.tasks.check.item import Item, item_of
+from litebert.tasks.check.lengths import Lengths
+from litebert.tasks.check.rows import is_labelled, items, rows_of
+from litebert.tasks.check.split import Split
+from litebert.tasks.dataset import Dataset
+from litebert.tasks.own.roles import asked_header
+from litebert.tasks.own.rows import open_table
+from litebert.tasks.own.settle import settle
+from litebert.tokenizer import Tokenizer
+
+_FOR_THE_USER = {"LB-303", "LB-840", "LB-841", "LB-850", "LB-851", "LB-854", "LB-855"}
+"""Errors in what was typed; all others are in the data, and reported with the rest."""
+
+_ABSENT = "LB-820"
+"""A named task's file is not in its folder."""
+
+
+def check_files(
+    train: Path,
+    others: Sequence[Path] = (),
+    *,
+    columns: Sequence[str] = (),
+    problem: str | None = None,
+    tokenizer: Tokenizer | None = None,
+    max_length: int = 256,
+) -> DataReport:
+    """Check a file of examples, and others that are evaluated on or to be answered.
+
+    With a tokenizer, lengths and unknown pieces are counted, too. Whatever would stop training
+    becomes a finding of severity error, as far as possible one for each row.
+
+    Raises:
+        LitebertError: A file is missing or of an unknown kind; columns or problem are not as they
+            were chosen, or cannot be told.
+    """
+    found = Findings()
+    try:
+        table = open_table(train, has_header=asked_header(columns))
+    except LitebertError as error:
+        _require_found(error)
+        found.add_error("unusable file", str(train), error)
+        return DataReport((), (), found.report())
+    try:
+        good = replace(table, scan=lambda: rows_of(table, Findings()))
+        settled = settle(good, columns, problem)
+    except LitebertError as error:
+        _require_found(error)
+        found.add_error("unusable file", str(train), error)
+        deque(rows_of(table, found), maxlen=0)  # notes what is wrong with single rows
+        return DataReport((f"{train}: {table.writing}",), (), found.report())
+    look = _Examination(settled.reading.family.head, found, tokenizer, max_length)
+    rows = items(table, settled, found, has_labels=True)
+    look.at(str(train), table.place, rows, is_train=True)
+    for path in others:
+        try:
+            other = settled.open(path, is_labelled=False)
+            has_labels = is_labelled(other, settled)
+        except LitebertError as error:
+            _require_found(error)
+            found.add_error("unusable file", str(path), error)
+        else:
+            rows = items(other, settled, found, has_labels=has_labels)
+            look.at(str(path), other.place, rows, is_train=False)
+    return DataReport(settled.notes, tuple(look.reports), found.report())
+
+
+def check_dataset(
+    dataset: Dataset[Any, Any],
+    folder: Path,
+    *,
+    tokenizer: Tokenizer | None = None,
+    max_length: int = 256,
+) -> DataReport:
+    """Check what a folder holds of a named task, or a single file as what is trained on.
+
+    Raises:
+        LitebertError: LB-820, it holds nothing of the task.
+    """
+    found, notes = Findings(), [f"{folder}: {dataset.name}"]
+    look = _Examination(dataset.family.head, found, tokenizer, max_length)
+    names = (dataset.train_split, *dataset.dev_splits, *dataset.test_splits)
+    names = names[:1] if folder.is_file() else names
+    absent: list[LitebertError] = []
+    for name in names:
+        try:
+            examples = dataset.read(folder, name)
+        except LitebertError as error:
+            if error.code == _ABSENT:
+                notes.append(f"{name}: not there")
+                absent.append(error)
+            else:
+                found.add_error("unusable file", f"{folder}, {name}", error)
+            continue
+        pairs = ((number, item_of(each, look.head)) for number, each in enumerate(examples, 1))
+        place = partial("{}, example {:,}".format, name)
+        look.at(name, place, pairs, is_train=name == dataset.train_split)
+    if len(absent) == len(names):
+        raise absent[0]
+    return DataReport(tuple(notes), tuple(look.reports), found.report())
+
+
+def _require_found(error: LitebertError) -> None:
+    """Raise what is not about the data but about what was typed."""
+    if error.code in _FOR_THE_USER:
+        raise error
+
+
+class _Examination:
+    """Look at one split after the other; the others are compared with what is trained on."""
+
+    def __init__(
+        self, head: HeadConfig, found: Findings, tokenizer: Tokenizer | None, max_length: int
+    ) -> None:
+        self.head, self.reports = head, list[SplitReport]()
+        self._found, self._tokenizer, self._max_length = found, tokenizer, max_length
+        self._train: Split | None = None
+
+    def at(
+        self,
+        name: str,
+        place: Callable[[int], str],
+        numbered: Iterable[tuple[int, Item]],
+        *,
+        is_train: bool,
+    ) -> None:
+        """Look at the rows of one split."""
+        lengths = Lengths(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
+        split = Split(name, place, found=self._found, lengths=lengths)
+        split.look(numbered)
+        self.reports.append(split.close(self.head))
+        if is_train and self.head.labels:
+            split.weigh()
+        if self._train:
+            split.compare(self._train)
+        self._train = split if is_train else self._train

@@ -1,0 +1,156 @@
+"""What a check of examples has found: each kind once, counted, with the first places."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from litebert.corpus.findings import CheckReport, Finding, Severity
+from litebert.errors import LitebertError
+from litebert.files import Json
+from litebert.tasks.check.lengths import LengthReport
+
+PLACES = 5
+"""So many places of a kind are named."""
+
+ADVICE: dict[str, tuple[Severity, str]] = {
+    "unusable file": ("error", "mend this: nothing beyond it was looked at"),
+    "unusable row": ("error", "mend or remove these rows: training would stop here"),
+    "both trained and evaluated on": ("warning", "remove them from one side, or results flatter"),
+    "contradictory labels": ("warning", "one of them is wrong: look them up, keep one"),
+    "repeated row": ("warning", "remove all but one: training would see them more often"),
+    "empty text": ("warning", "an example without text teaches nothing"),
+    "rare label": ("warning", "hardly learnt from so few: add examples, or join labels"),
+    "one label in most rows": ("warning", "do not judge by accuracy; see task.class_weights"),
+    "lost character": ("warning", "U+FFFD stands for lost bytes: go back to the source"),
+    "unknown piece": ("warning", "the vocabulary lacks these characters"),
+    "too long": ("warning", "raise task.max_length, or accept the loss"),
+    "byte-order mark": ("note", "read as if it were not there"),
+    "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
+}
+"""How grave each kind is, and what to do; in the order in which they are reported."""
+
+
+@dataclass
+class _Found:
+    count: int = 0
+    places: list[str] = field(default_factory=list)
+    example: str = ""
+    advice: str = ""
+
+
+class Findings:
+    """Collect findings; kinds that differ in detail ("unusable row: LB-843") are kept apart.
+
+    >>> found = Findings()
+    >>> for line in (3, 9):
+    ...     found.add("empty text", f"a.csv, line {line}")
+    >>> found.report()[0].where
+    'a.csv, line 3; a.csv, line 9'
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], _Found] = {}
+
+    def add(
+        self,
+        kind: str,
+        place: str,
+        example: str = "",
+        *,
+        detail: str = "",
+        times: int = 1,
+        advice: str = "",
+    ) -> None:
+        """Count a finding; `advice` is what is said of the kind where nothing else is given."""
+        found = self._found.setdefault((kind, detail), _Found())
+        found.count += times
+        if len(found.places) < PLACES:
+            found.places.append(place)
+        if found.count == times:
+            found.example, found.advice = example, advice
+
+    def add_error(self, kind: str, place: str, error: LitebertError) -> None:
+        """Count an error that reading raised, by its code, at the place that it names itself."""
+        own, _, reason = error.what.rpartition(": ")
+        example = f"{reason}: {error.received}"
+        self.add(kind, own or place, example, detail=error.code, advice=error.next)
+
+    def report(self) -> tuple[Finding, ...]:
+        """Return what was found, in the order of `ADVICE`."""
+        return tuple(
+            _finding(kind, detail, found)
+            for kind in ADVICE
+            for (own, detail), found in self._found.items()
+            if own == kind
+        )
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What one file or split holds: rows by label, and lengths where a vocabulary was given."""
+
+    name: str
+    num_rows: int
+    labels: dict[str, int]
+    lengths: LengthReport | None
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What was guessed of the data, what each split holds, and what is wrong with it."""
+
+    notes: tuple[str, ...]
+    splits: tuple[SplitReport, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether something would stop training."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def __str__(self) -> str:
+        """Tell a person."""
+        lines = [*self.notes]
+        for split in self.splits:
+            lines.append(f"{split.name}: {split.num_rows:,} rows")
+            lines += [f"  {line}" for line in (_balance(split), _lengths(split)) if line]
+        counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
+        return "\n".join([*lines, "", str(CheckReport(self.findings, counts))])
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the report as JSON values."""
+        findings: list[Json] = [asdict(finding) for finding in self.findings]
+        splits: list[Json] = [asdict(split) for split in self.splits]
+        return {"notes": list(self.notes), "splits": splits, "findings": findings}
+
+
+def _finding(kind: str, detail: str, found: _Found) -> Finding:
+    severity, general = ADVICE[kind]
+    more = "; …" if found.count > len(found.places) > 1 else ""
+    return Finding(
+        severity=severity,
+        kind=f"{kind} ({detail})" if detail else kind,
+        count=found.count,
+        where="; ".join(found.places) + more,
+        example=" ".join(found.example.split())[:160],
+        advice=found.advice or general,
+    )
+
+
+def _balance(split: SplitReport, limit: int = 12) -> str:
+    total = sum(split.labels.values())
+    ranked = sorted(split.labels.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{label} {count:,} ({count / total:.1%})" for label, count in ranked[:limit])
+    return shown + (f", and {len(ranked) - limit} more" if len(ranked) > limit else "")
+
+
+def _lengths(split: SplitReport) -> str:
+    lengths = split.lengths
+    if lengths is None:
+        return ""
+    too_long = lengths.num_too_long / split.num_rows
+    return (
+        f"pieces: mean {lengths.mean:.1f}, median {lengths.median}, 95 % up to {lengths.share_95}, "
+        f"longest {lengths.longest:,}; over {lengths.max_length}: {too_long:.2%}; "
+        f"unknown: {lengths.unknown_share:.3%}"
+    )

@@ -1,0 +1,106 @@
+"""Examples in pieces of a vocabulary: how long they are, what is cut off, what is unknown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from litebert.tasks.check.item import Item
+from litebert.tokenizer import Tokenizer
+
+AT_ONCE = 2_048
+MOST_COMMON = 10
+
+
+@dataclass(frozen=True)
+class LengthReport:
+    """Pieces an example, [CLS] and [SEP] among them; rows are called by their numbers."""
+
+    max_length: int
+    mean: float
+    median: int
+    share_95: int
+    longest: int
+    num_too_long: int
+    first_too_long: int
+    num_pieces: int
+    num_unknown: int
+    first_unknown: int
+    unknown_characters: tuple[tuple[str, int], ...]
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the pieces that stand for what the vocabulary lacks."""
+        return self.num_unknown / max(1, self.num_pieces)
+
+
+class Lengths:
+    """Count the pieces of items; they are encoded together, many at once."""
+
+    def __init__(self, tokenizer: Tokenizer, *, max_length: int) -> None:
+        self._tokenizer, self._max_length = tokenizer, max_length
+        self._held: list[tuple[int, Item]] = []
+        self._lengths = Counter[int]()
+        self._num_pieces = self._num_unknown = 0
+        self._first_too_long = self._first_unknown = 0
+        self._characters = Counter[str]()
+        self._is_unknown: dict[str, bool] = {}
+
+    def add(self, number: int, item: Item) -> None:
+        """Count an item, whose row has a number."""
+        self._held.append((number, item))
+        if len(self._held) >= AT_ONCE:
+            self._count()
+
+    def report(self) -> LengthReport | None:
+        """Return what was counted; None: there was nothing to count."""
+        self._count()
+        if not self._lengths:
+            return None
+        lengths = np.array(sorted(self._lengths))
+        counts = np.array([self._lengths[length] for length in lengths.tolist()])
+        reached = counts.cumsum() / counts.sum()
+        return LengthReport(
+            max_length=self._max_length,
+            mean=float((lengths * counts).sum() / counts.sum()),
+            median=int(lengths[reached.searchsorted(0.5)]),
+            share_95=int(lengths[reached.searchsorted(0.95)]),
+            longest=int(lengths[-1]),
+            num_too_long=int(counts[lengths > self._max_length].sum()),
+            first_too_long=self._first_too_long,
+            num_pieces=self._num_pieces,
+            num_unknown=self._num_unknown,
+            first_unknown=self._first_unknown,
+            unknown_characters=tuple(self._characters.most_common(MOST_COMMON)),
+        )
+
+    def _count(self) -> None:
+        texts = [text for _, item in self._held for text in (*item.texts, *item.choices)]
+        encoded = iter(self._tokenizer.encode_ids(texts))
+        for number, item in self._held:
+            fixed = sum(self._size(number, text, next(encoded)) for text in item.texts)
+            choices = [self._size(number, text, next(encoded)) for text in item.choices]
+            is_pair = len(item.texts) > 1 or bool(item.choices)
+            length = fixed + max(choices, default=0) + (3 if is_pair else 2)
+            self._lengths[length] += 1
+            if length > self._max_length:
+                self._first_too_long = self._first_too_long or number
+        self._held = []
+
+    def _size(self, number: int, text: str, ids: Sequence[int]) -> int:
+        """Count the pieces of one text, and notice unknown ones."""
+        self._num_pieces += len(ids)
+        if unknown := ids.count(self._tokenizer.unk_id):
+            self._num_unknown += unknown
+            self._first_unknown = self._first_unknown or number
+            self._characters.update(filter(self._lacks, text))
+        return len(ids)
+
+    def _lacks(self, character: str) -> bool:
+        if character not in self._is_unknown:
+            ids = self._tokenizer.encode_ids([character], num_threads=1)[0]
+            self._is_unknown[character] = self._tokenizer.unk_id in ids
+        return self._is_unknown[character]

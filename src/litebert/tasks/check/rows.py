@@ -1,0 +1,57 @@
+"""Rows of a table for a check: what is wrong with one is noted, and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from litebert.corpus.rows import Row
+from litebert.corpus.source import CorruptStreamError, read_pieces
+from litebert.errors import LitebertError
+from litebert.tasks.check.findings import Findings
+from litebert.tasks.check.item import Item, item_of
+from litebert.tasks.own.rows import Table
+from litebert.tasks.own.settle import LEARNT, Settled
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def rows_of(table: Table, found: Findings) -> Iterator[tuple[int, Row]]:
+    """Yield the good rows of a table; the others, and where it cannot be read on, are noted."""
+    try:
+        for number, row in table.scan():
+            if isinstance(row, LitebertError):
+                found.add_error("unusable row", table.place(number), row)
+            else:
+                yield number, row
+    except LitebertError as error:
+        found.add_error("unusable file", table.source.name, error)
+
+
+def items(
+    table: Table, settled: Settled, found: Findings, *, has_labels: bool
+) -> Iterator[tuple[int, Item]]:
+    """Yield what is to be looked at in each row that training could use."""
+    _note_mark(table, found)
+    head = settled.reading.family.head
+    for number, row in rows_of(table, found):
+        try:
+            example = settled.example(table, number, row, is_labelled=has_labels)
+        except LitebertError as error:
+            found.add_error("unusable row", table.place(number), error)
+        else:
+            yield number, item_of(example, head)
+
+
+def is_labelled(table: Table, settled: Settled) -> bool:
+    """Whether the first rows of a table say what is right."""
+    names = [name for role in LEARNT for name in settled.reading.columns.all(role)]
+    return any(row.get(name) not in (None, "") for row in table.sample() for name in names)
+
+
+def _note_mark(table: Table, found: Findings) -> None:
+    try:
+        first = next(read_pieces(table.source), b"")
+    except CorruptStreamError:
+        return
+    if first.startswith(_BYTE_ORDER_MARK):
+        found.add("byte-order mark", table.source.name)

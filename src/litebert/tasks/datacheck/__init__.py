@@ -1,6 +1,0 @@
-"""Examples looked through before they are trained on: one's own files, and named tasks."""
-
-from litebert.tasks.datacheck.check import check_dataset, check_files
-from litebert.tasks.datacheck.findings import DataReport, SplitReport
-
-__all__ = ["DataReport", "SplitReport", "check_dataset", "check_files"]

@@ -1,0 +1,190 @@
+"""A question on a text, and which of several choices answers it (official race_utils.py)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.config import HeadConfig
+from litebert.errors import LitebertError
+from litebert.metrics.some import require_some
+from litebert.nn import AlbertForTask, Batch
+from litebert.nn.task import NEVER
+from litebert.tasks.kinds.classification import Scores, softmax
+from litebert.tasks.kinds.family import AnswerRow, Feature, Output
+from litebert.tasks.kinds.framing import frame_ids
+from litebert.tokenizer import Tokenizer
+
+HEAD = HeadConfig(kind="multiple-choice")
+"""One logit for each choice."""
+
+_BLANK = re.compile("[_\uff3f]")
+"""Official preprocessing makes _ of the full-width one, too."""
+
+
+@dataclass(frozen=True)
+class ChoiceExample:
+    """A question on a context with its choices; `group` is measured on its own, too."""
+
+    id: str
+    context: str
+    question: str
+    choices: tuple[str, ...]
+    label: int | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class MultipleChoice:
+    """The family of tasks that choose among texts; see tasks.kinds.family.Family.
+
+    Each question has `num_choices` sequences. Those that a question lacks are a lone [CLS], which
+    no real one is, and are never chosen; so questions may have fewer.
+    """
+
+    head: HeadConfig = HEAD
+    max_qa_length: int = 128
+    num_choices: int = 4
+
+    def features(
+        self,
+        examples: Sequence[ChoiceExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> list[Feature]:
+        """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
+
+        Of question and choice the last `max_qa_length` pieces stay; the context loses its end.
+
+        Raises:
+            LitebertError: LB-828, a question has more choices than `num_choices`.
+        """
+        contexts = _encoded_once(tokenizer, [example.context for example in examples])
+        asked = iter(
+            tokenizer.encode_ids([text for example in examples for text in asked_texts(example)])
+        )
+        features = []
+        for number, example in enumerate(examples):
+            self._require_room(example)
+            framed = [
+                self._framed(tokenizer, contexts[example.context], next(asked), max_length)
+                for _ in example.choices
+            ]
+            framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
+            ids, segments = zip(*framed, strict=True)
+            target = np.array([example.label], dtype=np.int64) if training else None
+            features.append(Feature(ids, segments, target, number))
+        return features
+
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        """Return the cross entropy over the choices of each question."""
+        return F.cross_entropy(self._logits(network, batch), targets, reduction="none")
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        """Return the logits of each question's choices."""
+        return list(self._logits(network, batch).float().cpu().numpy())
+
+    def answers(
+        self, examples: Sequence[ChoiceExample], _: Sequence[Feature], outputs: Sequence[Output], /
+    ) -> list[Scores]:
+        """Turn logits into a probability for each choice that there is."""
+        return [
+            Scores(tuple(map(float, softmax(logits[: len(example.choices)]))))
+            for example, logits in zip(examples, outputs, strict=True)
+        ]
+
+    def measures(
+        self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
+    ) -> dict[str, float]:
+        """Return the share of right answers, in all and, where there are several, by group.
+
+        Raises:
+            LitebertError: LB-430, there are no examples.
+        """
+        require_some(len(examples))
+        is_right: dict[str | None, list[bool]] = {}
+        for example, answer in zip(examples, answers, strict=True):
+            is_right.setdefault(example.group, []).append(answer.best == example.label)
+        groups = sorted(group for group in is_right if group is not None)
+        total = sum(map(sum, is_right.values()))
+        measured = {"accuracy": total / len(examples)}
+        if len(is_right) > 1:
+            measured |= {f"accuracy_{group}": float(np.mean(is_right[group])) for group in groups}
+        return measured
+
+    def rows(
+        self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
+    ) -> list[AnswerRow]:
+        """Return the question beside the chosen text and the right one."""
+        return [_row(*pair) for pair in zip(examples, answers, strict=True)]
+
+    def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
+        """Return the mean probability of each choice."""
+        return [
+            Scores(tuple(np.mean([scores.values for scores in of_one], axis=0).tolist()))
+            for of_one in zip(*answers, strict=True)
+        ]
+
+    def _logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return a row of logits a question; what it lacks is NEVER chosen."""
+        logits = network(batch).view(-1, self.num_choices)  # (questions, choices)
+        is_lacking = torch.tensor([length == 1 for length in batch.lengths], device=logits.device)
+        masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
+        return masked
+
+    def _framed(
+        self, tokenizer: Tokenizer, context: list[int], asked: list[int], max_length: int
+    ) -> tuple[list[int], list[int]]:
+        room = max_length - 3
+        asked = asked[-min(self.max_qa_length, room) :]
+        return frame_ids(tokenizer, context[: room - len(asked)], asked, max_length=max_length)
+
+    def _require_room(self, example: ChoiceExample) -> None:
+        if len(example.choices) > self.num_choices:
+            raise LitebertError(
+                "LB-828",
+                f"question {example.id} has too many choices",
+                received=str(len(example.choices)),
+                expected=f"at most {self.num_choices}",
+                next=f"MultipleChoice(num_choices={len(example.choices)})",
+            )
+
+
+def asked_texts(example: ChoiceExample) -> list[str]:
+    """Return the question with each choice: in its blanks, or behind it where it has none.
+
+    >>> asked_texts(ChoiceExample("1", "", "It is _ . Yes, _ .", ("red", "blue")))
+    ['It is red . Yes, red .', 'It is blue . Yes, blue .']
+    >>> asked_texts(ChoiceExample("2", "", "Which colour?", ("red",)))
+    ['Which colour? red']
+    """
+    parts = _BLANK.split(example.question)
+    choices = [" ".join(choice.split()) for choice in example.choices]
+    if len(parts) == 1:
+        return [f"{example.question} {choice}" for choice in choices]
+    return [choice.join(parts) for choice in choices]
+
+
+def _row(example: ChoiceExample, answer: Scores) -> AnswerRow:
+    return AnswerRow(
+        id=example.id,
+        text=example.question,
+        expected=None if example.label is None else example.choices[example.label],
+        answer=example.choices[answer.best],
+        confidence=max(answer.values),
+        score=None if example.label is None else float(answer.best == example.label),
+    )
+
+
+def _encoded_once(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, list[int]]:
+    """Encode each distinct text; questions on one passage share it."""
+    distinct = list(dict.fromkeys(texts))
+    return dict(zip(distinct, tokenizer.encode_ids(distinct), strict=True))

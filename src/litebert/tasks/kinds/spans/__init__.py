@@ -1,0 +1,17 @@
+"""Questions answered by a span of a text, as SQuAD 1.1 and 2.0 have them (squad_utils.py)."""
+
+from litebert.tasks.kinds.spans.answering import SpanAnswering
+from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
+from litebert.tasks.kinds.spans.decode import Span, SpanAnswer
+from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
+from litebert.tasks.kinds.spans.threshold import tuned_threshold
+
+__all__ = [
+    "ConditionalSpanAnswering",
+    "GoldAnswer",
+    "Span",
+    "SpanAnswer",
+    "SpanAnswering",
+    "SpanExample",
+    "tuned_threshold",
+]

@@ -1,0 +1,183 @@
+"""Questions and contexts as windows of pieces that fit the network (official squad_utils.py L134).
+
+Where the official code aligns pieces with characters by comparing texts, and drops what it cannot
+align, the tokenizer knows where its pieces come from: no question is ever dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import LitebertError
+from litebert.tasks.kinds.family import Feature
+from litebert.tasks.kinds.spans.example import SpanExample
+from litebert.tokenizer import Tokenizer
+
+CONTEXTS_AT_ONCE = 1_024
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanFeature(Feature):
+    """One window: [CLS] question [SEP] pieces of the context [SEP].
+
+    `target` is (start, end, is_impossible), both positions in the window and inclusive. `offsets`
+    has a row (start, end) in the context for each of its pieces, `has_most_context` tells which of
+    them no other window shows with more around.
+    """
+
+    offsets: NDArray[np.int32]
+    has_most_context: NDArray[np.bool_]
+
+    @property
+    def first(self) -> int:
+        """Position of the first piece of the context."""
+        return len(self.ids[0]) - 1 - len(self.offsets)
+
+
+@dataclass(frozen=True)
+class Context:
+    """The pieces of a context, and the characters behind each: int32, (pieces, 2)."""
+
+    ids: list[int]
+    offsets: NDArray[np.int32]
+
+    def pieces_of(self, start: int, stop: int) -> tuple[int, int]:
+        """Return first and last piece of the characters from `start` to before `stop`."""
+        last_piece = len(self.ids) - 1
+        first = int(np.searchsorted(self.offsets[:, 1], start, side="right"))
+        last = int(np.searchsorted(self.offsets[:, 0], stop, side="left")) - 1
+        first = min(first, last_piece)
+        return first, max(first, min(last, last_piece))
+
+
+def span_features(
+    examples: Sequence[SpanExample],
+    tokenizer: Tokenizer,
+    *,
+    max_length: int,
+    max_query_length: int,
+    doc_stride: int,
+    training: bool,
+) -> list[Feature]:
+    """Cut each example into windows of at most `max_length` pieces, `doc_stride` apart.
+
+    Training windows without the answer stay, and point to [CLS] as impossible.
+
+    Raises:
+        LitebertError: LB-806, an example for training has not one answer, or none; LB-807, no
+            piece of a context has room beside its question.
+    """
+    features: list[Feature] = []
+    segments = cache(_segments)  # windows alike share one list
+    for number, (example, question, context) in enumerate(_encoded(examples, tokenizer)):
+        question = question[:max_query_length]
+        room = max_length - len(question) - 3
+        _require_room(room, example, max_length=max_length)
+        answer = _answer(example, context) if training else None
+        head = [tokenizer.cls_id, *question, tokenizer.sep_id]
+        windows = windows_of(len(context.ids), room=room, doc_stride=doc_stride)
+        most = most_context(windows, len(context.ids))
+        for index, (start, stop) in enumerate(windows):
+            features.append(
+                SpanFeature(
+                    ids=([*head, *context.ids[start:stop], tokenizer.sep_id],),
+                    segments=(segments(len(head), stop - start + 1),),
+                    target=_target(answer, start, stop, len(head)) if training else None,
+                    example=number,
+                    offsets=context.offsets[start:stop],
+                    has_most_context=most[start:stop] == index,
+                )
+            )
+    return features
+
+
+def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int, int]]:
+    """Return where the windows on a context start and stop.
+
+    >>> windows_of(10, room=6, doc_stride=3)
+    [(0, 6), (3, 9), (6, 10)]
+    """
+    windows: list[tuple[int, int]] = []
+    start = 0
+    while start < num_pieces and (not windows or windows[-1][1] < num_pieces):
+        windows.append((start, min(start + room, num_pieces)))
+        start += min(room, doc_stride)
+    return windows
+
+
+def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int64]:
+    """Return for each piece the window that shows most on its scarcer side; the first of equals.
+
+    A hundredth of a window's length counts, too.
+
+    >>> most_context([(0, 6), (3, 9), (6, 10)], 10).tolist()
+    [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+    """
+    best = np.full(num_pieces, -np.inf)
+    window = np.zeros(num_pieces, dtype=np.int64)
+    for number, (start, stop) in enumerate(windows):
+        places = np.arange(stop - start)
+        scores = np.minimum(places, places[::-1]) + 0.01 * len(places)  # squad_utils.py L496
+        is_better = scores > best[start:stop]
+        best[start:stop][is_better] = scores[is_better]
+        window[start:stop][is_better] = number
+    return window
+
+
+def _encoded(
+    examples: Sequence[SpanExample], tokenizer: Tokenizer
+) -> Iterator[tuple[SpanExample, list[int], Context]]:
+    """Yield examples with their encoded question and context; a context is encoded once."""
+    questions = tokenizer.encode_ids([example.question for example in examples])
+    contexts: dict[str, Context] = {}
+    for first in range(0, len(examples), CONTEXTS_AT_ONCE):
+        part = examples[first : first + CONTEXTS_AT_ONCE]
+        new = list(dict.fromkeys(one.context for one in part if one.context not in contexts))
+        for text, encoding in zip(new, tokenizer.encode_batch(new), strict=True):
+            offsets = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+            contexts[text] = Context(encoding.ids, offsets)
+        for example, question in zip(part, questions[first:], strict=False):
+            yield example, question, contexts[example.context]
+
+
+def _answer(example: SpanExample, context: Context) -> tuple[int, int] | None:
+    """Return first and last piece of the answer; None where there is none."""
+    if example.is_impossible:
+        return None
+    if example.answers is None or len(example.answers) != 1:
+        raise LitebertError(
+            "LB-806",
+            f"question {example.id} cannot be trained on",
+            received=f"{len(example.answers)} answers" if example.answers else "no answers",
+            expected="one answer, or is_impossible",
+            next="train on a file that was made for it; dev files have several answers",
+        )
+    answer = example.answers[0]
+    return context.pieces_of(answer.start, answer.start + len(answer.text))
+
+
+def _target(answer: tuple[int, int] | None, start: int, stop: int, first: int) -> NDArray[np.int64]:
+    if answer is None or not (start <= answer[0] and answer[1] < stop):
+        return np.array([0, 0, 1])
+    return np.array([answer[0] - start + first, answer[1] - start + first, 0])
+
+
+def _require_room(room: int, example: SpanExample, *, max_length: int) -> None:
+    if room >= 1:
+        return
+    raise LitebertError(
+        "LB-807",
+        f"question {example.id} leaves no room for its context",
+        received=f"task.max_length {max_length}, {1 - room} too short",
+        expected="room for [CLS] question [SEP] context [SEP]",
+        next="make task.max_length larger (384 is usual), or task.max_query_length smaller",
+    )
+
+
+def _segments(num_first: int, num_second: int) -> list[int]:
+    return [0] * num_first + [1] * num_second

@@ -1,0 +1,198 @@
+"""A tag for every word of a sentence: names, parts of speech (Hugging Face's run_ner.py)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.config import HeadConfig
+from litebert.metrics import tagging_measures
+from litebert.nn import AlbertForTask, Batch
+from litebert.tasks.kinds.classification import softmax
+from litebert.tasks.kinds.family import AnswerRow, Feature, Output
+from litebert.tokenizer import Tokenizer
+
+IGNORED = -100
+"""The target of a token that answers for no word: all but the first piece of each."""
+
+
+@dataclass(frozen=True)
+class TagExample:
+    """The words of a sentence with a tag each, by number."""
+
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Tagged:
+    """The answer to one sentence: probabilities of shape (words, labels)."""
+
+    probabilities: NDArray[np.float64]
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        """Number of the likeliest tag of each word."""
+        return tuple(map(int, self.probabilities.argmax(axis=1)))
+
+
+@dataclass(frozen=True)
+class TokenClassification:
+    """The family of tasks with one answer a word; see tasks.kinds.family.Family.
+
+    A word is answered at its first piece. A sentence that is too long becomes several sequences,
+    cut between words, so that every word has its answer; only a single word longer than all of
+    `max_length` loses pieces, its last.
+    """
+
+    head: HeadConfig
+
+    def features(
+        self,
+        examples: Sequence[TagExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> list[Feature]:
+        """Frame [CLS] words [SEP]; the weight is the number of words, so that each counts alike.
+
+        Targets have one entry a token. Without labels they are 0 where a word is answered.
+        """
+        encoded = encode_words(tokenizer, [example.words for example in examples])
+        features: list[Feature] = []
+        for number, (example, pieces) in enumerate(zip(examples, encoded, strict=True)):
+            tags = example.tags if training else (0,) * len(example.words)
+            assert tags is not None, "examples for training have tags"
+            cuts = runs([len(word) for word in pieces], room=max_length - 2)
+            features += [
+                _feature(tokenizer, pieces[run], tags[run], number, max_length) for run in cuts
+            ]
+        return features
+
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        """Return the cross entropy of each sequence, summed over its words."""
+        by_token = F.cross_entropy(network(batch), targets, ignore_index=IGNORED, reduction="none")
+        return torch.stack([losses.sum() for losses in _sequences(by_token, batch)])
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        """Return the logits of each sequence, of shape (tokens, labels)."""
+        logits = network(batch).float().cpu()
+        return [part.numpy() for part in _sequences(logits, batch)]
+
+    def answers(
+        self,
+        examples: Sequence[TagExample],
+        features: Sequence[Feature],
+        outputs: Sequence[Output],
+        /,
+    ) -> list[Tagged]:
+        """Turn the logits at first pieces into probabilities, word by word."""
+        none = np.zeros((0, self.head.num_outputs), dtype=np.float32)
+        logits: list[list[Output]] = [[none] for _ in examples]
+        for feature, output in zip(features, outputs, strict=True):
+            assert feature.target is not None, "words are answered where the target says"
+            logits[feature.example].append(output[feature.target != IGNORED])
+        return [Tagged(softmax(np.concatenate(parts))) for parts in logits]
+
+    def measures(
+        self, examples: Sequence[TagExample], answers: Sequence[Tagged], /
+    ) -> dict[str, float]:
+        """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
+        wanted = [self._named(example.tags or ()) for example in examples]
+        return tagging_measures(wanted, [self._named(answer.best) for answer in answers])
+
+    def rows(self, examples: Sequence[TagExample], answers: Sequence[Tagged], /) -> list[AnswerRow]:
+        """Return tags with spaces between; confidence and score are means over the words."""
+        return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
+
+    def averaged(self, answers: Sequence[Sequence[Tagged]], /) -> list[Tagged]:
+        """Return the mean probability of each tag."""
+        return [
+            Tagged(np.mean([tagged.probabilities for tagged in of_one], axis=0))
+            for of_one in zip(*answers, strict=True)
+        ]
+
+    def _named(self, tags: Sequence[int]) -> list[str]:
+        return [self.head.labels[tag] for tag in tags]
+
+    def _row(self, example: TagExample, answer: Tagged) -> AnswerRow:
+        has_words, is_labelled = bool(example.words), example.tags is not None
+        tags = np.array(example.tags or (), dtype=np.int64)
+        return AnswerRow(
+            id=example.id,
+            text=" ".join(example.words),
+            expected=" ".join(self._named(example.tags or ())) if is_labelled else None,
+            answer=" ".join(self._named(answer.best)),
+            confidence=float(answer.probabilities.max(axis=1).mean()) if has_words else None,
+            score=float((tags == answer.best).mean()) if has_words and is_labelled else None,
+        )
+
+
+def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    """Return the ids of each word of each sentence, as in the sentence written with spaces.
+
+    Words are not encoded one by one: rules that look at their neighbours (numbers with commas,
+    accents that join) then gave other ids than the same sentence as plain text gives. A piece
+    belongs to the word in which its characters begin. A word of which nothing is left, such as a
+    lone control character, gets the unknown piece: it has to be answered, too.
+    """
+    encodings = tokenizer.encode_batch([" ".join(words) for words in sentences])
+    return [
+        _by_word(words, encoding.ids, encoding.offsets, tokenizer.unk_id)
+        for words, encoding in zip(sentences, encodings, strict=True)
+    ]
+
+
+def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
+    """Cut words of so many pieces into runs that fit; a word that never does stands alone.
+
+    >>> list(runs([1, 2, 1, 9, 1], room=3))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
+    """
+    start, used = 0, 0
+    for word, size in enumerate(sizes):
+        if used + size > room and word > start:
+            yield slice(start, word)
+            start, used = word, 0
+        used += size
+    if sizes:
+        yield slice(start, len(sizes))
+
+
+def _feature(
+    tokenizer: Tokenizer,
+    pieces: Sequence[list[int]],
+    tags: Sequence[int],
+    example: int,
+    max_length: int,
+) -> Feature:
+    """Frame a run of words and put each tag at the first piece of its word."""
+    inner = list(chain.from_iterable(pieces))[: max_length - 2]
+    ids = [tokenizer.cls_id, *inner, tokenizer.sep_id]
+    target = np.full(len(ids), IGNORED, dtype=np.int64)
+    target[list(accumulate(map(len, pieces[:-1]), initial=1))] = tags
+    return Feature((ids,), ([0] * len(ids),), target, example, weight=float(len(pieces)))
+
+
+def _sequences(by_token: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+    return torch.split(by_token, list(batch.lengths))
+
+
+def _by_word(
+    words: Sequence[str], ids: Sequence[int], offsets: Sequence[tuple[int, int]], unknown: int
+) -> list[list[int]]:
+    starts = list(accumulate((len(word) + 1 for word in words[:-1]), initial=0))
+    pieces: list[list[int]] = [[] for _ in words]
+    for number, (begin, _) in zip(ids, offsets, strict=True):
+        pieces[bisect_right(starts, begin) - 1].append(number)
+    return [word or [unknown] for word in pieces]

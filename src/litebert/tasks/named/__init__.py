@@ -1,0 +1,1 @@
+"""Data sets that have a name: GLUE, SQuAD and RACE."""

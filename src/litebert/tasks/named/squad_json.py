@@ -1,0 +1,100 @@
+"""JSON files, packed or not, checked against their layout; errors say where in the file."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from litebert.corpus.source import CorruptStreamError, Source, read_pieces
+from litebert.errors import DamagedError, LitebertError
+from litebert.tasks.named.datafile import find_files
+
+Layout = TypeVar("Layout")
+_EXPECTED = {
+    "missing": "this field",
+    "model_type": "an object, {...}",
+    "dict_type": "an object, {...}",
+    "list_type": "a list, [...]",
+    "string_type": "a string",
+    "int_type": "a whole number",
+}
+_GLOB_MEANS = str.maketrans({mark: f"[{mark}]" for mark in "*?["})
+
+
+def find_file(path: Path) -> Source:
+    """Return the file that is named, or its packed form (.gz, .zst).
+
+    Raises:
+        LitebertError: LB-820, there is neither.
+    """
+    return find_files(path.parent, [path.name.translate(_GLOB_MEANS)])[0]
+
+
+def read_layout(source: Source, layout: TypeAdapter[Layout], *, what: str) -> Layout:
+    """Read a whole JSON file and check it; `what` names the layout in errors.
+
+    Raises:
+        DamagedError: LB-800, this is no JSON in UTF-8.
+        LitebertError: LB-801, it is JSON of another layout.
+    """
+    value = _parsed(source)
+    try:
+        return layout.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the whole file"
+        raise LitebertError(
+            "LB-801",
+            f"{source.name}{_question(value, first['loc'])} is not laid out as {what}: {place}",
+            received=_received(first),
+            expected=_EXPECTED.get(first["type"], first["msg"]),
+            next="correct this place in the file, or choose the file that was meant",
+        ) from error
+
+
+def _parsed(source: Source) -> object:
+    try:
+        data = b"".join(read_pieces(source))
+        return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
+    except (CorruptStreamError, ValueError, RecursionError) as error:
+        raise DamagedError(
+            "LB-800",
+            f"{source.name} is damaged",
+            received=str(error),
+            expected="a whole JSON file in UTF-8",
+            next="get the file again",
+        ) from error
+
+
+def _question(value: object, place: tuple[str | int, ...]) -> str:
+    """Name the innermost question on the way to a place in the file, if there is one."""
+    name = ""
+    for step in place:
+        if (
+            isinstance(value, dict)
+            and isinstance(value.get("id"), str)
+            and "paragraphs" not in value
+        ):
+            name = f", question {value['id']}"
+        try:
+            value = value[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return name
+    return name
+
+
+def _received(error: ErrorDetails) -> str:
+    value = error["input"]
+    if isinstance(value, dict):
+        fields = ", ".join(map(str, islice(value, 5)))
+        return f"an object with {fields}{', …' if len(value) > 5 else ''}"
+    return f"a list of {len(value):,}" if isinstance(value, list) else repr(value)
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

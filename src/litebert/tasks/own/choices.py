@@ -1,0 +1,129 @@
+"""Rows as questions with choices, in a list, in columns of their own, or with names beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+
+from litebert.corpus.rows import Row
+from litebert.errors import LitebertError
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.own.labels import require_labels
+from litebert.tasks.own.roles import Columns
+from litebert.tasks.own.rows import Table
+from litebert.tasks.own.values import label_of, list_of, text_of
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How rows become questions; `labels` are what the label column calls the choices, in order.
+
+    Where a row names its choices itself, or the label repeats the text of one, that is taken.
+    """
+
+    columns: Columns
+    labels: tuple[str, ...]
+    problem: str = "multiple-choice"
+
+    key_measure = "accuracy"
+
+    @property
+    def family(self) -> MultipleChoice:
+        """Return the kind of task."""
+        return MultipleChoice(num_choices=len(self.labels))
+
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> ChoiceExample:
+        """Turn a row into an example.
+
+        Raises:
+            LitebertError: LB-864, there is nothing to choose from; LB-865, the label names no
+                choice.
+        """
+        texts, names = _choices(row, self.columns)
+        if len(texts) < 2:
+            raise LitebertError(
+                "LB-864",
+                f"{place}: there is nothing to choose from",
+                received=f"{len(texts)} choices in {', '.join(self.columns.all('choices'))}",
+                expected="two choices or more: a list, or a column for each",
+                next="mend this row, or --column choices=NAME,NAME,…",
+            )
+        question, context = (
+            text_of(row.get(name)) or "" if (name := self.columns.one(role)) else ""
+            for role in ("question", "context")
+        )
+        label = self._label(row, texts, names, place) if is_labelled else None
+        return ChoiceExample(id, context, question, texts, label)
+
+    def key(self, example: ChoiceExample) -> str:
+        """Return what may not be both trained and evaluated on: a context with all questions."""
+        return example.context or example.question
+
+    def _label(self, row: Row, texts: Sequence[str], names: Sequence[str], place: str) -> int:
+        name = self.columns.all("label")[0]
+        label = label_of(row.get(name)) or ""
+        for spelling in (names, self.labels[: len(texts)], texts):
+            if label in spelling:
+                return spelling.index(label)
+        raise LitebertError(
+            "LB-865",
+            f"{place}: column {name} names none of the choices",
+            received=label or "nothing",
+            expected=f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text",
+            next="mend this row",
+        )
+
+
+def settle_choices(table: Table, columns: Columns) -> tuple[Choices, str]:
+    """Read a whole table to learn what its choices are called; return how to read it, and say it.
+
+    Raises:
+        LitebertError: LB-861, nothing says which choice is right; LB-864, LB-865, a row cannot be
+            used; what reading the table raises.
+    """
+    require_labels(table, columns, "label")
+    name = columns.all("label")[0]
+    most, found, highest = 0, set[str](), False
+    are_texts = True
+    for _, row in table.rows():
+        texts, names = _choices(row, columns)
+        most = max(most, len(texts))
+        label = label_of(row.get(name)) or ""
+        are_texts = are_texts and label in texts
+        if not names:
+            found.add(label)
+            highest = highest or label == str(len(texts))
+    labels = _spelling(most, set() if are_texts else found, counts_from_one=highest)
+    choices = Choices(columns, labels)
+    return choices, f"up to {most} choices, called {', '.join(labels)}"
+
+
+def _spelling(number: int, found: set[str], *, counts_from_one: bool) -> tuple[str, ...]:
+    """Return the names of the first so many choices as the labels found spell them."""
+    spellings = (
+        tuple(map(str, range(number))),
+        tuple(map(str, range(1, number + 1))),
+        tuple(ascii_uppercase[:number]),
+        tuple(ascii_uppercase[:number].lower()),
+    )
+    fitting = [spelling for spelling in spellings if found and found <= {*spelling}]
+    if counts_from_one and spellings[1] in fitting:
+        return spellings[1]
+    return fitting[0] if fitting else tuple(f"choice {place}" for place in range(1, number + 1))
+
+
+def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the texts of the choices, and their names where the row has some."""
+    columns_of = columns.all("choices")
+    cell = row.get(columns_of[0])
+    if len(columns_of) > 1:
+        texts = [text_of(row.get(name)) or "" for name in columns_of]
+    elif isinstance(cell, Mapping):
+        names = [label_of(name) or "" for name in list_of(cell.get("label")) or []]
+        return tuple(text_of(text) or "" for text in list_of(cell.get("text")) or []), tuple(names)
+    else:
+        texts = [text_of(text) or "" for text in list_of(cell) or []]
+    while texts and not texts[-1]:
+        texts.pop()
+    return tuple(texts), ()

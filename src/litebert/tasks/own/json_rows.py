@@ -1,0 +1,116 @@
+"""Rows of .jsonl and .json files: an object a line, or a list of objects, or SQuAD's layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+from litebert.corpus.lines import read_lines
+from litebert.corpus.rows import Row, RowPlace, parse_row
+from litebert.corpus.source import Source
+from litebert.errors import LitebertError
+from litebert.files import Json
+from litebert.tasks.own.source import Scanned, row_place
+
+MAX_CHARACTERS = 1 << 27
+"""In a .json file, which is held whole; a .jsonl file has no limit but that of a line."""
+
+
+def scan_json_lines(source: Source) -> Iterator[Scanned]:
+    """Yield the object on each line that is not blank."""
+    for number, line in read_lines(source):
+        if line and not line.isspace():
+            try:
+                yield number, parse_row(line, RowPlace(source, number))
+            except LitebertError as error:
+                yield number, error
+
+
+def scan_json(source: Source) -> Iterator[Scanned]:
+    """Yield the objects of a list, counted from 1; of SQuAD's layout, the questions.
+
+    Raises:
+        LitebertError: LB-846, the file is too long to be held; LB-847, it is not JSON; LB-848, it
+            holds something else than rows.
+    """
+    for number, row in enumerate(_rows(_parsed(source), source), 1):
+        if isinstance(row, Mapping):
+            yield number, row
+        else:
+            yield number, _not_rows(row_place(source, number), row)
+
+
+def _parsed(source: Source) -> object:
+    lines, size = [], 0
+    for _, line in read_lines(source):
+        lines.append(line)
+        size += len(line) + 1
+        if size > MAX_CHARACTERS:
+            raise LitebertError(
+                "LB-846",
+                f"{source.name} is too long to be held in memory",
+                received=f"more than {MAX_CHARACTERS:,} characters",
+                expected="a shorter list; or an object a line (.jsonl), of any length",
+                next=f"jq -c '.[]' {source.name} > rows.jsonl",
+            )
+    try:
+        return json.loads(
+            "\n".join(lines), parse_constant=_refuse_constant, object_pairs_hook=_distinct
+        )
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise LitebertError(
+            "LB-847",
+            f"{source.name} is not JSON",
+            received=reason,
+            expected="one list of objects, without NaN and without a key twice",
+            next="write the file again with a JSON library; an object a line goes into .jsonl",
+        ) from error
+
+
+def _rows(value: object, source: Source) -> Iterator[object]:
+    """Find the list of rows: the value, or the only list of objects in it."""
+    if isinstance(value, Mapping):
+        lists = [part for part in value.values() if isinstance(part, list)]
+        value = lists[0] if len(lists) == 1 else value
+    if not isinstance(value, list):
+        raise _not_rows(source.name, value)
+    for row in value:
+        if isinstance(row, Mapping) and isinstance(row.get("paragraphs"), list):
+            yield from _questions(row["paragraphs"])
+        else:
+            yield row
+
+
+def _questions(paragraphs: list[object]) -> Iterator[object]:
+    """Yield the questions of an article of SQuAD with their contexts."""
+    for paragraph in paragraphs:
+        questions = paragraph.get("qas") if isinstance(paragraph, Mapping) else None
+        if not isinstance(paragraph, Mapping) or not isinstance(questions, list):
+            yield paragraph
+            continue
+        for question in questions:
+            is_row = isinstance(question, Mapping)
+            yield {**question, "context": paragraph.get("context")} if is_row else question
+
+
+def _not_rows(place: str, value: object) -> LitebertError:
+    return LitebertError(
+        "LB-848",
+        f"{place}: not an object with a value for each column",
+        received=f"{type(value).__name__}: {value}"[:120],
+        expected='a list of objects, such as [{"text": "…", "label": "…"}]',
+        next="write the file again; an object a line goes into .jsonl",
+    )
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _distinct(pairs: list[tuple[str, Json]]) -> Row:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key stands twice")
+    return row

@@ -1,0 +1,135 @@
+"""A table of any kind as its columns and its rows, one after the other, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+
+from litebert.corpus.parquet import read_rows
+from litebert.corpus.rows import Row
+from litebert.corpus.source import Source
+from litebert.errors import LitebertError
+from litebert.tasks.own.delimited import first_lines, header_names, scan_delimited
+from litebert.tasks.own.dialect import guess_dialect, guess_header
+from litebert.tasks.own.json_rows import scan_json, scan_json_lines
+from litebert.tasks.own.sentences import scan_sentences
+from litebert.tasks.own.source import (
+    DELIMITED,
+    JSON_LINES,
+    TAGGED,
+    Scanned,
+    find_table,
+    no_rows,
+    row_place,
+)
+
+SAMPLE_ROWS = 1_000
+"""Rows from which the columns of a table and what they hold are guessed."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of rows: how it is written (for people), its columns, and a way to read it.
+
+    `has_header` is None where the kind of file has none.
+    """
+
+    source: Source
+    writing: str
+    columns: tuple[str, ...]
+    scan: Callable[[], Iterator[Scanned]]
+    has_header: bool | None = None
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Yield each row with its number.
+
+        Raises:
+            LitebertError: The first row that is not as it must be; the file cannot be read on.
+        """
+        for number, row in self.scan():
+            if isinstance(row, LitebertError):
+                raise row
+            yield number, row
+
+    def sample(self) -> list[Row]:
+        """Return the first good rows.
+
+        Raises:
+            LitebertError: LB-853, there are no rows; where all are bad, what is wrong with one.
+        """
+        scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
+        good = [row for row in scanned if not isinstance(row, LitebertError)]
+        for row in scanned:
+            if isinstance(row, LitebertError) and not good:
+                raise row
+        if not good:
+            raise no_rows(self.source.name, self.source.size)
+        return good
+
+    def place(self, number: int) -> str:
+        """Say where a row stands: file, and line, row or item."""
+        return row_place(self.source, number)
+
+
+def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> Table:
+    """Find out how a file is written and which columns it has.
+
+    `has_header` decides where a .csv or .tsv file names its columns (None: guessed); without a
+    header they are called 1, 2, 3, … `known` are names that a header is likely to have.
+
+    Raises:
+        LitebertError: The file is not there, or of no kind that can be read; its first rows are
+            not as they must be.
+    """
+    source = find_table(path)
+    if source.kind in DELIMITED:
+        return _delimited(source, has_header, known)
+    if source.kind == ".parquet":
+        return _parquet(source)
+    if source.kind in JSON_LINES:
+        return _keyed(source, "an object a line", partial(scan_json_lines, source))
+    if source.kind in TAGGED:
+        return _keyed(source, "a word a line", partial(scan_sentences, source))
+    return _keyed(source, "a list of objects", partial(scan_json, source))
+
+
+def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> Table:
+    lines = first_lines(source)
+    if not any(lines):
+        raise no_rows(source.name, source.size)
+    dialect = guess_dialect(lines, kind=source.kind, known=known)
+    sample = dialect.sample(lines)
+    if not sample:  # then what is wrong with the first row is the message
+        cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
+        Table(source, str(dialect), ("1",), cells).sample()
+    named = guess_header(sample, known) if has_header is None else has_header
+    columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
+    return Table(
+        source,
+        f"{dialect}, {'names in the first line' if named else 'no header'}",
+        columns,
+        partial(scan_delimited, source, dialect, columns, has_header=named),
+        named,
+    )
+
+
+def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) -> Table:
+    """Take the keys of the first rows for columns, in the order in which they turn up."""
+    table = Table(source, writing, (), scan)
+    keys = chain.from_iterable(table.sample())
+    return Table(source, writing, tuple(dict.fromkeys(keys)), scan)
+
+
+def _parquet(source: Source) -> Table:
+    names = tuple(next(read_rows(source, ""), {}))
+    columns = tuple(name for name in names if "." not in name)
+    return Table(source, "parquet", columns, partial(_scan_parquet, source, columns))
+
+
+def _scan_parquet(source: Source, columns: Sequence[str]) -> Iterator[Scanned]:
+    cells = [read_rows(source, name) for name in columns]
+    for number, row in enumerate(zip(*cells, strict=True), 1):
+        yield number, dict(chain.from_iterable(part.items() for part in row))

@@ -1,0 +1,75 @@
+"""Rows of a .conll, .bio or .iob file: a word and its tag a line, a blank line between sentences.
+
+A line has the word first and the tag last, whatever stands between them; files to be answered
+may have words alone. Document marks (-DOCSTART-) and comments (# …) are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from litebert.corpus.lines import read_lines
+from litebert.corpus.source import Source
+from litebert.errors import LitebertError
+from litebert.tasks.own.source import Scanned, row_place
+
+MAX_WORDS = 10_000
+"""In one sentence: without a blank line for so long, the file is of another kind."""
+
+
+def scan_sentences(source: Source) -> Iterator[Scanned]:
+    """Yield each sentence as a row with `tokens` and `tags`, numbered by its first line."""
+    words: list[str] = []
+    tags: list[str] = []
+    number, width = 0, 0
+    problem: LitebertError | None = None
+    for line_number, line in read_lines(source):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if _is_aside(cells, width):
+            continue
+        if cells and any(cells):
+            number = number or line_number
+            width = width or len(cells)
+            problem = problem or _problem(source, line_number, cells, width, len(words))
+            words.append(cells[0])
+            tags.append(cells[-1])
+            if len(words) <= MAX_WORDS:
+                continue
+        if words:
+            yield number, problem or _sentence(words, tags, width)
+        number, words, tags, problem = 0, [], [], None
+    if words:
+        yield number, problem or _sentence(words, tags, width)
+
+
+def _sentence(words: list[str], tags: list[str], width: int) -> dict[str, object]:
+    return {"tokens": words, "tags": tags} if width > 1 else {"tokens": words}
+
+
+def _is_aside(cells: list[str], width: int) -> bool:
+    """Whether this is a comment (a tagged # has as many cells as other lines) or a mark."""
+    if not cells:
+        return False
+    return cells[0] == "-DOCSTART-" or (cells[0].startswith("#") and len(cells) != (width or 2))
+
+
+def _problem(
+    source: Source, number: int, cells: list[str], width: int, num_words: int
+) -> LitebertError | None:
+    if num_words >= MAX_WORDS:
+        return LitebertError(
+            "LB-849",
+            f"{row_place(source, number)}: the sentence does not end",
+            received=f"{MAX_WORDS:,} words without a blank line",
+            expected="a word and its tag a line, and a blank line between sentences",
+            next="put blank lines in; a table with a header is called .tsv",
+        )
+    if len(cells) != width or not all(cells):
+        return LitebertError(
+            "LB-852",
+            f"{row_place(source, number)}: {len(cells)} columns, not {width}",
+            received=" | ".join(cells),
+            expected="as many as the first line has: the word first, its tag last",
+            next="mend this line",
+        )
+    return None

@@ -1,0 +1,117 @@
+"""Rows as questions that a span of a context answers, or, as in SQuAD 2.0, nothing does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from litebert.corpus.rows import Row
+from litebert.errors import LitebertError
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    SpanAnswering,
+    SpanExample,
+)
+from litebert.tasks.own.labels import require_labels
+from litebert.tasks.own.roles import Columns
+from litebert.tasks.own.rows import Table
+from litebert.tasks.own.values import list_of, number_of, text_of
+
+UNANSWERABLE = "unanswerable"
+
+
+@dataclass(frozen=True)
+class Spans:
+    """How rows become questions; `has_unanswerable` where a context may not hold the answer."""
+
+    columns: Columns
+    has_unanswerable: bool = False
+    problem: str = "question-answering"
+
+    key_measure = "f1"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return what tells both kinds of task apart: a name for "no answer", or nothing."""
+        return (UNANSWERABLE,) if self.has_unanswerable else ()
+
+    @property
+    def family(self) -> SpanAnswering | ConditionalSpanAnswering:
+        """Return the kind of task: SQuAD 1.1's, or 2.0's."""
+        return ConditionalSpanAnswering() if self.has_unanswerable else SpanAnswering()
+
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
+        """Turn a row into an example; an empty list of answers says that there is none.
+
+        Raises:
+            LitebertError: LB-866, an answer does not stand where it should.
+        """
+        question, context = (
+            text_of(row.get(self.columns.all(role)[0])) or "" for role in ("question", "context")
+        )
+        found = _answers(row, self.columns) if is_labelled else []
+        answers = tuple(_placed(text, start, context, place) for text, start in found)
+        return SpanExample(id, question, context, answers if is_labelled else None)
+
+    def key(self, example: SpanExample) -> str:
+        """Return what may not be both trained and evaluated on: a context with all questions."""
+        return example.context
+
+
+def settle_spans(table: Table, columns: Columns) -> tuple[Spans, str]:
+    """Read a whole table to learn whether all is answered; return how to read it, and say it.
+
+    Raises:
+        LitebertError: LB-861, it has no answers; what reading the table raises.
+    """
+    require_labels(table, columns, "answers")
+    num_unanswerable = sum(not _answers(row, columns) for _, row in table.rows())
+    said = f"{num_unanswerable:,} without an answer" if num_unanswerable else "all are answered"
+    return Spans(columns, num_unanswerable > 0), f"questions; {said}"
+
+
+def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
+    """Return texts and starts of the answers: objects, an object of lists, or two columns."""
+    cell = _parsed(row.get(columns.all("answers")[0]))
+    start = row.get(columns.one("start") or "")
+    if isinstance(cell, Mapping):
+        start, cell = cell.get("answer_start"), cell.get("text")
+    members = list_of(cell)
+    texts = [cell] if members is None else members
+    objects = [member for member in texts if isinstance(member, Mapping)]
+    starts = list_of(start) or [start]
+    pairs = [(one.get("text"), one.get("answer_start")) for one in objects] or [
+        *zip_longest(texts, starts[: len(texts)])
+    ]
+    return [
+        (text, number_of(start)) for cell, start in pairs if (text := text_of(cell)) is not None
+    ]
+
+
+def _parsed(cell: object) -> object:
+    """Return an object that is written as JSON in a cell; anything else as it is."""
+    if not isinstance(cell, str) or not cell.lstrip().startswith("{"):
+        return cell
+    try:
+        parsed: object = json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
+    return parsed
+
+
+def _placed(text: str, start: float | None, context: str, place: str) -> GoldAnswer:
+    """Return an answer where it is said to stand; without a start, where it stands first."""
+    begin = context.find(text) if start is None else int(start)
+    stands = context[begin : begin + len(text)] if begin >= 0 else ""
+    if not text.strip() or stands != text:
+        raise LitebertError(
+            "LB-866",
+            f"{place}: the answer is not in the context where it should be",
+            received=repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}",
+            expected="a piece of the context, and the number of its first character from 0",
+            next="mend this row; count characters, not bytes",
+        )
+    return GoldAnswer(text, begin)
