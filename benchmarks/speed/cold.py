@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def _litebert() -> Callable[[Path, str], Callable[[], object]]:
-    import litebert.predict
+    import litebert.inference
 
     def load(root: Path, precision: str) -> Callable[[], object]:
         if precision == "int8":

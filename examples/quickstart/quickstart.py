@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from litebert.predict import Model
+from litebert.inference import Model
 from litebert.train import read_metrics, read_run
 
 ROOT = Path(__file__).parents[2]

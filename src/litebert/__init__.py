@@ -17,9 +17,9 @@ from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.config import AlbertConfig, HeadConfig, Precision, preset
+    from litebert.inference import Model
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
     from litebert.optim import AdamW, Lamb
-    from litebert.predict import Model
     from litebert.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -49,7 +49,7 @@ _HOMES = {
     "Batch": "nn",
     "HeadConfig": "config",
     "Lamb": "optim",
-    "Model": "predict",
+    "Model": "inference",
     "Tokenizer": "tokenizer",
     "preset": "config",
 }
@@ -62,7 +62,7 @@ def load(path: str | Path, *, precision: Precision = "fp32", depth: int | None =
     `precision="bf16"` is several times faster where the machine has it; `depth` applies only so
     many steps, which a model that was trained with `train.exits` bears best.
     """
-    from litebert.predict import Model
+    from litebert.inference import Model
 
     return Model.load(path, precision=precision, depth=depth)
 

@@ -17,9 +17,9 @@ from litebert.config import AlbertConfig, FinetuneConfig, Resolved, resolve, set
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
+from litebert.inference import Finetuned, Model
+from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.predict import Finetuned, Model
-from litebert.predict.finetuned import ensemble_answers, measured
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train import read_metrics
 from litebert.train.finetune import finetune

@@ -11,7 +11,7 @@ from transformers import AlbertForPreTraining, AutoTokenizer
 from litebert.config import PretrainConfig, Resolved
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError, NonFiniteError, ResourceError
-from litebert.predict import Model
+from litebert.inference import Model
 from litebert.train import plan, pretrain, read_metrics
 
 Configure = Callable[..., Resolved[PretrainConfig]]

@@ -12,7 +12,7 @@ from litebert.cli.loading import depth_option, patience_option
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.predict.finetuned import Kept
+    from litebert.inference.finetuned import Kept
 
 
 @click.command()
@@ -58,7 +58,7 @@ def evaluate(
     if predictions is not None:
         _print({"predictions": _scored(predictions, data, null_odds)}, as_json=as_json)
         return
-    from litebert.predict.finetuned import (
+    from litebert.inference.finetuned import (
         Finetuned,
         data_of,
         measured,

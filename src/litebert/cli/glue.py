@@ -136,7 +136,7 @@ def _submit(
 ) -> None:
     """Answer the test data of every task, the diagnostic one with the models of MNLI."""
     from litebert.files import write_bytes, write_text
-    from litebert.predict.finetuned import Finetuned, ensemble_answers
+    from litebert.inference.finetuned import Finetuned, ensemble_answers
     from litebert.tasks.named.glue import DATASETS, glue_zip
 
     files: dict[str, str] = {}

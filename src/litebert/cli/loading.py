@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from litebert.config import Precision
-    from litebert.predict import Model
+    from litebert.inference import Model
 
 model_option = click.option("--model", required=True, help="Model folder, or a name on the Hub.")
 
@@ -33,7 +33,7 @@ precision_option = click.option(
 
 def loaded(model: str, precision: Precision, *, depth: int | None = None) -> Model:
     """Load a model; what its files leave in doubt goes to stderr."""
-    from litebert.predict import Model
+    from litebert.inference import Model
 
     found = Model.load(model, precision=precision, depth=depth)
     for note in found.notes:

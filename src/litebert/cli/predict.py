@@ -34,7 +34,7 @@ def predict(
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     from litebert.files import write_text
-    from litebert.predict.finetuned import Finetuned, data_of, ensemble_answers
+    from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
 
     opened = [Finetuned.open(path, kept="best" if best else "last", task=task) for path in models]
     dataset = opened[0].dataset

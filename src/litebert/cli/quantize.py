@@ -62,7 +62,7 @@ def quantize(
             next="litebert quantize RUN OUTPUT --data FOLDER --evaluate",
         )
     from litebert.corpus.texts import read_texts
-    from litebert.predict.quantize import quantize_run, quantize_with_texts
+    from litebert.inference.quantize import quantize_run, quantize_with_texts
 
     if data is not None:
         found = quantize_run(model, output, data, task=task, evaluate=evaluate)

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from litebert.inference.pretrained import framed
 from litebert.nn import Batch, Network
-from litebert.predict.pretrained import framed
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
 

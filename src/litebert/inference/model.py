@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from litebert.config import HeadKind, Precision
 from litebert.errors import LitebertError
 from litebert.folder import load_model, locate
+from litebert.inference import downstream, pretrained
+from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
+from litebert.inference.embedding import Pooling, embed
+from litebert.inference.pretrained import Filling, Order
 from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network, limit_depth
-from litebert.predict import downstream, pretrained
-from litebert.predict.downstream import Choice, Classification, SpanFound, Tagged
-from litebert.predict.embedding import Pooling, embed
-from litebert.predict.pretrained import Filling, Order
 from litebert.tokenizer import Tokenizer
 
 

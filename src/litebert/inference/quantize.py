@@ -14,10 +14,10 @@ from litebert.errors import LitebertError
 from litebert.files import staged_folder
 from litebert.folder import load_model, locate, save_model
 from litebert.folder.model import is_int8
+from litebert.inference.finetuned import Finetuned, measured
+from litebert.inference.pretrained import framed
 from litebert.nn import Batch, Network
 from litebert.nn.calibration import calibrate, to_int8
-from litebert.predict.finetuned import Finetuned, measured
-from litebert.predict.pretrained import framed
 from litebert.tasks.finetuning import by_length
 from litebert.tasks.kinds.family import joined
 from litebert.tokenizer import Tokenizer

@@ -17,8 +17,8 @@ from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_config, save_model, start_from
 from litebert.folder.weights import INT8_FILE
+from litebert.inference.quantize import quantize_with_texts
 from litebert.nn import AlbertForPretraining
-from litebert.predict.quantize import quantize_with_texts
 from litebert.tokenizer import Tokenizer
 
 TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40)]

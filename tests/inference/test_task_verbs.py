@@ -10,8 +10,8 @@ import litebert
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
+from litebert.inference import Model
 from litebert.nn import AlbertForTask, Batch, ConditionalSpanHead
-from litebert.predict import Model
 from litebert.tokenizer import Tokenizer
 
 Make = Callable[[HeadConfig], Model]

@@ -13,8 +13,8 @@ from litebert.cli import cli
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
+from litebert.inference import Model
 from litebert.nn import AlbertForTask
-from litebert.predict import Model
 from litebert.tokenizer import Tokenizer
 
 STEPS = 4
