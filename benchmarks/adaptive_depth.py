@@ -24,9 +24,10 @@ import torch
 from torch import Tensor
 
 from litebert.config import FinetuneConfig, resolve, settings_from_words
+from litebert.fast import limit_depth, patient_logits
+from litebert.fast.exits import logits_by_step, says_the_same
 from litebert.inference import Finetuned
-from litebert.nn import AlbertForTask, Batch, limit_depth, patient_logits
-from litebert.nn.exits import logits_by_step, says_the_same
+from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import joined
 from litebert.train.finetune import finetune
 

@@ -25,17 +25,17 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from litebert.config import preset
 from litebert.folder import save_model
-from litebert.interop.onnx.graph import to_graph
-from litebert.interop.onnx.int8 import quantise
-from litebert.interop.onnx.latency import full_rectangle, measure
-from litebert.interop.onnx.products import count_products
-from litebert.interop.onnx.session import start
-from litebert.interop.padded import INPUTS, PaddedNetwork
-from litebert.interop.parity import Run
-from litebert.interop.program import dynamic_shapes, quiet
-from litebert.interop.ragged import ragged_outputs
-from litebert.interop.readers import padded
-from litebert.interop.samples import Inputs
+from litebert.interop.export.onnx.graph import to_graph
+from litebert.interop.export.onnx.int8 import quantise
+from litebert.interop.export.onnx.latency import full_rectangle, measure
+from litebert.interop.export.onnx.products import count_products
+from litebert.interop.export.onnx.session import start
+from litebert.interop.export.padded import INPUTS, PaddedNetwork
+from litebert.interop.export.parity import Run
+from litebert.interop.export.program import dynamic_shapes, quiet
+from litebert.interop.export.ragged import ragged_outputs
+from litebert.interop.export.readers import padded
+from litebert.interop.export.samples import Inputs
 from litebert.nn import AlbertForPretraining
 
 NAMES = ("last_hidden_state", "pooler_output")

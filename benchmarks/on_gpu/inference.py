@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from litebert.fast import pack
 from litebert.nn import AlbertForPretraining
 from on_gpu.notes import Bench
 from on_gpu.training import COMPILE_SECONDS, THEIRS_COMPILED
@@ -106,7 +107,7 @@ def _our_call(
     batch = sequences.batch(setting.device)
     network.eval()
     if setting.is_cuda:  # what is packed for a CPU cannot be compiled
-        network.albert.pack()
+        pack(network.albert)
     return torch.no_grad()(partial(network.albert, batch))
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
-from litebert.nn import AlbertForPretraining, Batch, block, packed
+from litebert.fast import packed
+from litebert.nn import AlbertForPretraining, Batch, block
 from litebert.nn.block import Prepared
 from litebert.nn.layout import Layout
 from litebert.optim import build_optimizer, clip_gradients

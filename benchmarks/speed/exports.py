@@ -22,10 +22,10 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from benchmarks.speed.texts import VOCABULARY, Texts, arriving, rectangle
 from litebert.config import preset
+from litebert.fast import calibrate, to_int8
 from litebert.folder import load_model, save_model
-from litebert.interop.onnx.products import require_integer
+from litebert.interop.export.onnx.products import require_integer
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.calibration import calibrate, to_int8
 from litebert.tokenizer import Tokenizer
 
 CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}

@@ -22,12 +22,12 @@ from litebert.config import (
     settings_from_words,
 )
 from litebert.errors import DamagedError, LitebertError
+from litebert.fast.exits import logits_by_step
 from litebert.files import Json, hash_file
 from litebert.folder import load_model, save_model, start_from
 from litebert.inference import Finetuned
 from litebert.inference.finetuned import with_patience
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.nn.exits import logits_by_step
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train import read_metrics

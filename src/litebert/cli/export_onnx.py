@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from litebert.interop.onnx import ExportReport, Row
+    from litebert.interop.export.onnx import ExportReport, Row
 
 
 @click.command()
@@ -45,9 +45,9 @@ def onnx(
     the largest difference, how well outputs correlate over the texts, how often the first choice is
     the same, and milliseconds a batch.
     """
-    from litebert.interop.onnx import export_onnx
-    from litebert.interop.onnx.graph import DEFAULT_OPSET
-    from litebert.interop.samples import OUR_TEXTS, read_texts
+    from litebert.interop.export.onnx import export_onnx
+    from litebert.interop.export.onnx.graph import DEFAULT_OPSET
+    from litebert.interop.export.samples import OUR_TEXTS, read_texts
 
     report = export_onnx(
         model,

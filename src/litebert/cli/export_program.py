@@ -29,7 +29,7 @@ def program(model: Path, output: Path, head: str | None, compiled: bool, as_json
     attention_mask, token_type_ids}) returns the outputs; tensors are int64 of any batch and
     length. Without torch use litebert export onnx.
     """
-    from litebert.interop.program import export_program
+    from litebert.interop.export.program import export_program
 
     report = export_program(model, output, head=head, compiled=compiled)
     if as_json:

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
+from litebert.fast import is_int8, pack, to_int8
+from litebert.fast.calibration import without_calibration
 from litebert.folder.configuration import read_config, read_head, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import doubts
@@ -18,7 +20,6 @@ from litebert.folder.names import tensor_names
 from litebert.folder.residency import release
 from litebert.folder.weights import INT8_FILE, WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.calibration import to_int8, without_calibration
 from litebert.nn.init import without_numbers
 
 
@@ -52,10 +53,10 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
         head=head,
         parameters=parameters,
         dtype=str(dtype).removeprefix("torch."),
-        is_int8=is_int8(network),
+        is_int8=is_int8(network.albert),
     )
     tensors = to_disk(parameters, network.config, head)
-    file = INT8_FILE if is_int8(network) else WEIGHTS_FILE
+    file = INT8_FILE if is_int8(network.albert) else WEIGHTS_FILE
     write_weights(folder / file, tensors, dtype=dtype)
 
 
@@ -75,7 +76,7 @@ def load_model(
         tensors, config, head, source=folder, dtype=dtype, for_inference=for_inference
     )
     if for_inference:
-        loaded.network.albert.pack()
+        pack(loaded.network.albert)
         release(t for t in loaded.network.state_dict().values() if not t.is_meta)
     return loaded
 
@@ -123,11 +124,6 @@ def build_network(
 def head_of(network: Network) -> HeadConfig | None:
     """Return what stands on the encoder; None for the pretraining heads."""
     return network.head_config if isinstance(network, AlbertForTask) else None
-
-
-def is_int8(network: Network) -> bool:
-    """Tell whether a network is stored in eight bits."""
-    return network.albert.calibration is not None
 
 
 def _empty_network(

@@ -17,10 +17,11 @@ from litebert.config import (
 )
 from litebert.config.load import Setting
 from litebert.errors import LitebertError
+from litebert.fast import limit_depth
+from litebert.fast.exits import require_exits
 from litebert.files import Json, read_json
 from litebert.folder import load_model, locate
-from litebert.nn import DTYPES, AlbertForTask, limit_depth
-from litebert.nn.exits import require_exits
+from litebert.nn import DTYPES, AlbertForTask
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.classification import TextClassification
@@ -138,7 +139,7 @@ def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetu
 
 
 def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]:
-    """Return models that stop early, each text for itself; see litebert.nn.exits."""
+    """Return models that stop early, each text for itself; see litebert.fast.exits."""
     for model in models:
         require_exits(model.network, patience)
     family = models[0].dataset.family

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from litebert.config import HeadKind, Precision
 from litebert.errors import LitebertError
+from litebert.fast import limit_depth
 from litebert.folder import load_model, locate
 from litebert.inference import downstream, pretrained
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.embedding import Pooling, embed
 from litebert.inference.pretrained import Filling, Order
-from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network, limit_depth
+from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
 
 

@@ -11,13 +11,12 @@ from typing import TypeAlias
 import torch
 
 from litebert.errors import LitebertError
+from litebert.fast import calibrate, is_int8, pack, to_int8
 from litebert.files import staged_folder
 from litebert.folder import load_model, locate, save_model
-from litebert.folder.model import is_int8
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.inference.pretrained import framed
 from litebert.nn import Batch, Network
-from litebert.nn.calibration import calibrate, to_int8
 from litebert.tasks.finetuning import by_length
 from litebert.tasks.kinds.family import joined
 from litebert.tokenizer import Tokenizer
@@ -124,7 +123,7 @@ def _quantize(
             for numbers in by_length([lengths[number] for number in used])
         )
         to_int8(network, calibrate(albert, batches))
-        albert.pack()
+        pack(albert)
         rounded = torch.cat([albert(one) for one in held_back])
     with staged_folder(output) as staged:
         save_model(network, staged)
@@ -149,7 +148,7 @@ def _require_new(output: Path) -> None:
 
 
 def _require_float(network: Network, folder: Path) -> None:
-    if is_int8(network):
+    if is_int8(network.albert):
         raise LitebertError(
             "LB-617",
             f"{folder} is in eight bits already",

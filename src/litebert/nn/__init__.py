@@ -5,7 +5,6 @@ to predict, `hidden` H, `embed` E, `vocab` V, `heads`, `head_size`, `width` a pa
 """
 
 from litebert.nn.batch import Batch
-from litebert.nn.exits import limit_depth, patient_logits
 from litebert.nn.init import initialise
 from litebert.nn.model import DTYPES, Albert, AlbertForPretraining, PretrainingOutput
 from litebert.nn.plan import Step, depth_plan
@@ -31,6 +30,4 @@ __all__ = [
     "Step",
     "depth_plan",
     "initialise",
-    "limit_depth",
-    "patient_logits",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.nn.layout import Layout, Rectangle
-from litebert.nn.stopwatch import fastest
+from litebert.nn.probe import fastest
 
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 

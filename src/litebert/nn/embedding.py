@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
-from litebert.nn.int8_layers import Int8Embedding
 
 
 class Embedding(nn.Module):
@@ -18,7 +17,7 @@ class Embedding(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.embedding_size
-        self.word: nn.Embedding | Int8Embedding = nn.Embedding(config.vocab_size, size)
+        self.word = nn.Embedding(config.vocab_size, size)
         self.position = nn.Embedding(config.max_position_embeddings, size)
         self.segment = nn.Embedding(config.type_vocab_size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)

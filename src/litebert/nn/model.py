@@ -18,9 +18,7 @@ from litebert.nn.block import AttentionBlock, FeedForwardBlock, Prepared
 from litebert.nn.embedding import Embedding
 from litebert.nn.heads import MaskedLMHead, SentenceOrderHead
 from litebert.nn.init import initialise
-from litebert.nn.int8 import Calibration, int8_attention, int8_feed_forward
 from litebert.nn.layout import Layout
-from litebert.nn.packed import packed_attention, packed_feed_forward
 from litebert.nn.plan import depth_plan
 from litebert.nn.rows import filled
 
@@ -28,7 +26,7 @@ DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfl
 """The dtype of activations for each precision."""
 
 BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
-Turns: TypeAlias = Sequence[tuple[Prepared, Prepared]]
+Steps: TypeAlias = Sequence[tuple[Prepared, Prepared]]
 """The attention and the feed-forward of each step."""
 
 
@@ -63,9 +61,7 @@ class Albert(nn.Module):
         size = config.hidden_size
         self.pooler = nn.Linear(size, size) if has_pooler else None
         self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = _directly
-        self._packed: Turns | None = None
-        for name in Calibration._fields:
-            self.register_buffer(name, None)
+        self._packed: Steps | None = None
         self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
         initialise(self, std=config.initializer_range, generator=generator)
 
@@ -89,9 +85,9 @@ class Albert(nn.Module):
         layout = Layout(batch, is_padded=not (batch.ids.is_cuda or torch.is_grad_enabled()))
         hidden = self.embed(batch)
         yield hidden[:num_tokens]
-        turns = self.turns()
-        for number, (attend, transform) in enumerate(turns, start=1):
-            if number == len(turns) and read is not None:
+        steps = self.steps()
+        for number, (attend, transform) in enumerate(steps, start=1):
+            if number == len(steps) and read is not None:
                 layout, num_tokens = replace(layout, read=read), len(read)
             hidden = self.apply_block(attend, hidden, layout)
             hidden = self.apply_block(transform, hidden, layout)
@@ -101,51 +97,17 @@ class Albert(nn.Module):
         """Return what the first step is given: the projected embeddings, filled up."""
         return filled(self.embedding(batch).to(self.dtype))
 
-    def turns(self) -> Turns:
+    def steps(self) -> Steps:
         """Return the functions of the steps that are applied: packed where that serves."""
         packed = None if torch.is_grad_enabled() else self._packed
         return (packed or self._unpacked())[: self.depth]
 
-    def pack(self) -> None:
-        """Make the weights, as they are now, ready for inference: cast and packed only once.
+    def use(self, steps: Steps | None) -> None:
+        """Compute the steps with these functions where no gradient is wanted.
 
-        Training and gradients do not use what is packed; `train()` and new weights forget it.
+        `train()` and new weights drop them.
         """
-        if (calibration := self.calibration) is not None:
-            self.use(self._int8_turns(calibration))
-            return
-        attention = [packed_attention(block, self.dtype) for block in self.blocks(AttentionBlock)]
-        feed_forward = [
-            packed_feed_forward(block, self.dtype) for block in self.blocks(FeedForwardBlock)
-        ]
-        self.use(self._in_turn(attention, feed_forward))
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """What the products of an eight-bit network are given and add; None in float."""
-        if self.ranges is None:
-            return None
-        return Calibration(*(getattr(self, name) for name in Calibration._fields))
-
-    @calibration.setter
-    def calibration(self, calibration: Calibration) -> None:
-        for name, tensor in calibration._asdict().items():
-            setattr(self, name, tensor)
-
-    def _int8_turns(self, calibration: Calibration) -> Turns:
-        """Bind the blocks, packed once, to what each step gives them."""
-        attention = [int8_attention(block, calibration) for block in self.blocks(AttentionBlock)]
-        feed_forward = [
-            int8_feed_forward(block, calibration) for block in self.blocks(FeedForwardBlock)
-        ]
-        return [
-            (attention[step.attention](i), feed_forward[step.feed_forward](i))
-            for i, step in enumerate(self.plan)
-        ]
-
-    def use(self, turns: Turns | None) -> None:
-        """Compute the steps with these functions where no gradient is asked for."""
-        self._packed = turns
+        self._packed = steps
 
     @property
     def is_packed(self) -> bool:
@@ -164,12 +126,13 @@ class Albert(nn.Module):
         super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         return self
 
-    def _unpacked(self) -> Turns:
+    def _unpacked(self) -> Steps:
         attention = [block.prepare(self.dtype) for block in self.blocks(AttentionBlock)]
         feed_forward = [block.prepare(self.dtype) for block in self.blocks(FeedForwardBlock)]
-        return self._in_turn(attention, feed_forward)
+        return self.in_order(attention, feed_forward)
 
-    def _in_turn(self, attention: Sequence[Prepared], feed_forward: Sequence[Prepared]) -> Turns:
+    def in_order(self, attention: Sequence[Prepared], feed_forward: Sequence[Prepared]) -> Steps:
+        """Return prepared blocks, one of each block of a kind, in the order of the plan."""
         return [(attention[step.attention], feed_forward[step.feed_forward]) for step in self.plan]
 
     def blocks(self, kind: type[BlockT]) -> Iterator[BlockT]:

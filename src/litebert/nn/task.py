@@ -102,7 +102,7 @@ class ConditionalSpanHead(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
-    With `exits` there is a head after every other step, too: see litebert.nn.exits.
+    With `exits` there is a head after every other step, too: see litebert.fast.exits.
 
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import TrainConfig
+from litebert.fast import pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
@@ -128,7 +129,7 @@ def answer(
     """Answer every example; features of like length are computed together."""
     network.eval()
     if not network.albert.is_packed:
-        network.albert.pack()
+        pack(network.albert)
     device = device_of(network)
     outputs: list[Output | None] = [None] * len(features)
     for numbers in by_length([feature.num_tokens for feature in features]):

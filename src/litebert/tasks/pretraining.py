@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import TrainConfig
+from litebert.fast import pack
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
@@ -93,7 +94,7 @@ class Pretraining:
         """Measure on the held-out sequences, with the share that the commonest token would get."""
         device = device_of(self.network)
         self.network.eval()
-        self.network.albert.pack()
+        pack(self.network.albert)
         sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
         for batch in self._held_out:
             for work in micro_batches(batch, self._train.micro_batch_size, device):

@@ -8,7 +8,7 @@ import torch
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import save_model
-from litebert.interop.onnx import ExportReport, export_onnx
+from litebert.interop.export.onnx import ExportReport, export_onnx
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer, train_tokenizer
 

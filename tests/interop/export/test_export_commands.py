@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from litebert.cli.export_onnx import onnx
 from litebert.cli.export_program import program
-from litebert.interop.onnx.graph import OPSETS
+from litebert.interop.export.onnx.graph import OPSETS
 
 
 def test_export_onnx_prints_size_agreement_and_times_of_every_runtime(

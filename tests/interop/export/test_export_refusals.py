@@ -13,13 +13,13 @@ import torch
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.interop.onnx import export_onnx
-from litebert.interop.onnx.extras import onnx
-from litebert.interop.onnx.graph import require_weights_once, to_graph
-from litebert.interop.parity import Parity, compare, require_equal
-from litebert.interop.program import export_program
-from litebert.interop.readers import padded
-from litebert.interop.samples import OUR_TEXTS, padded_batches, read_texts
+from litebert.interop.export.onnx import export_onnx
+from litebert.interop.export.onnx.extras import onnx
+from litebert.interop.export.onnx.graph import require_weights_once, to_graph
+from litebert.interop.export.parity import Parity, compare, require_equal
+from litebert.interop.export.program import export_program
+from litebert.interop.export.readers import padded
+from litebert.interop.export.samples import OUR_TEXTS, padded_batches, read_texts
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 
@@ -155,7 +155,7 @@ def test_texts_come_from_a_file_with_pairs_set_off_by_tabs(tmp_path: Path) -> No
 def test_without_the_extra_the_message_names_it(folder_of: FolderOf, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['onnxruntime'] = None; from litebert.errors import LitebertError\n"
-        "try: import litebert.interop.onnx\n"
+        "try: import litebert.interop.export.onnx\n"
         "except LitebertError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

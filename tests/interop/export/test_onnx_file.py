@@ -7,11 +7,11 @@ import numpy as np
 import onnx
 import pytest
 
-from litebert.interop.onnx import ExportReport
-from litebert.interop.onnx.graph import OPSETS, to_graph
-from litebert.interop.onnx.session import start
-from litebert.interop.ragged import ragged_outputs
-from litebert.interop.readers import padded
+from litebert.interop.export.onnx import ExportReport
+from litebert.interop.export.onnx.graph import OPSETS, to_graph
+from litebert.interop.export.onnx.session import start
+from litebert.interop.export.ragged import ragged_outputs
+from litebert.interop.export.readers import padded
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 

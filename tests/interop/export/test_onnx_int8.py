@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from litebert.errors import LitebertError
-from litebert.interop.onnx import ExportReport
-from litebert.interop.onnx.int8 import quantise
-from litebert.interop.onnx.products import Products, count_products, require_integer
-from litebert.interop.onnx.session import start
-from litebert.interop.parity import compare
-from litebert.interop.readers import padded
-from litebert.interop.samples import OUR_TEXTS, padded_batches
+from litebert.interop.export.onnx import ExportReport
+from litebert.interop.export.onnx.int8 import quantise
+from litebert.interop.export.onnx.products import Products, count_products, require_integer
+from litebert.interop.export.onnx.session import start
+from litebert.interop.export.parity import compare
+from litebert.interop.export.readers import padded
+from litebert.interop.export.samples import OUR_TEXTS, padded_batches
 from litebert.nn import AlbertForTask
 from litebert.tokenizer import Tokenizer
 

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.interop.padded import INPUTS
-from litebert.interop.program import export_program, trace
-from litebert.interop.ragged import ragged_outputs
-from litebert.interop.readers import padded
+from litebert.interop.export.padded import INPUTS
+from litebert.interop.export.program import export_program, trace
+from litebert.interop.export.ragged import ragged_outputs
+from litebert.interop.export.readers import padded
 from litebert.nn import AlbertForTask
 
 COMPILE = (
-    "import sys; from pathlib import Path; from litebert.interop.program import export_program; "
+    "import sys; from pathlib import Path; "
+    "from litebert.interop.export.program import export_program; "
     "export_program(Path(sys.argv[1]), Path(sys.argv[2]), compiled=True)"
 )
 

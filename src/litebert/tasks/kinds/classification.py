@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import HeadConfig
+from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.metrics import classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.tasks.kinds.family import AnswerRow, Feature, Output
 from litebert.tasks.kinds.framing import frame_ids
 from litebert.tokenizer import Tokenizer

@@ -8,8 +8,8 @@ from pathlib import Path
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_bytes
 from litebert.folder import load_model
-from litebert.interop.padded import PaddedNetwork
-from litebert.interop.readers import padded
+from litebert.interop.export.padded import PaddedNetwork
+from litebert.interop.export.readers import padded
 from litebert.nn import AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
-from litebert.interop.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
+from litebert.interop.export.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
 from litebert.nn import AlbertForPretraining, AlbertForTask, ConditionalSpanHead, Network
 from litebert.nn.heads import MaskedLMHead
 from litebert.nn.task import NEVER
@@ -52,7 +50,7 @@ def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str])
 
     readers: list[Reader] = []
     if has("masked_lm."):
-        words = cast(nn.Embedding, network.albert.embedding.word)
+        words = network.albert.embedding.word
         readers.append(_MaskedLM(network.masked_lm, words))
     if has("sentence_order.", "albert.pooler."):
         assert network.albert.pooler is not None

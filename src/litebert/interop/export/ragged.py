@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from litebert.interop.padded import INPUTS
-from litebert.interop.readers import NUM_STARTS, allowed_positions
-from litebert.interop.samples import Inputs
+from litebert.interop.export.padded import INPUTS
+from litebert.interop.export.readers import NUM_STARTS, allowed_positions
+from litebert.interop.export.samples import Inputs
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]

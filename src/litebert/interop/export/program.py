@@ -17,11 +17,11 @@ from torch.export import Dim, ExportedProgram
 
 from litebert.errors import LitebertError
 from litebert.files import write_bytes
-from litebert.interop.padded import INPUTS, PaddedNetwork
-from litebert.interop.parity import Run, compare, require_equal
-from litebert.interop.ragged import Outputs
-from litebert.interop.samples import OUR_TEXTS, Inputs, padded_batches
-from litebert.interop.source import open_source, require_free, write_export
+from litebert.interop.export.padded import INPUTS, PaddedNetwork
+from litebert.interop.export.parity import Run, compare, require_equal
+from litebert.interop.export.ragged import Outputs
+from litebert.interop.export.samples import OUR_TEXTS, Inputs, padded_batches
+from litebert.interop.export.source import open_source, require_free, write_export
 
 _TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from litebert.errors import LitebertError
-from litebert.interop.onnx.extras import onnx
-from litebert.interop.padded import INPUTS, PaddedNetwork
-from litebert.interop.program import dynamic_shapes, quiet, trace
+from litebert.interop.export.onnx.extras import onnx
+from litebert.interop.export.padded import INPUTS, PaddedNetwork
+from litebert.interop.export.program import dynamic_shapes, quiet, trace
 
 DEFAULT_OPSET = 20
 """The first with Gelu as one operator."""

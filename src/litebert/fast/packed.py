@@ -28,8 +28,8 @@ from litebert.nn.block import (
     per_token,
 )
 from litebert.nn.layout import Layout
+from litebert.nn.probe import fastest
 from litebert.nn.rows import filled
-from litebert.nn.stopwatch import fastest
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """What returns a product, activated, or plus a second tensor."""

@@ -8,9 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from litebert.interop.padded import INPUTS, PaddedNetwork
-from litebert.interop.parity import Run
-from litebert.interop.samples import Inputs
+from litebert.interop.export.padded import INPUTS, PaddedNetwork
+from litebert.interop.export.parity import Run
+from litebert.interop.export.samples import Inputs
 
 SHAPES = ((1, 16), (1, 128), (8, 128))
 ROUNDS = 7

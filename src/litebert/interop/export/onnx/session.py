@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from litebert.interop.onnx.extras import onnxruntime
-from litebert.interop.parity import Run
-from litebert.interop.ragged import Outputs
-from litebert.interop.samples import Inputs
+from litebert.interop.export.onnx.extras import onnxruntime
+from litebert.interop.export.parity import Run
+from litebert.interop.export.ragged import Outputs
+from litebert.interop.export.samples import Inputs
 
 _ERRORS_ONLY = 3
 

@@ -8,11 +8,11 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
-from litebert.nn import Albert, AlbertForPretraining, Batch, attention, int8, packed
+from litebert.fast import calibrate, int8, pack, packed, to_int8
+from litebert.fast.int8 import Calibration, Grid, quantize
+from litebert.nn import Albert, AlbertForPretraining, Batch, attention
 from litebert.nn.attention import attend
 from litebert.nn.block import AttentionBlock, FeedForwardBlock
-from litebert.nn.calibration import calibrate, to_int8
-from litebert.nn.int8 import Calibration, Grid, quantize
 from litebert.nn.layout import Layout
 
 LENGTHS = (3, 40, 16, 1, 33, 40)
@@ -51,7 +51,7 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 def test_packed_weights_give_the_same_states(sharing: Sharing, lengths: tuple[int, ...]) -> None:
     network, batch = _network(_config(sharing=sharing)), _batch(lengths)
     expected = network(batch)
-    network.pack()
+    pack(network)
     assert _difference(network(batch), expected) < 1e-6
 
 
@@ -60,14 +60,14 @@ def test_packed_weights_give_the_same_states(sharing: Sharing, lengths: tuple[in
 def test_every_activation_is_fused_as_it_is(activation: str) -> None:
     network, batch = _network(_config(hidden_act=activation)), _batch()
     expected = network(batch)
-    network.pack()
+    pack(network)
     assert _difference(network(batch), expected) < 1e-6
 
 
 @torch.no_grad()
 def test_bf16_is_within_a_hundredth_of_float32() -> None:
     exact, half = _network(_config()), _network(_config(), torch.bfloat16)
-    half.pack()
+    pack(half)
     assert _difference(half(_batch()), exact(_batch())) < 1e-2
 
 
@@ -78,7 +78,7 @@ def test_without_the_private_kernels_the_public_ones_are_used(
     monkeypatch.setattr(packed, "pays", lambda way, dtype: False)
     network = _network(_config())
     expected = network(_batch())
-    network.pack()
+    pack(network)
     assert _difference(network(_batch()), expected) < 1e-6
 
 
@@ -128,7 +128,7 @@ def test_rows_multiplied_in_pieces_are_the_same_rows(
 def test_rows_that_are_read_are_those_of_the_whole(is_packed: bool) -> None:
     network, batch = _network(_config()), _batch()
     if is_packed:
-        network.pack()
+        pack(network)
     read = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
     assert _difference(network(batch, read), network(batch)[read]) < 1e-6
 
@@ -160,7 +160,7 @@ def test_nothing_but_the_words_to_predict_and_the_first_tokens_reaches_the_heads
 @torch.no_grad()
 def test_a_text_alone_answers_as_in_a_batch() -> None:
     network = _network(_config())
-    network.pack()
+    pack(network)
     whole, start = network(_batch()), 3
     alone = Batch.from_flat(
         _batch().ids[start : start + 40], torch.zeros(40, dtype=torch.int64), (40,)
@@ -172,7 +172,7 @@ def test_a_text_alone_answers_as_in_a_batch() -> None:
 @torch.no_grad()
 def test_what_was_packed_is_forgotten_when_the_weights_may_change(change: str) -> None:
     network = _network(_config())
-    network.pack()
+    pack(network)
     if change == "train":
         network.train()
     elif change == "load":
@@ -184,7 +184,7 @@ def test_what_was_packed_is_forgotten_when_the_weights_may_change(change: str) -
 
 def test_gradients_are_there_although_weights_are_packed() -> None:
     network = _network(_config())
-    network.pack()
+    pack(network)
     network(_batch()).sum().backward()
     assert network.attention[0].query.weight.grad is not None
 
@@ -211,14 +211,14 @@ def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say()
     exact = _network(_config())
     eight = copy.deepcopy(exact)
     to_int8(eight, calibrate(eight, [_batch()]))
-    eight.pack()
+    pack(eight)
     found = eight(_batch())
     assert _difference(found, exact(_batch())) < 0.05
     rows = torch.tensor([60, 0, 2])
     assert _difference(eight(_batch(), rows), found[rows]) < 0.01
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8, "kernels_work", lambda: False)
-        eight.pack()
+        pack(eight)
     assert _difference(eight(_batch()), found) < 0.01
 
 
@@ -249,7 +249,7 @@ def test_channels_far_from_zero_cost_eight_bits_little() -> None:
     for calibration in (found, unshifted):
         eight = copy.deepcopy(network)
         to_int8(eight, calibration)
-        eight.pack()
+        pack(eight)
         errors.append(float((eight(_batch()) - exact).norm()))
     assert errors[0] < 0.5 * errors[1], errors
 

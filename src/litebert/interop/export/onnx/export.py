@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.errors import LitebertError
-from litebert.interop.onnx.graph import DEFAULT_OPSET, to_graph
-from litebert.interop.onnx.int8 import quantise
-from litebert.interop.onnx.latency import measure
-from litebert.interop.onnx.products import Products, count_products, require_integer
-from litebert.interop.onnx.session import start
-from litebert.interop.padded import INPUTS
-from litebert.interop.parity import Parity, Run, compare, require_equal
-from litebert.interop.ragged import Outputs, ragged_outputs
-from litebert.interop.samples import OUR_TEXTS, Inputs, Text, padded_batches
-from litebert.interop.source import Source, open_source, require_free, write_export
+from litebert.interop.export.onnx.graph import DEFAULT_OPSET, to_graph
+from litebert.interop.export.onnx.int8 import quantise
+from litebert.interop.export.onnx.latency import measure
+from litebert.interop.export.onnx.products import Products, count_products, require_integer
+from litebert.interop.export.onnx.session import start
+from litebert.interop.export.padded import INPUTS
+from litebert.interop.export.parity import Parity, Run, compare, require_equal
+from litebert.interop.export.ragged import Outputs, ragged_outputs
+from litebert.interop.export.samples import OUR_TEXTS, Inputs, Text, padded_batches
+from litebert.interop.export.source import Source, open_source, require_free, write_export
 
 _ITSELF, _FP32, _INT8 = "litebert", "onnxruntime fp32", "onnxruntime int8"
 _LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1

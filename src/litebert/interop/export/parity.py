@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
-from litebert.interop.ragged import Outputs, ragged_outputs
-from litebert.interop.samples import Inputs
+from litebert.interop.export.ragged import Outputs, ragged_outputs
+from litebert.interop.export.samples import Inputs
 from litebert.nn import Network
 
 Run: TypeAlias = Callable[[Inputs], Outputs]

@@ -9,18 +9,18 @@ from torch import Tensor, nn
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
-from litebert.nn.batch import Batch
-from litebert.nn.block import AttentionBlock, FeedForwardBlock
-from litebert.nn.int8 import NUM_SHIFTED, SITES, Calibration, Grid
-from litebert.nn.int8_layers import Int8Embedding, Int8Linear
-from litebert.nn.model import Albert
-from litebert.nn.packed import (
+from litebert.fast.int8 import NUM_SHIFTED, SITES, Calibration, Grid
+from litebert.fast.int8_layers import Int8Embedding, Int8Linear
+from litebert.fast.packed import (
     Linear,
     MakeLinear,
     packed_attention,
     packed_feed_forward,
     packed_linear,
 )
+from litebert.nn.batch import Batch
+from litebert.nn.block import AttentionBlock, FeedForwardBlock
+from litebert.nn.model import Albert
 
 _NUM_DRAWN = 4_096
 """Numbers kept of each batch for each product of each step."""
@@ -156,10 +156,11 @@ def to_int8(network: nn.Module, calibration: Calibration) -> None:
             if isinstance(module, _BLOCKS) or child.weight.numel() >= _SMALLEST:
                 setattr(module, name, Int8Linear(child))
         if isinstance(module, Albert):
-            words = module.embedding.word
-            assert isinstance(words, nn.Embedding), "this network is in eight bits already"
-            module.embedding.word = Int8Embedding(words)
-            module.calibration = calibration
+            tables: nn.Module = module.embedding
+            assert isinstance(tables.word, nn.Embedding), "this network is in eight bits already"
+            tables.word = Int8Embedding(tables.word)
+            for field, tensor in calibration._asdict().items():
+                module.register_buffer(field, tensor)
 
 
 def without_calibration(config: AlbertConfig) -> Calibration:

@@ -6,9 +6,9 @@ import torch
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, limit_depth, patient_logits
-from litebert.nn.calibration import calibrate, to_int8
-from litebert.nn.exits import SAME_SCORE, logits_by_step, mean_by_depth, says_the_same
+from litebert.fast import calibrate, limit_depth, pack, patient_logits, to_int8
+from litebert.fast.exits import SAME_SCORE, logits_by_step, mean_by_depth, says_the_same
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
 STEPS = 5
 LENGTHS = (9, 4, 13, 1, 7, 4, 20, 11, 2, 16, 5, 3)
@@ -82,7 +82,7 @@ def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, is_packed
     network, batch = _network(sharing=sharing).albert, _batch()
     states = list(network.states(batch))
     if is_packed:
-        network.pack()
+        pack(network)
     read = torch.tensor([40, 0, 3])
     for depth in range(1, STEPS + 1):
         network.depth = depth
@@ -94,7 +94,7 @@ def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, is_packed
 def test_an_eight_bit_network_is_limited_as_well() -> None:
     network, batch = AlbertForPretraining(_config()).eval(), _batch()
     to_int8(network, calibrate(network.albert, [batch]))
-    network.albert.pack()
+    pack(network.albert)
     states = list(network.albert.states(batch))
     limit_depth(network, 2)
     assert torch.equal(network.albert(batch), states[2])
@@ -126,7 +126,7 @@ def test_patience_of_all_steps_is_full_depth(patience: int, is_packed: bool) -> 
     network, batch = _network(), _batch()
     expected = network(batch)
     if is_packed:
-        network.albert.pack()
+        pack(network.albert)
     found = patient_logits(network, batch, patience)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
@@ -139,7 +139,7 @@ def test_every_sequence_stops_where_the_paper_says(patience: int, problem: Probl
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, patience, problem)
     expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
-    network.albert.pack()
+    pack(network.albert)
     found = patient_logits(network, batch, patience)
     assert len(set(stops)) > 1  # some go on without the others
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
@@ -151,7 +151,7 @@ def test_every_sequence_stops_where_the_paper_says(patience: int, problem: Probl
 def test_in_a_batch_a_text_is_answered_as_alone(patience: int, is_packed: bool) -> None:
     network, batch = _network(), _batch()
     if is_packed:
-        network.albert.pack()
+        pack(network.albert)
     together = patient_logits(network, batch, patience)
     for number in range(len(LENGTHS)):
         alone = patient_logits(network, _alone(batch, number), patience)
@@ -163,11 +163,11 @@ def test_tokens_of_what_has_stopped_are_computed_no_more() -> None:
     network, batch = _network(), _batch()
     stops = _stops(logits_by_step(network, batch), 1, "single_label_classification")
     seen = []
-    turns = [
+    steps = [
         (attend, lambda hidden, layout, then=then: (seen.append(layout), then(hidden, layout))[1])
-        for attend, then in network.albert.turns()
+        for attend, then in network.albert.steps()
     ]
-    network.albert.use(turns)
+    network.albert.use(steps)
     patient_logits(network, batch, 1)
     for step, layout in enumerate(seen):
         running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)
@@ -186,7 +186,7 @@ def test_patience_and_a_limited_depth_go_together() -> None:
 @torch.no_grad()
 def test_half_precision_stops_too() -> None:
     network, batch = _network(dtype=torch.bfloat16), _batch()
-    network.albert.pack()
+    pack(network.albert)
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, 2, "single_label_classification")
     expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
@@ -199,7 +199,7 @@ def test_half_precision_stops_too() -> None:
 def test_eight_bits_stop_too() -> None:
     network, batch = _network(), _batch()
     to_int8(network, calibrate(network.albert, [batch]))
-    network.albert.pack()
+    pack(network.albert)
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, 2, "single_label_classification")
     expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])

@@ -97,14 +97,14 @@ def patient_logits(
     (section 3.2), or the last step. How a batch is made up changes nothing for a sequence.
     """
     require_exits(network, patience)
-    albert, turns = network.albert, network.albert.turns()
+    albert, steps = network.albert, network.albert.steps()
     layout, hidden = _layout(batch), albert.embed(batch)
     running = torch.arange(len(batch.lengths), device=hidden.device)
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
     said = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
-    for step, ((attend, transform), head) in enumerate(zip(turns, network.heads, strict=False), 1):
+    for step, ((attend, transform), head) in enumerate(zip(steps, network.heads, strict=False), 1):
         first = layout.batch.first_tokens
-        if is_last := step == len(turns):
+        if is_last := step == len(steps):
             layout = replace(layout, read=first)
         hidden = transform(attend(hidden, layout), layout)
         logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))

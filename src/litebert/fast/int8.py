@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config.schema import Activation
+from litebert.fast.int8_layers import Int8Linear
+from litebert.fast.packed import FUSED_ACTIVATIONS, bf16_pays
 from litebert.nn.attention import attend
 from litebert.nn.block import (
     ACTIVATIONS,
@@ -32,9 +34,8 @@ from litebert.nn.block import (
     cast_norm,
     per_token,
 )
-from litebert.nn.int8_layers import Int8Linear
 from litebert.nn.layout import Layout
-from litebert.nn.packed import FUSED_ACTIVATIONS, bf16_pays
+from litebert.nn.model import Albert
 from litebert.nn.rows import filled
 
 _OPS = torch.ops.onednn.qlinear_pointwise
@@ -67,6 +68,19 @@ class Calibration(NamedTuple):
         """Return the biases of a step's products."""
         hidden, bias = self.shifts.shape[-1], self.biases[step]
         return torch.split(bias, [3 * hidden, hidden, len(bias) - 5 * hidden, hidden])
+
+
+def calibration_of(albert: Albert) -> Calibration | None:
+    """Return the calibration of an eight-bit network; None in float."""
+    buffers = dict(albert.named_buffers(recurse=False))
+    if not buffers:
+        return None
+    return Calibration(*(buffers[name] for name in Calibration._fields))
+
+
+def is_int8(albert: Albert) -> bool:
+    """Tell whether a network is stored in eight bits."""
+    return calibration_of(albert) is not None
 
 
 class Grid(NamedTuple):

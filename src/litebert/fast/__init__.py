@@ -1,0 +1,8 @@
+"""The engine: packed and eight-bit weights for inference on a CPU, and early exit."""
+
+from litebert.fast.calibration import calibrate, to_int8
+from litebert.fast.exits import limit_depth, patient_logits
+from litebert.fast.int8 import is_int8
+from litebert.fast.steps import pack
+
+__all__ = ["calibrate", "is_int8", "limit_depth", "pack", "patient_logits", "to_int8"]

@@ -1,0 +1,1 @@
+"""A model as other runtimes read it: one ONNX file, or a torch.export program."""
