@@ -1,9 +1,13 @@
 """What all tests share: where the real data lies, and what its absence means."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from litebert.reading.find import find_text
+from litebert.reading.source import Source
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,3 +70,21 @@ def corpus(stories: Path) -> Path:
         workers=1,
     )
     return folder / "corpus"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
+    """Give a writer of input files."""
+
+    def write_file(name: str, content: bytes | str) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def source(write: Callable[[str, bytes | str], Path]) -> Callable[[str, bytes | str], Source]:
+    """Give a writer of input files that looks them up."""
+    return lambda name, content: find_text(str(write(name, content)))

@@ -176,7 +176,7 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
     """Read a JSON object from a file of at most `limit` bytes; anything else is one clear error."""
     data = read_capped(path, limit, command=command)
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        value = parse_json(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise DamagedError(
             "LB-005",
@@ -193,6 +193,22 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
             expected="an object, {...}",
             next=command,
         )
+    return value
+
+
+def parse_json(text: str, *, distinct_keys: bool = False) -> object:
+    """Parse JSON without NaN and Infinity; `distinct_keys` also refuses a key given twice.
+
+    Raises: ValueError; RecursionError where it is nested too deeply.
+    """
+    pairs = _distinct if distinct_keys else None
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=pairs)
+
+
+def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice")
     return value
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import Corpus
-from litebert.corpus.source import Source, find_source
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 WHO = ("The ferryman", "A tired nurse", "My uncle", "Our neighbour", "Every pilot", "Nobody")
@@ -48,24 +47,6 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tokenizer(vocabulary: Path) -> Tokenizer:
     return Tokenizer.load(vocabulary)
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
-    """Give a writer of input files."""
-
-    def write_file(name: str, content: bytes | str) -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write_file
-
-
-@pytest.fixture
-def source(write: Callable[[str, bytes | str], Path]) -> Callable[[str, bytes | str], Source]:
-    """Give a writer of input files that looks them up."""
-    return lambda name, content: find_source(str(write(name, content)))
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from litebert.corpus import read
 from litebert.corpus.read import Passage, read_passages
 from litebert.corpus.settings import TextSettings
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
+from litebert.reading.source import Source
 
 Write = Callable[[str, bytes | str], Source]
 BLANK_LINE, FILE = TextSettings(documents="blank-line"), TextSettings(documents="file")

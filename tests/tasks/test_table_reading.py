@@ -14,12 +14,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import lines
 from litebert.errors import LitebertError
-from litebert.tasks.own import json_rows
+from litebert.reading import json_rows, lines
+from litebert.reading.tagged import MAX_WORDS
 from litebert.tasks.own.dialect import guess_dialect, guess_header
 from litebert.tasks.own.rows import Table, open_table
-from litebert.tasks.own.sentences import MAX_WORDS
 from litebert.tasks.own.values import label_of, list_of, number_of, text_of
 
 Write = Callable[[str, bytes | str], Path]

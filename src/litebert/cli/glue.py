@@ -104,7 +104,7 @@ def _tasks(data: Path, asked: str) -> list[str]:
 
 def _require_files(tasks: Sequence[str], data: Path) -> None:
     """Refuse before the first task is trained what a later one lacks."""
-    from litebert.tasks.named.datafile import find_files
+    from litebert.reading.find import find_files
     from litebert.tasks.named.glue_tasks import GLUE_TASKS
 
     for task in GLUE_TASKS:

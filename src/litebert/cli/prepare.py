@@ -9,7 +9,7 @@ import click
 
 from litebert.cli.corpus import show_progress
 from litebert.corpus import build_corpus
-from litebert.corpus.texts import read_texts
+from litebert.corpus.read import read_texts
 from litebert.folder import locate
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 

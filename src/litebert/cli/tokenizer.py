@@ -34,7 +34,7 @@ def train(
     as_json: bool,
 ) -> None:
     """Train a SentencePiece vocabulary with the official settings."""
-    from litebert.corpus.texts import read_texts
+    from litebert.corpus.read import read_texts
     from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 
     model = train_tokenizer(

@@ -24,8 +24,9 @@ from litebert.corpus.part import PartTask, build_part
 from litebert.corpus.pool import num_cores, run_local
 from litebert.corpus.progress import Report, reported
 from litebert.corpus.settings import TextSettings, text_settings
-from litebert.corpus.source import Source, find_sources
 from litebert.errors import LitebertError
+from litebert.reading.find import find_texts
+from litebert.reading.source import Source
 from litebert.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64 << 20
@@ -70,7 +71,7 @@ def build_corpus(
     text = text_settings(sentences=sentences, documents=documents, column=column, language=language)
     workers = num_cores() if workers is None else workers
     _require_numbers(held_out=held_out, shard_tokens=shard_tokens, workers=workers)
-    sources = find_sources(inputs)
+    sources = find_texts(inputs)
     loaded = Tokenizer.load(tokenizer)
     plan = _plan(sources, text, loaded, held_out=held_out, shard_tokens=shard_tokens)
     folder = Path(output)

@@ -16,9 +16,10 @@ from litebert.corpus.read import read_passages
 from litebert.corpus.repeats import Documents, RepeatedLines
 from litebert.corpus.sentences import sentence_chunks
 from litebert.corpus.settings import TextSettings, text_settings
-from litebert.corpus.source import Source, find_sources
 from litebert.corpus.unknown import UnknownPieces
 from litebert.errors import LitebertError
+from litebert.reading.find import find_texts
+from litebert.reading.source import Source
 from litebert.tokenizer import Tokenizer
 
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
@@ -53,7 +54,7 @@ def check_text(
         sentences=sentences, documents=documents, column=column, language=language
     )
     check = _TextCheck(settings, None if tokenizer is None else Tokenizer.load(tokenizer))
-    for source in find_sources(inputs):
+    for source in find_texts(inputs):
         check.read(source)
     return check.report()
 

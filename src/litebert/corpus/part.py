@@ -17,8 +17,8 @@ from litebert.corpus.sentences import sentence_chunks
 from litebert.corpus.series import SeriesPlan, ShardSeries
 from litebert.corpus.settings import TextSettings
 from litebert.corpus.shard_writer import TokenType
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
+from litebert.reading.source import Source
 from litebert.tokenizer import Tokenizer
 
 BATCH_CHARACTERS = 1 << 18

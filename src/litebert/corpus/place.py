@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from litebert.corpus.read import Passage
-from litebert.corpus.source import Source
+from litebert.reading.source import Source
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from litebert.corpus.lines import read_lines
-from litebert.corpus.parquet import read_rows
-from litebert.corpus.rows import Row, RowPlace, parse_row, texts_of
-from litebert.corpus.settings import TextSettings
-from litebert.corpus.source import Source
+from litebert.corpus.settings import TextSettings, text_settings
 from litebert.errors import LitebertError
+from litebert.reading.find import find_texts
+from litebert.reading.lines import read_lines
+from litebert.reading.parquet import read_rows
+from litebert.reading.rows import Row, RowPlace, parse_row, texts_of
+from litebert.reading.source import Source
 
 PASSAGE_CHARACTERS = 1 << 16
 """A passage of a .txt file ends at the next blank line from here on, or at any line end …"""
@@ -48,6 +50,17 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
             expected="text",
             next="leave this file out",
         )
+
+
+def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
+    """Yield the text of all inputs in passages of bounded size.
+
+    Raises: LitebertError, with file and line, for whatever cannot be read.
+    """
+    settings = text_settings(sentences="segment", documents=None, column=column, language="en")
+    for source in find_texts(inputs):
+        for passage in read_passages(source, settings):
+            yield passage.text
 
 
 def _passages(source: Source, settings: TextSettings) -> Iterator[Passage]:

@@ -8,9 +8,9 @@ import pytest
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_bytes, write_json
+from litebert.reading.find import find_file
 from litebert.tasks.kinds.spans import GoldAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS
-from litebert.tasks.named.squad_json import find_file
 from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
 
 NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),), "Rivers")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from litebert.corpus.rows import Row
-from litebert.corpus.source import CorruptStreamError, read_pieces
 from litebert.errors import LitebertError
+from litebert.reading.rows import Row
+from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.tasks.check.findings import Findings
 from litebert.tasks.check.item import Item, item_of
 from litebert.tasks.own.rows import Table

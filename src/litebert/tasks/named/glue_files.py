@@ -8,13 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from litebert.corpus.lines import read_lines
-from litebert.corpus.parquet import read_rows
-from litebert.corpus.rows import Row, RowPlace, parse_row
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
+from litebert.reading.find import find_files
+from litebert.reading.lines import read_lines
+from litebert.reading.parquet import scan_columns
+from litebert.reading.rows import Row, RowPlace, parse_row
+from litebert.reading.source import Source
 from litebert.tasks.kinds.classification import TextExample
-from litebert.tasks.named.datafile import find_files
 from litebert.tasks.named.glue_tasks import GlueTask
 
 PlacedRows: TypeAlias = Iterator[tuple[RowPlace, Row]]
@@ -93,21 +93,16 @@ def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> PlacedRo
     """Yield the rows of a .parquet or .jsonl file as the Hub has them."""
     is_parquet = source.kind == ".parquet"
     wanted = (*wanted, "idx") if is_parquet else wanted
-    for place, row in _parquet_rows(source, wanted) if is_parquet else _json_rows(source):
+    rows = scan_columns(source, wanted) if is_parquet else _json_rows(source)
+    for number, row in rows:
+        place = RowPlace(source, number)
         _require_columns(task, tuple(row), wanted, place)
         yield place, row
 
 
-def _parquet_rows(source: Source, wanted: Sequence[str]) -> PlacedRows:
-    columns = [read_rows(source, name) for name in wanted]
-    for number, cells in enumerate(zip(*columns, strict=True), start=1):
-        yield RowPlace(source, number), dict(chain.from_iterable(row.items() for row in cells))
-
-
-def _json_rows(source: Source) -> PlacedRows:
+def _json_rows(source: Source) -> Iterator[tuple[int, Row]]:
     for number, line in read_lines(source):
-        place = RowPlace(source, number)
-        yield place, parse_row(line, place)
+        yield number, parse_row(line, RowPlace(source, number))
 
 
 def _require_columns(

@@ -10,14 +10,14 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from litebert.corpus.lines import read_lines
-from litebert.corpus.rows import RowPlace, parse_row
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
+from litebert.reading.find import find_files
+from litebert.reading.lines import read_lines
+from litebert.reading.rows import RowPlace, parse_row
+from litebert.reading.source import Source
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import Scores
-from litebert.tasks.named.datafile import find_files
 
 LETTERS = "ABCD"
 

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from litebert.reading.find import find_file, find_files
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
 from litebert.tasks.kinds.spans.decode import Span, SpanAnswer
 from litebert.tasks.kinds.spans.example import SpanExample
 from litebert.tasks.kinds.spans.threshold import given_texts
-from litebert.tasks.named.datafile import find_files
-from litebert.tasks.named.squad_json import find_file
 from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
 
 _UNANSWERABLE = ".unanswerable.json"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
+from litebert.reading.find import find_file
+from litebert.reading.layout import read_layout
+from litebert.reading.source import Source
 from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
-from litebert.tasks.named.squad_json import find_file, read_layout
 
 
 class _Part(BaseModel):

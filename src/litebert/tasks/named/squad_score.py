@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 
 from litebert.errors import LitebertError
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
+from litebert.reading.find import find_file
+from litebert.reading.layout import read_layout
 from litebert.tasks.kinds.spans.threshold import gold
-from litebert.tasks.named.squad_json import find_file, read_layout
 from litebert.tasks.named.squad_questions import read_squad
 
 _TEXTS = TypeAdapter(dict[str, str])

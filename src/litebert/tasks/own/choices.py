@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from litebert.corpus.rows import Row
 from litebert.errors import LitebertError
+from litebert.reading.rows import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.own.labels import require_labels
 from litebert.tasks.own.roles import Columns

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from litebert.corpus.rows import Row
 from litebert.errors import LitebertError
+from litebert.reading.rows import Row
 from litebert.tasks.own.contents import Contents
 from litebert.tasks.own.roles import CHOSEN, NAMES, PAIRS, Columns, Role, normal
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from litebert.corpus.rows import Row
+from litebert.reading.rows import Row
 from litebert.tasks.own.values import label_of, list_of, number_of, text_of
 
 _TEXT_CHARACTERS = 10

@@ -1,4 +1,4 @@
-"""How a text of rows and cells is written: what stands between cells, what quotes mean, a header.
+"""Guess how a text of rows and cells is written: its delimiter, its quotes, a header.
 
 Nothing is assumed of a name but the order of preference: each way of writing is tried on the
 first lines, and the one by which most of them have as many cells as the first is taken.
@@ -6,73 +6,16 @@ first lines, and the one by which most of them have as many cells as the first i
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from statistics import fmean
-from typing import Literal, Protocol
 
+from litebert.reading.delimited import NO_DELIMITER, Dialect, Quoting
 from litebert.tasks.own.roles import KNOWN_NAMES, normal
 from litebert.tasks.own.values import number_of
 
-MAX_CELL = 1 << 24
-"""Characters in the longest cell; the library's own limit is far below a long document."""
-_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "\x1f": "nothing"}
-_NOTHING = "\x1f"
 _NO_FIT = (False, 0.0)
 _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
-Quoting = Literal["none", "doubled", "escaped"]
-
-
-class Reader(Protocol):
-    """Give what we use of csv.reader."""
-
-    line_num: int
-
-    def __iter__(self) -> Iterator[list[str]]: ...
-    def __next__(self) -> list[str]: ...
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """What stands between cells, and how a cell that holds it is quoted."""
-
-    delimiter: str
-    quoting: Quoting
-
-    def read(self, lines: Iterable[str]) -> Reader:
-        """Read lines, given with their ends, as cells; raises csv.Error where they are not."""
-        csv.field_size_limit(MAX_CELL)  # a setting of the process: always set to the same
-        return csv.reader(
-            lines,
-            delimiter=self.delimiter,
-            quoting=csv.QUOTE_NONE if self.quoting == "none" else csv.QUOTE_MINIMAL,
-            doublequote=self.quoting != "escaped",
-            escapechar="\\" if self.quoting == "escaped" else None,
-            skipinitialspace=self.quoting != "none" and self.delimiter != "\t",
-            strict=True,
-        )
-
-    def sample(self, lines: Sequence[str]) -> list[list[str]]:
-        """Read some lines without their ends; rows that cannot be read are left out."""
-        return [cells for cells, _ in self.sized(lines) if cells]
-
-    def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
-        """Yield the rows that can be read, each with the number of its lines."""
-        reader = self.read(f"{line}\n" for line in lines)
-        while True:
-            before = reader.line_num
-            try:
-                yield next(reader), reader.line_num - before
-            except csv.Error:
-                continue
-            except StopIteration:
-                return
-
-    def __str__(self) -> str:
-        quotes = "" if self.quoting != "none" else ", quotes mean nothing"
-        return f"{_NAMES[self.delimiter]} between cells{quotes}"
 
 
 def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = ()) -> Dialect:
@@ -148,9 +91,9 @@ def _fit(dialect: Dialect, lines: Sequence[str], names: Collection[str]) -> tupl
 
 
 def _one_cell(lines: Sequence[str]) -> Dialect:
-    quoted = Dialect(_NOTHING, "doubled")
+    quoted = Dialect(NO_DELIMITER, "doubled")
     num_read = sum(size for _, size in quoted.sized(lines))
-    return quoted if num_read == len(lines) else Dialect(_NOTHING, "none")
+    return quoted if num_read == len(lines) else Dialect(NO_DELIMITER, "none")
 
 
 def _is_repeated(cell: str, column: Sequence[str]) -> bool:

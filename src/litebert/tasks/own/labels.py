@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from litebert.corpus.rows import Row
 from litebert.errors import LitebertError, did_you_mean
+from litebert.reading.rows import Row
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.roles import Columns, Role
 from litebert.tasks.own.rows import Table

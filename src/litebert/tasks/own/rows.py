@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from litebert.corpus.parquet import read_rows
-from litebert.corpus.rows import Row
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
-from litebert.tasks.own.delimited import first_lines, header_names, scan_delimited
+from litebert.reading.delimited import first_lines, header_names, scan_delimited
+from litebert.reading.find import DELIMITED, JSON_LINES, TAGGED, find_table, no_rows
+from litebert.reading.json_rows import scan_json, scan_json_lines
+from litebert.reading.parquet import read_rows, scan_columns
+from litebert.reading.rows import Row, RowPlace, Scanned
+from litebert.reading.source import Source
+from litebert.reading.tagged import scan_tagged
 from litebert.tasks.own.dialect import guess_dialect, guess_header
-from litebert.tasks.own.json_rows import scan_json, scan_json_lines
-from litebert.tasks.own.sentences import scan_sentences
-from litebert.tasks.own.source import (
-    DELIMITED,
-    JSON_LINES,
-    TAGGED,
-    Scanned,
-    find_table,
-    no_rows,
-    row_place,
-)
 
 SAMPLE_ROWS = 1_000
 """Rows from which the columns of a table and what they hold are guessed."""
@@ -71,7 +63,7 @@ class Table:
 
     def place(self, number: int) -> str:
         """Say where a row stands: file, and line, row or item."""
-        return row_place(self.source, number)
+        return str(RowPlace(self.source, number))
 
 
 def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> Table:
@@ -92,7 +84,7 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     if source.kind in JSON_LINES:
         return _keyed(source, "an object a line", partial(scan_json_lines, source))
     if source.kind in TAGGED:
-        return _keyed(source, "a word a line", partial(scan_sentences, source))
+        return _keyed(source, "a word a line", partial(scan_tagged, source))
     return _keyed(source, "a list of objects", partial(scan_json, source))
 
 
@@ -126,10 +118,4 @@ def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) 
 def _parquet(source: Source) -> Table:
     names = tuple(next(read_rows(source, ""), {}))
     columns = tuple(name for name in names if "." not in name)
-    return Table(source, "parquet", columns, partial(_scan_parquet, source, columns))
-
-
-def _scan_parquet(source: Source, columns: Sequence[str]) -> Iterator[Scanned]:
-    cells = [read_rows(source, name) for name in columns]
-    for number, row in enumerate(zip(*cells, strict=True), 1):
-        yield number, dict(chain.from_iterable(part.items() for part in row))
+    return Table(source, "parquet", columns, partial(scan_columns, source, columns))

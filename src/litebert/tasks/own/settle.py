@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from litebert.corpus.rows import Row
 from litebert.errors import LitebertError
+from litebert.reading.rows import Row
 from litebert.tasks.kinds.family import Answer, Family
 from litebert.tasks.own.choices import Choices, settle_choices
 from litebert.tasks.own.columns import guess_columns

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from litebert.config import HeadConfig
 from litebert.config.head import Problem
-from litebert.corpus.rows import Row
 from litebert.errors import LitebertError
+from litebert.reading.rows import Row
 from litebert.tasks.kinds.classification import TextClassification, TextExample
 from litebert.tasks.own.labels import (
     LabelColumn,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from litebert.config import HeadConfig
-from litebert.corpus.rows import Row
 from litebert.errors import LitebertError
+from litebert.reading.rows import Row
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.own.labels import in_order, require_choice, require_labels, require_number
 from litebert.tasks.own.roles import Columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litebert.corpus.extras import missing_package
+from litebert.reading.extras import missing_package
 
 try:
     import onnx

@@ -1,31 +1,38 @@
-"""The texts of one row: a dotted column walked through objects and lists."""
+"""One row: its place, its JSON, and the texts of a dotted column."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError, did_you_mean
-from litebert.files import Json
+from litebert.files import parse_json
+from litebert.reading.source import Source
 
-Row = Mapping[str, object]
+Row: TypeAlias = Mapping[str, object]
+Scanned: TypeAlias = tuple[int, Row | LitebertError]
+"""A row's number (that of its first line) with the row, or with what is wrong with it."""
+
+_UNITS = {".parquet": "row", ".json": "item"}
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class RowPlace:
-    """Say where a row stands, for messages: `books.jsonl, line 3`."""
+    """Name a row in messages.
+
+    >>> print(RowPlace(Source("a.csv", "/a.csv", ".csv", "", 1), 1200))
+    a.csv, line 1,200
+    """
 
     source: Source
     number: int
 
     def __str__(self) -> str:
-        unit = "row" if self.source.kind == ".parquet" else "line"
+        unit = _UNITS.get(self.source.kind, "line")
         return f"{self.source.name}, {unit} {self.number:,}"
 
 
@@ -35,7 +42,7 @@ def parse_row(line: str, place: RowPlace) -> Row:
     Raises: LitebertError with file and line.
     """
     try:
-        row = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_distinct)
+        row = parse_json(line, distinct_keys=True)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise LitebertError(
@@ -109,14 +116,3 @@ class _Walk:
             expected="a string, or a list of strings or of objects that lead to one",
             next="name another --column, or leave such rows out of the file",
         )
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError("a key stands twice")
-    return row

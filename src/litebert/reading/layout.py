@@ -1,18 +1,16 @@
-"""JSON files, packed or not, checked against their layout; errors say where in the file."""
+"""JSON files checked against a layout; errors name the place in the file."""
 
 from __future__ import annotations
 
-import json
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from litebert.corpus.source import CorruptStreamError, Source, read_pieces
 from litebert.errors import DamagedError, LitebertError
-from litebert.tasks.named.datafile import find_files
+from litebert.files import parse_json
+from litebert.reading.source import CorruptStreamError, Source, read_pieces
 
 Layout = TypeVar("Layout")
 _EXPECTED = {
@@ -23,16 +21,6 @@ _EXPECTED = {
     "string_type": "a string",
     "int_type": "a whole number",
 }
-_GLOB_MEANS = str.maketrans({mark: f"[{mark}]" for mark in "*?["})
-
-
-def find_file(path: Path) -> Source:
-    """Return the file that is named, or its packed form (.gz, .zst).
-
-    Raises:
-        LitebertError: LB-820, there is neither.
-    """
-    return find_files(path.parent, [path.name.translate(_GLOB_MEANS)])[0]
 
 
 def read_layout(source: Source, layout: TypeAdapter[Layout], *, what: str) -> Layout:
@@ -60,7 +48,7 @@ def read_layout(source: Source, layout: TypeAdapter[Layout], *, what: str) -> La
 def _parsed(source: Source) -> object:
     try:
         data = b"".join(read_pieces(source))
-        return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
+        return parse_json(data.decode("utf-8-sig"))
     except (CorruptStreamError, ValueError, RecursionError) as error:
         raise DamagedError(
             "LB-800",
@@ -94,7 +82,3 @@ def _received(error: ErrorDetails) -> str:
         fields = ", ".join(map(str, islice(value, 5)))
         return f"an object with {fields}{', …' if len(value) > 5 else ''}"
     return f"a list of {len(value):,}" if isinstance(value, list) else repr(value)
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

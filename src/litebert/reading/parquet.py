@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from typing import IO, Protocol, cast
 
-from litebert.corpus.extras import missing_package
-from litebert.corpus.rows import Row
-from litebert.corpus.source import Source, open_source
 from litebert.errors import DamagedError
+from litebert.reading.extras import missing_package
+from litebert.reading.rows import Row
+from litebert.reading.source import Source, open_source
 
 ROWS_AT_ONCE = 16
 
@@ -51,6 +52,13 @@ def read_rows(source: Source, column: str) -> Iterator[Row]:
                 num_rows += 1
                 done[0] = num_rows
                 yield row
+
+
+def scan_columns(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    """Yield each row, numbered from 1, with some top columns; each column is read on its own."""
+    cells = [read_rows(source, name) for name in columns]
+    for number, row in enumerate(zip(*cells, strict=True), 1):
+        yield number, dict(chain.from_iterable(part.items() for part in row))
 
 
 def _open(file: IO[bytes]) -> _File:

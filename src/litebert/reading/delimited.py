@@ -1,23 +1,78 @@
-"""Rows of a .csv or .tsv file; each row that is not as the header says is told by its line."""
+"""Rows of a .csv or .tsv file; a row that does not fit the header is an error with its line."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Literal, Protocol
 
-from litebert.corpus.lines import read_lines
-from litebert.corpus.rows import Row
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
-from litebert.tasks.own.dialect import Dialect
-from litebert.tasks.own.source import Scanned, row_place
+from litebert.reading.lines import read_lines
+from litebert.reading.rows import Row, RowPlace, Scanned
+from litebert.reading.source import Source
 
 SAMPLE_LINES, SAMPLE_CHARACTERS = 1_000, 1 << 20
+MAX_CELL = 1 << 24
+"""Characters in the longest cell; the default limit of csv is far below a long document."""
+NO_DELIMITER = "\x1f"
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
+Quoting = Literal["none", "doubled", "escaped"]
+
+
+class Reader(Protocol):
+    """Give what we use of csv.reader."""
+
+    line_num: int
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+    def __next__(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What stands between cells, and how a cell that holds it is quoted."""
+
+    delimiter: str
+    quoting: Quoting
+
+    def read(self, lines: Iterable[str]) -> Reader:
+        """Read lines, given with their ends, as cells; raises csv.Error where they are not."""
+        csv.field_size_limit(MAX_CELL)  # a setting of the process: always set to the same
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_NONE if self.quoting == "none" else csv.QUOTE_MINIMAL,
+            doublequote=self.quoting != "escaped",
+            escapechar="\\" if self.quoting == "escaped" else None,
+            skipinitialspace=self.quoting != "none" and self.delimiter != "\t",
+            strict=True,
+        )
+
+    def sample(self, lines: Sequence[str]) -> list[list[str]]:
+        """Read some lines without their ends; rows that cannot be read are left out."""
+        return [cells for cells, _ in self.sized(lines) if cells]
+
+    def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
+        """Yield the rows that can be read, each with the number of its lines."""
+        reader = self.read(f"{line}\n" for line in lines)
+        while True:
+            before = reader.line_num
+            try:
+                yield next(reader), reader.line_num - before
+            except csv.Error:
+                continue
+            except StopIteration:
+                return
+
+    def __str__(self) -> str:
+        quotes = "" if self.quoting != "none" else ", quotes mean nothing"
+        return f"{_DELIMITERS[self.delimiter]} between cells{quotes}"
 
 
 def first_lines(source: Source) -> list[str]:
-    """Return the first lines, without their ends: enough to tell how the file is written."""
+    """Return the first lines without their ends, to guess the dialect from."""
     lines, size = [], 0
     for _, line in islice(read_lines(source), SAMPLE_LINES):
         lines.append(line)
@@ -77,7 +132,7 @@ def _row(
     if len(cells) != len(columns):
         return LitebertError(
             "LB-843",
-            f"{row_place(source, number)}: {len(cells)} cells, not {len(columns)}",
+            f"{RowPlace(source, number)}: {len(cells)} cells, not {len(columns)}",
             received=" | ".join(cells),
             expected=f"a cell for each of {', '.join(columns)}",
             next="quote cells that hold what stands between cells, or take this line out",
@@ -85,7 +140,7 @@ def _row(
     if "\0" in "".join(cells):
         return LitebertError(
             "LB-844",
-            f"{row_place(source, number)}: a NUL byte",
+            f"{RowPlace(source, number)}: a NUL byte",
             received=" | ".join(cells),
             expected="text; NUL on every other place means UTF-16",
             next=f"tr -d '\\0' < {source.name} > cleaned{source.kind}",
@@ -97,7 +152,7 @@ def _not_cells(source: Source, number: int, error: csv.Error) -> LitebertError:
     reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
     return LitebertError(
         "LB-845",
-        f"{row_place(source, number)}: the cells cannot be told apart",
+        f"{RowPlace(source, number)}: the cells cannot be told apart",
         received=reason,
         expected='quotes around whole cells, and "" for a quote inside',
         next="mend this line, or write the file again as .jsonl",

@@ -9,8 +9,8 @@ import pytest
 
 from litebert.corpus.read import read_passages
 from litebert.corpus.settings import TextSettings, text_settings
-from litebert.corpus.source import find_source, find_sources
 from litebert.errors import LitebertError
+from litebert.reading.find import find_text, find_texts
 
 Write = Callable[[str, bytes | str], Path]
 
@@ -20,41 +20,41 @@ Write = Callable[[str, bytes | str], Path]
 )
 def test_unknown_kind_is_refused(write: Write, name: str) -> None:
     with pytest.raises(LitebertError, match="of no known kind") as caught:
-        find_source(str(write(name, "text")))
+        find_text(str(write(name, "text")))
     assert caught.value.code == "LB-304"
 
 
 def test_near_miss_of_a_kind_gets_a_hint(write: Write) -> None:
     with pytest.raises(LitebertError) as caught:
-        find_source(str(write("a.json", "{}")))
+        find_text(str(write("a.json", "{}")))
     assert "did you mean .jsonl?" in caught.value.next
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="cannot be read"):
-        find_source(str(tmp_path / "nowhere.txt"))
+        find_text(str(tmp_path / "nowhere.txt"))
 
 
 def test_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.txt").mkdir()
     with pytest.raises(LitebertError) as caught:
-        find_source(str(tmp_path / "folder.txt"))
+        find_text(str(tmp_path / "folder.txt"))
     assert caught.value.received == "it is a folder"
 
 
 def test_name_with_a_nul_is_refused() -> None:
     with pytest.raises(LitebertError, match="cannot be read"):
-        find_source("a\0b.txt")
+        find_text("a\0b.txt")
 
 
 def test_empty_file_is_refused(write: Write) -> None:
     with pytest.raises(LitebertError, match="is empty"):
-        find_source(str(write("empty.txt", "")))
+        find_text(str(write("empty.txt", "")))
 
 
 def test_no_input_at_all_is_refused() -> None:
     with pytest.raises(LitebertError, match="there is no input"):
-        find_sources([])
+        find_texts([])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_missing_package_names_its_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(LitebertError, match=package) as caught:
         located = name if content == b"" else str(write(name, content))
-        list(read_passages(find_source(located), TextSettings()))
+        list(read_passages(find_text(located), TextSettings()))
     assert caught.value.next == f"pip install 'litebert[{extra}]'"
 
 
@@ -89,7 +89,7 @@ def remote() -> str:
 
 
 def test_url_is_read_like_a_file(remote: str) -> None:
-    found = find_source(remote)
+    found = find_text(remote)
     passages = read_passages(found, TextSettings(sentences="line", documents="blank-line"))
     assert found.size == 11
     assert [passage.text for passage in passages] == ["One.", "Two."]
@@ -98,7 +98,7 @@ def test_url_is_read_like_a_file(remote: str) -> None:
 @pytest.mark.parametrize("url", ["memory://nowhere.txt", "nosuchscheme://bucket/a.txt"])
 def test_url_that_leads_nowhere_is_refused(url: str) -> None:
     with pytest.raises(LitebertError, match="cannot be read"):
-        find_source(url)
+        find_text(url)
 
 
 @pytest.mark.parametrize(

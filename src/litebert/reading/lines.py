@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from litebert.corpus.source import CorruptStreamError, Source, read_pieces
 from litebert.errors import DamagedError, LitebertError
+from litebert.reading.source import CorruptStreamError, Source, read_pieces
 
 MAX_LINE_BYTES = 64 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

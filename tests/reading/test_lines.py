@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from litebert.corpus import lines
-from litebert.corpus import source as sources
-from litebert.corpus.lines import read_lines
-from litebert.corpus.source import Source, find_source
 from litebert.errors import DamagedError, LitebertError
+from litebert.reading import lines
+from litebert.reading import source as sources
+from litebert.reading.find import find_text
+from litebert.reading.lines import read_lines
+from litebert.reading.source import Source
 
 Write = Callable[[str, bytes | str], Source]
 MANY = b"".join(b"line %d of many\n" % number for number in range(20_000))
@@ -95,15 +96,15 @@ _MEASURE = """
 import re, sys
 from pathlib import Path
 import zstandard
-from litebert.corpus.lines import read_lines
-from litebert.corpus.source import find_source
+from litebert.reading.lines import read_lines
+from litebert.reading.find import find_text
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 
 before = peak()
 try:
-    list(read_lines(find_source(sys.argv[1])))
+    list(read_lines(find_text(sys.argv[1])))
 except Exception as error:
     print(error)
 print(peak() - before)
@@ -144,7 +145,7 @@ def test_bomb_is_stopped(source: Write, monkeypatch: pytest.MonkeyPatch, suffix:
 
 def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes], Path]) -> None:
     path = write("gone.txt", b"text")
-    file = find_source(str(path))
+    file = find_text(str(path))
     path.unlink()
     with pytest.raises(LitebertError, match="cannot be read"):
         list(read_lines(file))

@@ -11,16 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.corpus.read import read_passages
-from litebert.corpus.rows import RowPlace, parse_row, texts_of
 from litebert.corpus.settings import TextSettings
-from litebert.corpus.source import Source, find_source
 from litebert.errors import DamagedError, LitebertError
+from litebert.reading.find import find_text
+from litebert.reading.rows import RowPlace, parse_row, texts_of
+from litebert.reading.source import Source
 
 PLACE = RowPlace(Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1), 3)
 
 
 def read(path: Path, column: str = "text") -> list[tuple[int, str]]:
-    passages = read_passages(find_source(str(path)), TextSettings(column=column))
+    passages = read_passages(find_text(str(path)), TextSettings(column=column))
     return [(passage.line, passage.text) for passage in passages]
 
 

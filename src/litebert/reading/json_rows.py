@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import NoReturn
 
-from litebert.corpus.lines import read_lines
-from litebert.corpus.rows import Row, RowPlace, parse_row
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
-from litebert.files import Json
-from litebert.tasks.own.source import Scanned, row_place
+from litebert.files import parse_json
+from litebert.reading.lines import read_lines
+from litebert.reading.rows import RowPlace, Scanned, parse_row
+from litebert.reading.source import Source
 
 MAX_CHARACTERS = 1 << 27
 """In a .json file, which is held whole; a .jsonl file has no limit but that of a line."""
@@ -38,7 +35,7 @@ def scan_json(source: Source) -> Iterator[Scanned]:
         if isinstance(row, Mapping):
             yield number, row
         else:
-            yield number, _not_rows(row_place(source, number), row)
+            yield number, _not_rows(RowPlace(source, number), row)
 
 
 def _parsed(source: Source) -> object:
@@ -55,9 +52,7 @@ def _parsed(source: Source) -> object:
                 next=f"jq -c '.[]' {source.name} > rows.jsonl",
             )
     try:
-        return json.loads(
-            "\n".join(lines), parse_constant=_refuse_constant, object_pairs_hook=_distinct
-        )
+        return parse_json("\n".join(lines), distinct_keys=True)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise LitebertError(
@@ -95,7 +90,7 @@ def _questions(paragraphs: list[object]) -> Iterator[object]:
             yield {**question, "context": paragraph.get("context")} if is_row else question
 
 
-def _not_rows(place: str, value: object) -> LitebertError:
+def _not_rows(place: RowPlace | str, value: object) -> LitebertError:
     return LitebertError(
         "LB-848",
         f"{place}: not an object with a value for each column",
@@ -103,14 +98,3 @@ def _not_rows(place: str, value: object) -> LitebertError:
         expected='a list of objects, such as [{"text": "…", "label": "…"}]',
         next="write the file again; an object a line goes into .jsonl",
     )
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _distinct(pairs: list[tuple[str, Json]]) -> Row:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError("a key stands twice")
-    return row

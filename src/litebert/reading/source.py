@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Protocol, cast
 
-from litebert.corpus.extras import missing_package
-from litebert.errors import DamagedError, LitebertError, did_you_mean
+from litebert.errors import DamagedError, LitebertError
+from litebert.reading.extras import missing_package
 
-KINDS = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".zst")
 
 PIECE_BYTES = 1 << 18
@@ -36,43 +36,28 @@ class Source:
     size: int
 
 
-def find_source(name: str) -> Source:
-    """Look an input up before any work is done.
+def stored_size(name: str) -> int:
+    """Return the bytes of an input as stored.
 
-    Raises: LitebertError for a missing, unreadable or empty file and for an unknown kind.
+    Raises: LitebertError LB-303 for what is not there, cannot be read or is a folder.
     """
-    kind, compression = _kind(name)
-    location = name if _is_url(name) else str(Path(name).absolute())
-    size = _size(name, location)
-    if size == 0:
-        raise LitebertError(
-            "LB-310",
-            f"{name} is empty",
-            received="0 bytes",
-            expected="text",
-            next="leave this file out",
-        )
-    return Source(name, location, kind, compression, size)
-
-
-def find_sources(names: Iterable[str | Path]) -> tuple[Source, ...]:
-    """Look all inputs up; at least one is needed."""
-    sources = tuple(find_source(str(name)) for name in names)
-    if not sources:
-        raise LitebertError(
-            "LB-316",
-            "there is no input",
-            received="nothing",
-            expected="one or more files or URLs",
-            next="litebert corpus build data/*.txt --output corpus",
-        )
-    return sources
+    try:
+        if is_url(name):
+            return int(_filesystem(name).size(name))
+        found = Path(name).stat()
+        if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
+            is_folder = stat.S_ISDIR(found.st_mode)
+            raise OSError(0, "it is a folder" if is_folder else "it is a pipe or a device")
+        with open(name, "rb"):
+            return found.st_size
+    except (OSError, ValueError, TypeError) as error:
+        raise unreadable(name, error) from error
 
 
 def open_source(source: Source) -> IO[bytes]:
     """Open the stored bytes of an input, as they are, for reading and seeking."""
     try:
-        if _is_url(source.location):
+        if is_url(source.location):
             return cast(IO[bytes], _filesystem(source.location).open(source.location, "rb"))
         return open(source.location, "rb")
     except (OSError, ValueError) as error:
@@ -143,35 +128,9 @@ def _unzstd_frames(file: IO[bytes]) -> Iterator[bytes]:
 _DECOMPRESS = {"": _read_plain, ".gz": _gunzipped, ".zst": _unzstd}
 
 
-def _kind(name: str) -> tuple[str, str]:
-    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
-    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
-    kind = suffixes[-1] if suffixes else ""
-    if kind in KINDS and not (kind == ".parquet" and compression):
-        return kind, compression
-    raise LitebertError(
-        "LB-304",
-        f"{name} is of no known kind",
-        received=f"{kind}{compression}" or "no extension",
-        expected=f"{', '.join(KINDS)}, the first two also with {' or '.join(COMPRESSIONS)}",
-        next=f"rename or convert it ({did_you_mean(kind, KINDS)})",
-    )
-
-
-def _is_url(name: str) -> bool:
+def is_url(name: str) -> bool:
+    """Whether an input is named by a URL, not by a path."""
     return "://" in name
-
-
-def _size(name: str, location: str) -> int:
-    try:
-        if _is_url(location):
-            return int(_filesystem(location).size(location))
-        if Path(location).is_dir():
-            raise IsADirectoryError(0, "it is a folder")
-        with open(location, "rb") as file:
-            return file.seek(0, 2)
-    except (OSError, ValueError, TypeError) as error:
-        raise unreadable(name, error) from error
 
 
 class _FileSystem(Protocol):
@@ -206,7 +165,7 @@ def unreadable(name: str, error: Exception) -> LitebertError:
         f"{name} cannot be read",
         received=getattr(error, "strerror", None) or str(error),
         expected="an existing, readable file",
-        next="check the URL and your credentials" if _is_url(name) else f"ls -l {name}",
+        next="check the URL and your credentials" if is_url(name) else f"ls -l {name}",
     )
 
 

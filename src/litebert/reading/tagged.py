@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from litebert.corpus.lines import read_lines
-from litebert.corpus.source import Source
 from litebert.errors import LitebertError
-from litebert.tasks.own.source import Scanned, row_place
+from litebert.reading.lines import read_lines
+from litebert.reading.rows import RowPlace, Scanned
+from litebert.reading.source import Source
 
 MAX_WORDS = 10_000
 """In one sentence: without a blank line for so long, the file is of another kind."""
 
 
-def scan_sentences(source: Source) -> Iterator[Scanned]:
+def scan_tagged(source: Source) -> Iterator[Scanned]:
     """Yield each sentence as a row with `tokens` and `tags`, numbered by its first line."""
     words: list[str] = []
     tags: list[str] = []
@@ -59,7 +59,7 @@ def _problem(
     if num_words >= MAX_WORDS:
         return LitebertError(
             "LB-849",
-            f"{row_place(source, number)}: the sentence does not end",
+            f"{RowPlace(source, number)}: the sentence does not end",
             received=f"{MAX_WORDS:,} words without a blank line",
             expected="a word and its tag a line, and a blank line between sentences",
             next="put blank lines in; a table with a header is called .tsv",
@@ -67,7 +67,7 @@ def _problem(
     if len(cells) != width or not all(cells):
         return LitebertError(
             "LB-852",
-            f"{row_place(source, number)}: {len(cells)} columns, not {width}",
+            f"{RowPlace(source, number)}: {len(cells)} columns, not {width}",
             received=" | ".join(cells),
             expected="as many as the first line has: the word first, its tag last",
             next="mend this line",
