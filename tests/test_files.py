@@ -1,15 +1,19 @@
 """Files are written whole or not at all."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import (
     append_line,
+    as_litebert_error,
     disk_errors,
     hash_file,
     read_capped,
@@ -128,3 +132,65 @@ def test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path:
         write_stream(tmp_path / "a", broken())
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "exit_code"),
+    [
+        (errno.ENOENT, "LB-251", 1),
+        (errno.EACCES, "LB-250", 1),
+        (errno.EROFS, "LB-250", 1),
+        (errno.ENOTDIR, "LB-252", 1),
+        (errno.EISDIR, "LB-252", 1),
+        (errno.ENAMETOOLONG, "LB-253", 1),
+        (errno.ENOSPC, "LB-001", 4),
+        (errno.EFBIG, "LB-001", 4),
+        (errno.EMFILE, "LB-254", 4),
+        (errno.ENOMEM, "LB-007", 4),
+        (errno.EIO, "LB-255", 1),
+    ],
+)
+def test_system_errors_become_messages(number: int, code: str, exit_code: int) -> None:
+    for arguments in ((number, os.strerror(number), "a" * 400), (number, os.strerror(number))):
+        told = as_litebert_error(OSError(*arguments))
+        assert told and (told.code, told.exit_code) == (code, exit_code)
+        assert len(str(told)) < 1_000
+
+
+def test_every_allocator_that_fails_is_out_of_memory() -> None:
+    with pytest.raises(MemoryError) as numpy_error:
+        np.empty(1 << 60, np.uint8)
+    with pytest.raises(RuntimeError) as torch_error:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    for error in (MemoryError(), numpy_error.value, torch_error.value):
+        told = as_litebert_error(error)
+        assert told and (told.code, told.exit_code) == ("LB-007", 4)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a"), BrokenPipeError()])
+def test_faults_of_the_program_stay_faults(error: Exception) -> None:
+    assert as_litebert_error(error) is None
+
+
+def test_our_own_errors_pass_unchanged() -> None:
+    error = LitebertError("LB-000", "what", received="a", expected="b", next="c")
+    assert as_litebert_error(error) is error
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "file/child", "folder"])
+def test_paths_that_cannot_be_written_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LitebertError, match="LB-"):
+        write_bytes(tmp_path / name, b"x")
+    with pytest.raises(LitebertError, match="LB-"), staged_folder(tmp_path / "file" / "child"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["pipe", "zero", "folder"])
+def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LitebertError, match="LB-003"):
+        read_capped(tmp_path / name, 50, command="ls")

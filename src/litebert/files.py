@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, Union
 
-from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.errors import DamagedError, LitebertError
+from litebert.failures import as_litebert_error as as_litebert_error
+from litebert.failures import disk_errors as disk_errors
+from litebert.failures import free_bytes as free_bytes
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
@@ -28,23 +31,17 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_stream(path: Path, chunks: Iterable[bytes]) -> None:
     """Replace `path` by the chunks end to end; when one cannot be made, `path` stays as it was."""
-    if path.exists() and not path.is_file():
-        raise LitebertError(
-            "LB-008",
-            f"{path} is not a file that can be replaced",
-            received="a folder" if path.is_dir() else "a device or pipe",
-            expected="a new path, or a regular file",
-            next="choose another path",
-        )
+    _require_replaceable(path)
     _make_parent(path)
     staged = _staged_sibling(path)
     try:
-        with disk_errors(path), open(staged, "wb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(path)
-        sync_folder(path.parent)
+        with disk_errors(path):
+            with open(staged, "wb") as file:
+                file.writelines(chunks)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(path)
+            sync_folder(path.parent)
     finally:
         staged.unlink(missing_ok=True)
 
@@ -74,9 +71,9 @@ def staged_folder(final: Path) -> Iterator[Path]:
     """
     _make_parent(final)
     staged = _staged_sibling(final)
-    staged.mkdir()
     try:
         with disk_errors(final):
+            staged.mkdir()
             yield staged
             _sync_tree(staged)
             if final.exists():
@@ -109,37 +106,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the system's disk errors into one message with sizes and advice."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(
-                "LB-001",
-                f"the disk is full while writing {path}",
-                received=f"{free_bytes(path):,} bytes free",
-                expected="room for the whole file; nothing was left under its final name",
-                next="free some space or choose another folder, then run the same command again",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise LitebertError(
-                "LB-002",
-                f"{path} cannot be written",
-                received=error.strerror or "permission denied",
-                expected="a folder this user may write to",
-                next=f"ls -ld {path.parent}",
-            ) from error
-        raise
-
-
-def free_bytes(path: Path) -> int:
-    """Return the free bytes of the disk that holds `path` or its nearest existing parent."""
-    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    return shutil.disk_usage(existing).free
-
-
 def hash_file(path: Path) -> str:
     """Return the blake2b-256 of a file in hex, reading it in pieces."""
     digest = hashlib.blake2b(digest_size=32)
@@ -152,12 +118,14 @@ def hash_file(path: Path) -> str:
 def read_capped(path: Path, limit: int, *, command: str) -> bytes:
     """Read a small file whole; refuse a missing, unreadable or oversized one, naming `command`."""
     try:
-        size = path.stat().st_size
-        if path.is_dir() or size > limit:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+            is_file, is_folder = stat.S_ISREG(found.st_mode), stat.S_ISDIR(found.st_mode)
+            other = "a folder" if is_folder else "a device or pipe"
             raise LitebertError(
                 "LB-003",
                 f"{path} is not a file of the expected size",
-                received="a folder" if path.is_dir() else f"{size:,} bytes",
+                received=f"{found.st_size:,} bytes" if is_file else other,
                 expected=f"a file of at most {limit:,} bytes",
                 next=command,
             )
@@ -214,6 +182,18 @@ def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _require_replaceable(path: Path) -> None:
+    with disk_errors(path):
+        if path.exists() and not path.is_file():
+            raise LitebertError(
+                "LB-008",
+                f"{path} is not a file that can be replaced",
+                received="a folder" if path.is_dir() else "a device or pipe",
+                expected="a new path, or a regular file",
+                next="choose another path",
+            )
 
 
 def _make_parent(path: Path) -> None:

@@ -9,7 +9,8 @@ from keyword import iskeyword
 
 import click
 
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import did_you_mean
+from litebert.files import as_litebert_error
 
 VERBS = {
     "answer": "answer a question with a span of a text",
@@ -88,13 +89,11 @@ def main() -> None:
     """Run the command line; a user's mistake is a message and an exit code, never a traceback."""
     try:
         cli()
-    except LitebertError as error:
-        if os.environ.get("LITEBERT_DEBUG"):
-            raise
-        click.echo(str(error), err=True)
-        sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except MemoryError:
-        click.echo("LB-007: out of memory\n  next: lower train.micro_batch_size", err=True)
-        sys.exit(4)
+    except Exception as error:
+        told = as_litebert_error(error)
+        if told is None or os.environ.get("LITEBERT_DEBUG"):
+            raise
+        click.echo(str(told), err=True)
+        sys.exit(told.exit_code)
