@@ -74,7 +74,7 @@ def _cannot_write(error: OSError, path: Path | None) -> LitebertError | None:
 def _system_error(error: OSError, path: Path | None) -> LitebertError:
     name = _shown(path) if path else "the file"
     received = error.strerror or str(error) or type(error).__name__
-    look = f"ls -ld {_existing(path)}" if path else "litebert doctor"
+    look = f"ls -ld {_existing(path)}" if path else "check the paths that the command names"
     if full := error.errno in _DISK_FULL and _cannot_write(error, path):
         return full
     if error.errno in _FORBIDDEN:
