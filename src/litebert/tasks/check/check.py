@@ -12,11 +12,11 @@ from typing import Any
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.tasks.check.findings import DataReport, Findings, SplitReport
-from litebert.tasks.check.item import Item, item_of
 from litebert.tasks.check.lengths import Lengths
 from litebert.tasks.check.rows import is_labelled, items, rows_of
 from litebert.tasks.check.split import Split
 from litebert.tasks.dataset import Dataset
+from litebert.tasks.kinds.family import Item
 from litebert.tasks.own.roles import asked_header
 from litebert.tasks.own.rows import open_table
 from litebert.tasks.own.settle import settle
@@ -105,7 +105,7 @@ def check_dataset(
             else:
                 found.add_error("unusable file", f"{folder}, {name}", error)
             continue
-        pairs = ((number, item_of(each, look.head)) for number, each in enumerate(examples, 1))
+        pairs = ((number, dataset.family.item(each)) for number, each in enumerate(examples, 1))
         place = partial("{}, example {:,}".format, name)
         look.at(name, place, pairs, is_train=name == dataset.train_split)
     if len(absent) == len(names):

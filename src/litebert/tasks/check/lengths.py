@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from litebert.tasks.check.item import Item
+from litebert.tasks.kinds.family import Item
 from litebert.tokenizer import Tokenizer
 
 AT_ONCE = 2_048

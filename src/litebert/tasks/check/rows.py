@@ -8,7 +8,7 @@ from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.tasks.check.findings import Findings
-from litebert.tasks.check.item import Item, item_of
+from litebert.tasks.kinds.family import Item
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.settle import LEARNT, Settled
 
@@ -32,14 +32,14 @@ def items(
 ) -> Iterator[tuple[int, Item]]:
     """Yield what is to be looked at in each row that training could use."""
     _note_mark(table, found)
-    head = settled.reading.family.head
+    family = settled.reading.family
     for number, row in rows_of(table, found):
         try:
             example = settled.example(table, number, row, is_labelled=has_labels)
         except LitebertError as error:
             found.add_error("unusable row", table.place(number), error)
         else:
-            yield number, item_of(example, head)
+            yield number, family.item(example)
 
 
 def is_labelled(table: Table, settled: Settled) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 from litebert.config import HeadConfig
 from litebert.tasks.check.findings import Findings, SplitReport
-from litebert.tasks.check.item import Item
 from litebert.tasks.check.lengths import Lengths
 from litebert.tasks.check.seen import Likeness, Seen
+from litebert.tasks.kinds.family import Item
 
 RARE, MOST = 10, 0.9
 UNKNOWN_SHARE = 0.01

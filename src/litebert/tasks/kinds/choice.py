@@ -16,9 +16,10 @@ from litebert.errors import LitebertError
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.task import NEVER
-from litebert.tasks.kinds.classification import Scores, softmax
-from litebert.tasks.kinds.family import AnswerRow, Feature, Output
+from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
 from litebert.tasks.kinds.framing import frame_ids
+from litebert.tasks.kinds.problems import softmax
 from litebert.tokenizer import Tokenizer
 
 HEAD = HeadConfig(kind="multiple-choice")
@@ -119,6 +120,22 @@ class MultipleChoice:
         if len(is_right) > 1:
             measured |= {f"accuracy_{group}": float(np.mean(is_right[group])) for group in groups}
         return measured
+
+    def constant(
+        self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /
+    ) -> list[Scores]:
+        """Return the share of each place, for the choices that there are."""
+        places = [example.label for example in training if example.label is not None]
+        shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
+        return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
+
+    def item(self, example: ChoiceExample, /) -> Item:
+        """Return what a data check looks at."""
+        texts, label = (example.context, example.question), example.label
+        if label is None:
+            return Item(texts, "".join(texts), example.choices)
+        labels = (f"choice {label + 1}",)
+        return Item(texts, "".join(texts), example.choices, labels, example.choices[label])
 
     def rows(
         self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /

@@ -57,6 +57,21 @@ class AnswerRow:
     score: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An example as a data check sees it: its texts, and what is said of them.
+
+    The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted
+    for the balance; `answer` is what equal texts must share, None where there is none.
+    """
+
+    texts: tuple[str, ...]
+    main: str
+    choices: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    answer: str | None = None
+
+
 class Family(Protocol[Asked, Answer]):
     """A kind of task, independent of where its examples come from.
 
@@ -86,6 +101,12 @@ class Family(Protocol[Asked, Answer]):
 
     def measures(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> dict[str, float]:
         """Compare answers with the labels in the examples, by the field's measures."""
+
+    def constant(self, training: Sequence[Asked], examples: Sequence[Asked], /) -> list[Answer]:
+        """Return the answers of always giving what is commonest in training: the baseline."""
+
+    def item(self, example: Asked, /) -> Item:
+        """Return what a data check looks at."""
 
     def rows(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> list[AnswerRow]:
         """Return answers and labels in words, one row an example."""

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from litebert.config import HeadConfig
 from litebert.metrics import tagging_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.classification import softmax
-from litebert.tasks.kinds.family import AnswerRow, Feature, Output
+from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
+from litebert.tasks.kinds.problems import softmax
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -110,6 +110,20 @@ class TokenClassification:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
         wanted = [self._named(example.tags or ()) for example in examples]
         return tagging_measures(wanted, [self._named(answer.best) for answer in answers])
+
+    def constant(
+        self, training: Sequence[TagExample], examples: Sequence[TagExample], /
+    ) -> list[Tagged]:
+        """Return the share of each training tag, for every word."""
+        tags = [tag for example in training for tag in example.tags or ()]
+        shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
+        return [Tagged(np.tile(shares, (len(example.words), 1))) for example in examples]
+
+    def item(self, example: TagExample, /) -> Item:
+        """Return what a data check looks at."""
+        text, tags = " ".join(example.words), tuple(self._named(example.tags or ()))
+        answer = None if example.tags is None else " ".join(tags)
+        return Item((text,), text, labels=tags, answer=answer)
 
     def rows(self, examples: Sequence[TagExample], answers: Sequence[Tagged], /) -> list[AnswerRow]:
         """Return tags with spaces between; confidence and score are means over the words."""

@@ -17,9 +17,10 @@ from litebert.metrics import squad1_measures
 from litebert.metrics.spans import best, word_f1
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.task import NEVER
-from litebert.tasks.kinds.family import AnswerRow, Feature, Output
+from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
 from litebert.tasks.kinds.spans.decode import (
     EMPTY,
+    NO_SPAN,
     SpanAnswer,
     average_spans,
     candidates,
@@ -102,6 +103,21 @@ class SpanAnswering:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
         asked, given = labelled(examples, answers)
         return without_totals(squad1_measures(gold(asked), answered(asked, given, None)))
+
+    def constant(
+        self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
+    ) -> list[SpanAnswer]:
+        """Answer nothing at all: no span is commoner than another."""
+        return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
+
+    def item(self, example: SpanExample, /) -> Item:
+        """Return what a data check looks at."""
+        texts = (example.question, example.context)
+        if example.answers is None:
+            return Item(texts, example.context)
+        labels = ("answered" if example.answers else "unanswerable",)
+        answer = " | ".join(one.text for one in example.answers)
+        return Item(texts, example.context, labels=labels, answer=answer)
 
     def rows(
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /

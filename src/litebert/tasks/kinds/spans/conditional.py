@@ -74,6 +74,12 @@ class ConditionalSpanAnswering(SpanAnswering):
         asked, given = labelled(examples, answers)
         return without_totals(squad2_scores(asked, given, threshold=self.null_threshold))
 
+    def constant(
+        self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
+    ) -> list[SpanAnswer]:
+        """Give no answer to any question."""
+        return [SpanAnswer("", (NO_SPAN,), NO_WINDOW, self.null_threshold) for _ in examples]
+
     def _conditional(
         self,
         starts: NDArray[np.int64],

@@ -1,0 +1,245 @@
+"""What the outputs of a classifier mean: one label, several labels, or a score.
+
+Each problem is one object. A family chooses it once, by `HeadConfig.problem_type`, and asks it for
+targets, losses, values, measures and words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.config import HeadConfig
+from litebert.metrics import classification_measures, multi_label_measures, regression_measures
+from litebert.metrics.labels import MARKED_FROM
+
+Label: TypeAlias = int | float | tuple[int, ...]
+"""A label by number, several of them, or a score."""
+Values: TypeAlias = tuple[float, ...]
+"""One probability (or, for regression, one score) an output."""
+
+
+class Problem(Protocol):
+    """What a classifier's outputs mean."""
+
+    key_measure: ClassVar[str]
+    """The measure by which evaluations are compared."""
+    is_number: ClassVar[bool]
+    """Whether answers are scores and not labels."""
+
+    def target(self, label: Label) -> NDArray[np.generic]:
+        """Return a label as a flat array to train on."""
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return one loss a row of logits; `targets` lie end to end."""
+
+    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Turn rows of logits into probabilities, or into scores."""
+
+    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+        """Compare rows of values with the labels."""
+
+    def named(self, values: Values, /) -> tuple[str, ...]:
+        """Return the names of the labels that are answered."""
+
+    def words(self, label: Label) -> str:
+        """Return a label for people."""
+
+    def answer(self, values: Values) -> str:
+        """Return an answer for people."""
+
+    def score(self, label: Label, values: Values) -> float:
+        """Return 1 for a right answer and 0 for a wrong one, or between."""
+
+    def confidence(self, values: Values, /) -> float | None:
+        """Return the probability of the answer; None where there is none."""
+
+    def constant(self, labels: Sequence[Label]) -> Values:
+        """Return the values of always giving the commonest label, or the mean score."""
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """What one label and several have in common: answers are names."""
+
+    names: tuple[str, ...]
+    is_number: ClassVar[bool] = False
+
+    def named(self, values: Values, /) -> tuple[str, ...]:
+        """Return the names of the labels that are answered."""
+        raise NotImplementedError
+
+    def words(self, label: Label) -> str:
+        """Return the names of a label, with commas between."""
+        return ", ".join(self.names[number] for number in np.ravel(label).astype(int))
+
+    def answer(self, values: Values) -> str:
+        """Return the names that are answered, with commas between."""
+        return ", ".join(self.named(values))
+
+    def score(self, label: Label, values: Values) -> float:
+        """Return 1 where the answer is right, else 0."""
+        return float(self.words(label) == self.answer(values))
+
+    def confidence(self, values: Values, /) -> float | None:
+        """Return the highest probability."""
+        return max(values)
+
+
+@dataclass(frozen=True)
+class SingleLabel(_Labelled):
+    """Exactly one label is right."""
+
+    key_measure: ClassVar[str] = "accuracy"
+
+    def target(self, label: Label) -> NDArray[np.int64]:
+        """Return the number of the label."""
+        return np.array([label], dtype=np.int64)
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross entropy of each row."""
+        return F.cross_entropy(logits, targets, reduction="none")
+
+    def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return probabilities that add up to 1."""
+        return softmax(logits)
+
+    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+        """Return accuracy, F1 and Matthews correlation."""
+        return classification_measures(np.array(labels, dtype=np.int64), values)
+
+    def named(self, values: Values, /) -> tuple[str, ...]:
+        """Return the name of the likeliest label."""
+        return (self.names[int(np.argmax(values))],)
+
+    def constant(self, labels: Sequence[Label]) -> Values:
+        """Return the share of each label."""
+        counts = np.bincount(np.array(labels, dtype=np.int64), minlength=len(self.names))
+        return tuple(map(float, counts / counts.sum()))
+
+
+@dataclass(frozen=True)
+class MultiLabel(_Labelled):
+    """Any number of labels is right."""
+
+    key_measure: ClassVar[str] = "micro_f1"
+
+    def target(self, label: Label) -> NDArray[np.float32]:
+        """Return a mark, 0 or 1, for each label."""
+        return self._marked([label])[0].astype(np.float32)
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean binary cross entropy of each row."""
+        wanted = targets.view_as(logits)
+        return F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1)
+
+    def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return a probability of its own for each label."""
+        probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
+        return probabilities
+
+    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+        """Return micro F1, macro F1 and the share of rows that are all right."""
+        return multi_label_measures(self._marked(labels), values)
+
+    def named(self, values: Values, /) -> tuple[str, ...]:
+        """Return the names of the labels with a probability of one half or more."""
+        return tuple(
+            name for name, value in zip(self.names, values, strict=True) if value >= MARKED_FROM
+        )
+
+    def constant(self, labels: Sequence[Label]) -> Values:
+        """Return the commonest combination of labels."""
+        common = Counter(tuple(np.ravel(label).astype(int)) for label in labels).most_common(1)[0][
+            0
+        ]
+        return tuple(map(float, self._marked([common])[0]))
+
+    def _marked(self, labels: Sequence[Label]) -> NDArray[np.int64]:
+        marked = np.zeros((len(labels), len(self.names)), dtype=np.int64)
+        for row, label in zip(marked, labels, strict=True):
+            row[list(label) if isinstance(label, tuple) else []] = 1
+        return marked
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A score is estimated."""
+
+    names: tuple[str, ...]
+    key_measure: ClassVar[str] = "pearson"
+    is_number: ClassVar[bool] = True
+
+    def target(self, label: Label) -> NDArray[np.float32]:
+        """Return the score."""
+        return np.atleast_1d(np.array(label, dtype=np.float32))
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the squared error of each row."""
+        return F.mse_loss(logits, targets.view_as(logits), reduction="none").mean(1)
+
+    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return the scores as they are."""
+        return logits
+
+    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+        """Return both correlations and the mean squared error."""
+        wanted = np.array(labels, dtype=np.float64)
+        return regression_measures(wanted.reshape(values.shape), values)
+
+    def named(self, _: Values, /) -> tuple[str, ...]:
+        """Return the name of the score."""
+        return self.names[:1]
+
+    def words(self, label: Label) -> str:
+        """Return the score."""
+        return f"{float(np.ravel(label)[0]):g}"
+
+    def answer(self, values: Values) -> str:
+        """Return the score to four digits."""
+        return f"{values[0]:.4g}"
+
+    def score(self, label: Label, values: Values) -> float:
+        """Return 1 for no difference, less the larger it is."""
+        return 1 / (1 + abs(float(np.ravel(label)[0]) - values[0]))
+
+    def confidence(self, _: Values, /) -> float | None:
+        """Return None: a score has no probability."""
+        return None
+
+    def constant(self, labels: Sequence[Label]) -> Values:
+        """Return the mean score."""
+        return (float(np.mean(labels)),)
+
+
+PROBLEMS: Mapping[str, type[SingleLabel | MultiLabel | Regression]] = {
+    "single_label_classification": SingleLabel,
+    "multi_label_classification": MultiLabel,
+    "regression": Regression,
+}
+"""By `HeadConfig.problem_type`."""
+
+
+def problem_of(head: HeadConfig) -> Problem:
+    """Return what the outputs of a head mean."""
+    return PROBLEMS[head.problem_type](head.labels)
+
+
+def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return probabilities along the last axis.
+
+    >>> softmax(np.array([[0.0, 0.0]])).tolist()
+    [[0.5, 0.5]]
+    """
+    powers: NDArray[np.float64] = np.exp(
+        logits.astype(np.float64) - logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    )
+    shares: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
