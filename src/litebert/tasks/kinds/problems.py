@@ -133,7 +133,8 @@ class MultiLabel(_Labelled):
 
     def target(self, label: Label) -> NDArray[np.float32]:
         """Return a mark, 0 or 1, for each label."""
-        return self._marked([label])[0].astype(np.float32)
+        marked: NDArray[np.int64] = self._marked([label])[0]
+        return marked.astype(np.float32)
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the mean binary cross entropy of each row."""
