@@ -116,8 +116,20 @@ class ObjectiveConfig(Section):
 class OptimConfig(Section):
     """Choose the optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
 
-    name: Literal["lamb", "adamw"] = Field("lamb", description="update rule")
+    name: Literal["lamb", "adamw", "muon"] = Field(
+        "lamb", description="update rule; muon: on hidden matrices, and adamw on everything else"
+    )
     learning_rate: float = Field(1.76e-3, gt=0, le=10, description="peak learning rate")
+    muon_learning_rate: float = Field(
+        4e-3, gt=0, le=1, description="peak rate of the matrices that muon moves"
+    )
+    muon_momentum: float = Field(0.95, ge=0, lt=1, description="decay of muon's one moment")
+    bias_correction: bool | None = Field(
+        None, description="divide Adam's moments by 1 - beta^t; unset: with muon, not as upstream"
+    )
+    average_decay: float = Field(
+        0.0, ge=0, lt=1, description="evaluate and keep an average of the weights; 0: the weights"
+    )
     weight_decay: float = Field(0.01, ge=0, le=10, description="decoupled; not on norms and biases")
     beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
     beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")

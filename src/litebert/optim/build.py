@@ -13,6 +13,7 @@ from litebert.optim.adamw import AdamW
 from litebert.optim.groups import parameter_groups
 from litebert.optim.lamb import Lamb
 from litebert.optim.moments import MomentOptimizer
+from litebert.optim.muon import Muon
 from litebert.optim.schedule import Schedule, linear, official, wsd
 
 
@@ -29,15 +30,23 @@ def build_optimizer(
     >>> type(build_optimizer(OptimConfig(name="adamw"), model.named_parameters())).__name__
     'AdamW'
     """
-    kind = {"lamb": Lamb, "adamw": AdamW}[config.name]
+    is_muon = config.name == "muon"
+    kind: type[MomentOptimizer] = {"lamb": Lamb, "adamw": AdamW, "muon": Muon}[config.name]
+    groups = parameter_groups(
+        named_parameters,
+        weight_decay=config.weight_decay,
+        rate_scales=rate_scales,
+        matrix_scale=config.muon_learning_rate / config.learning_rate if is_muon else None,
+    )
     return kind(
-        parameter_groups(
-            named_parameters, weight_decay=config.weight_decay, rate_scales=rate_scales
-        ),
+        groups,
         config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         weight_decay=config.weight_decay,
+        bias_correction=is_muon if config.bias_correction is None else config.bias_correction,
+        average_decay=config.average_decay,
+        momentum=config.muon_momentum,
     )
 
 

@@ -10,18 +10,22 @@ from torch import Tensor
 _EXCLUDED = re.compile(r"LayerNorm|layer_norm|bias|norm\.")
 """Upstream's pattern (optimization.py L83), and our own modules called `norm` or `…_norm`."""
 
+_HIDDEN = re.compile(r"(attention|feed_forward)\.\d+\.|projection\.|pooler\.|masked_lm\.dense\.")
+
 
 def parameter_groups(
     named_parameters: Iterable[tuple[str, Tensor]],
     *,
     weight_decay: float,
     rate_scales: Mapping[str, float] | None = None,
+    matrix_scale: float | None = None,
 ) -> list[dict[str, object]]:
     """Split parameters into those that decay and adapt and those that do neither, names kept.
 
-    `rate_scales` gives factors on the learning rate by parameter name, 1 where there is none;
-    parameters of one factor share a group. An empty group is left out, since torch refuses one
-    beside named parameters.
+    With `matrix_scale` the matrices of hidden layers have groups of their own (`is_matrix`), whose
+    rate is that factor times the others'. `rate_scales` gives factors on the learning rate by
+    parameter name, 1 where there is none; parameters of one factor share a group. An empty group
+    is omitted, since torch refuses one beside named parameters.
 
     >>> import torch
     >>> ffn = torch.nn.Linear(2, 2)
@@ -30,19 +34,31 @@ def parameter_groups(
     ['weight'] 0.01 True
     ['bias'] 0.0 False
     """
-    members: dict[tuple[bool, float], list[tuple[str, Tensor]]] = {}
+    members: dict[tuple[bool, bool, float], list[tuple[str, Tensor]]] = {}
     for name, parameter in named_parameters:
         is_adapted = not _EXCLUDED.search(name)
         scale = (rate_scales or {}).get(name, 1.0)
-        members.setdefault((is_adapted, scale), []).append((name, parameter))
+        is_matrix = matrix_scale is not None and is_hidden_matrix(name, parameter)
+        if is_matrix and matrix_scale is not None:
+            scale *= matrix_scale
+        members.setdefault((is_adapted, is_matrix, scale), []).append((name, parameter))
     return [
         {
             "params": parameters,
             "weight_decay": weight_decay if is_adapted else 0.0,
             "is_adapted": is_adapted,
+            "is_matrix": is_matrix,
             "rate_scale": scale,
         }
-        for (is_adapted, scale), parameters in sorted(
-            members.items(), key=lambda item: (not item[0][0], -item[0][1])
+        for (is_adapted, is_matrix, scale), parameters in sorted(
+            members.items(), key=lambda item: (not item[0][0], item[0][1], -item[0][2])
         )
     ]
+
+
+def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
+    """Tell whether a parameter maps one hidden vector to another.
+
+    Tables of embeddings and the output layer of a classifier do not: their rows are symbols.
+    """
+    return parameter.ndim == 2 and bool(_HIDDEN.search(name))

@@ -1,7 +1,8 @@
-"""The step that AdamW and LAMB share: two moments per parameter, without bias correction."""
+"""The step that all optimizers share: two moments per parameter, as upstream keeps them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypedDict, cast, overload
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from litebert.errors import LitebertError
+from litebert.optim.average import follow
 
 STATE_NAMES = ("adam_m", "adam_v")
 """What is kept for each parameter, in upstream's words: the moving means of g and g squared."""
@@ -18,17 +20,29 @@ _AT_ONCE = 1 << 24
 
 
 class Settings(TypedDict):
-    """Hold what a group may set: in torch's words, and `is_adapted`, which LAMB reads."""
+    """Hold what a group may set: in torch's words, and what single optimizers read.
+
+    `is_adapted` is LAMB's, `is_matrix` and `momentum` are Muon's. With `average_decay` 0 no
+    average of the weights is kept.
+    """
 
     lr: float | Tensor
     betas: tuple[float, float]
     eps: float
     weight_decay: float
     is_adapted: bool
+    is_matrix: bool
+    bias_correction: bool
+    average_decay: float
+    momentum: float
 
 
 class MomentOptimizer(Optimizer):
     """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
+
+    With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980):
+    without it the first steps have full size in every coordinate, whatever the gradient. With
+    `average_decay`, an exponential average of the weights is kept beside them: see `averaged`.
 
     Nothing is read on the host, so a step neither waits for a GPU nor breaks a captured graph
     (there, give `lr` as a 0-dimensional tensor on the device and fill it in place).
@@ -42,9 +56,14 @@ class MomentOptimizer(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         weight_decay: float = 0.01,
+        bias_correction: bool = False,
+        average_decay: float = 0.0,
+        momentum: float = 0.95,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "is_adapted": True, "rate_scale": 1.0})
+        official = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        ours = {"bias_correction": bias_correction, "average_decay": average_decay}
+        by_group = {"is_adapted": True, "is_matrix": False, "rate_scale": 1.0}
+        super().__init__(params, {**official, **ours, "momentum": momentum, **by_group})
 
     def add_param_group(self, param_group: dict[str, object]) -> None:
         """Add a group of parameters with settings of their own; refuse settings out of range."""
@@ -64,30 +83,63 @@ class MomentOptimizer(Optimizer):
             loss = closure() if closure else None
         for group in self.param_groups:
             for parameters in _portions(p for p in group["params"] if p.grad is not None):
-                updates = self._updates(parameters, cast(Settings, group))
-                torch._foreach_mul_(updates, group["lr"])
-                torch._foreach_sub_(parameters, updates)
+                self._step(parameters, cast(Settings, group))
         return loss
+
+    def _step(self, parameters: list[Tensor], settings: Settings) -> None:
+        states = [self.state_of(parameter, settings) for parameter in parameters]
+        if "step" in states[0]:
+            torch._foreach_add_([state["step"] for state in states], 1)
+        updates = self._updates(parameters, settings)
+        torch._foreach_mul_(updates, settings["lr"])
+        torch._foreach_sub_(parameters, updates)
+        if settings["average_decay"]:
+            follow(states, parameters, settings["average_decay"])
 
     def moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Return the live moments (m, v) of a parameter in its shape, zeros at first."""
+        first, second = (self._kept(parameter, name) for name in STATE_NAMES)
+        return first, second
+
+    def state_of(self, parameter: Tensor, settings: Settings) -> dict[str, Tensor]:
+        """Return everything that is kept for a parameter, live and by name; zeros at first.
+
+        The average starts as a copy of the weights.
+        """
+        return {name: self._kept(parameter, name) for name in self.state_names(settings)}
+
+    def state_names(self, settings: Settings) -> tuple[str, ...]:
+        """Name what is kept for each parameter of a group."""
+        average = ("average",) if settings["average_decay"] else ()
+        counts = average or settings["bias_correction"]
+        return (*STATE_NAMES, *(("step",) if counts else ()), *average)
+
+    def _kept(self, parameter: Tensor, name: str) -> Tensor:
         state = self.state[parameter]
-        for name in STATE_NAMES:
-            if name not in state:
-                state[name] = torch.zeros_like(parameter)
-        return state["adam_m"], state["adam_v"]
+        if name not in state and name == "step":
+            state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        elif name not in state:
+            is_average = name == "average"
+            state[name] = parameter.clone() if is_average else torch.zeros_like(parameter)
+        kept: Tensor = state[name]
+        return kept
 
     def _updates(self, parameters: list[Tensor], settings: Settings) -> tuple[Tensor, ...]:
         """Take the gradients into the moments; return the direction of each parameter."""
-        gradients = [_dense_gradient(parameter) for parameter in parameters]
+        gradients = [dense_gradient(parameter) for parameter in parameters]
         first, second = map(list, zip(*map(self.moments, parameters), strict=True))
         beta1, beta2 = settings["betas"]
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
         scales = torch._foreach_sqrt(second)
+        if settings["bias_correction"]:
+            steps = [self.state[parameter]["step"] for parameter in parameters]
+            torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))
         torch._foreach_add_(scales, settings["eps"])
         updates = torch._foreach_div(first, scales)
+        if settings["bias_correction"]:
+            torch._foreach_div_(updates, _corrections(steps, beta1))
         torch._foreach_add_(updates, parameters, alpha=settings["weight_decay"])
         return updates
 
@@ -105,7 +157,14 @@ def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
         yield portion
 
 
-def _dense_gradient(parameter: Tensor) -> Tensor:
+def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
+    """Return 1 - beta^t for each step t, exact for small t: the result of expm1, negated."""
+    powers = torch._foreach_mul(steps, math.log(beta)) if beta else [s * -torch.inf for s in steps]
+    return torch._foreach_neg(torch._foreach_expm1(powers))
+
+
+def dense_gradient(parameter: Tensor) -> Tensor:
+    """Return a parameter's gradient; refuse a sparse one."""
     assert parameter.grad is not None
     if parameter.grad.layout is not torch.strided:
         raise LitebertError(
@@ -121,13 +180,16 @@ def _dense_gradient(parameter: Tensor) -> Tensor:
 def _check_settings(settings: Settings) -> None:
     lr, eps, weight_decay = settings["lr"], settings["eps"], settings["weight_decay"]
     beta1, beta2 = settings["betas"]
+    is_average = 0 <= settings["average_decay"] < 1
     is_rate = isinstance(lr, Tensor) or lr >= 0
-    if is_rate and 0 <= beta1 < 1 and 0 <= beta2 < 1 and eps > 0 and weight_decay >= 0:
+    are_betas = 0 <= beta1 < 1 and 0 <= beta2 < 1
+    if is_rate and are_betas and eps > 0 and weight_decay >= 0 and is_average:
         return
     raise LitebertError(
         "LB-420",
         "an optimizer setting is out of range",
-        received=f"lr={lr}, betas=({beta1}, {beta2}), eps={eps}, weight_decay={weight_decay}",
-        expected="lr >= 0, both betas in [0, 1), eps > 0, weight_decay >= 0",
+        received=f"lr={lr}, betas=({beta1}, {beta2}), eps={eps}, weight_decay={weight_decay}, "
+        f"average_decay={settings['average_decay']}",
+        expected="lr >= 0, betas and average_decay in [0, 1), eps > 0, weight_decay >= 0",
         next="leave out what you need not change: the defaults are the official values",
     )

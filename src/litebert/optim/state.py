@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.optim.moments import STATE_NAMES, MomentOptimizer
+from litebert.optim.moments import MomentOptimizer, Settings
 
 
 def state_tensors(
     optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Return `<parameter>/adam_m` and `<parameter>/adam_v` of every parameter, in its shape.
+    """Return the state of every parameter as `<parameter>/<name>`, such as `…/adam_m`.
 
     The tensors are the live state: write or copy them before the next step. A parameter that never
     had a gradient has zeros, so that the set of names depends on the model alone.
@@ -25,8 +26,9 @@ def state_tensors(
         for parameter in group["params"]:
             if id(parameter) not in names:
                 raise _unnamed(parameter)
-            for state_name, moment in zip(STATE_NAMES, optimizer.moments(parameter), strict=True):
-                tensors[f"{names[id(parameter)]}/{state_name}"] = moment
+            state = optimizer.state_of(parameter, cast(Settings, group))
+            for state_name, kept in state.items():
+                tensors[f"{names[id(parameter)]}/{state_name}"] = kept
     return tensors
 
 
