@@ -87,3 +87,15 @@ def test_adamw_reaches_the_toy_target_as_upstream_does() -> None:
         optimizer.step()
 
     assert weight.tolist() == pytest.approx([0.40165, 0.19782, -0.49782], abs=1e-4)
+
+
+def test_bias_corrected_adamw_equals_that_of_torch() -> None:
+    ours, theirs = (torch.nn.Parameter(double(START)) for _ in range(2))
+    optimizer = AdamW([ours], lr=0.01, betas=(0.9, 0.98), bias_correction=True)
+    reference = torch.optim.AdamW([theirs], 0.01, (0.9, 0.98), eps=1e-6, weight_decay=0.01)
+    for gradient in GRADIENTS:
+        ours.grad, theirs.grad = double(gradient), double(gradient)
+        optimizer.step()
+        reference.step()
+        # torch decays before the update and ours beside it: they differ by lr^2 times the decay
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)

@@ -18,6 +18,7 @@ from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     AlbertConfig,
     DataConfig,
+    EarlyConfig,
     ObjectiveConfig,
     OptimConfig,
     Precision,
@@ -30,6 +31,7 @@ __all__ = [
     "PRESETS",
     "AlbertConfig",
     "DataConfig",
+    "EarlyConfig",
     "FinetuneConfig",
     "HeadConfig",
     "HeadKind",

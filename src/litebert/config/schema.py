@@ -113,6 +113,21 @@ class ObjectiveConfig(Section):
     )
 
 
+class EarlyConfig(Section):
+    """Say what differs in the early steps: a function of the step alone, so resume is exact."""
+
+    mask_prob: float | None = Field(
+        None, gt=0, lt=1, description="share of pieces to predict at first; unset: no difference"
+    )
+    mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
+    depth: int | None = Field(
+        None, ge=1, description="steps of the network applied at first; unset: all"
+    )
+    depth_share: float = Field(
+        0.3, ge=0, lt=1, description="share of the training steps with that depth"
+    )
+
+
 class OptimConfig(Section):
     """Choose the optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
 
@@ -186,6 +201,7 @@ class PretrainConfig(Section):
     model: AlbertConfig = AlbertConfig()
     data: DataConfig
     objective: ObjectiveConfig = ObjectiveConfig()
+    early: EarlyConfig = EarlyConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
 

@@ -26,6 +26,7 @@ class Loader:
     more, a random few stay unseen; where it has a few less, a random few are seen twice, with other
     masks. In return any sample is found from its own epoch's plan: a resumed run replays nothing.
 
+    The first `early_samples` have `early_mask_prob` of their pieces masked, if that is given.
     `purpose` names the random numbers, so that evaluation never draws what training draws.
     Raises: LitebertError where the corpus holds nothing that the objective can use.
     """
@@ -39,8 +40,12 @@ class Loader:
         batch_size: int,
         seed: int,
         purpose: str = "train",
+        early_mask_prob: float | None = None,
+        early_samples: int = 0,
     ) -> None:
         self._library = Library.of(shards)
+        self._early_samples = early_samples if early_mask_prob else 0
+        self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
         self._vocabulary, self._config = vocabulary, config
         self._batch_size, self._seed, self._purpose = batch_size, seed, purpose
         plan = partial(plan_epoch, self._library, config, seed=seed, purpose=purpose)
@@ -99,8 +104,12 @@ class Loader:
             max_seq_length=self._config.max_seq_length,
             generator=generator,
         )
+        is_early = epoch * self.epoch_size + position < self._early_samples
         masking = mask(
-            pair.ids, vocabulary=self._vocabulary, config=self._config, generator=generator
+            pair.ids,
+            vocabulary=self._vocabulary,
+            config=self._early_config if is_early else self._config,
+            generator=generator,
         )
         return pair, masking
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import TrainConfig
+from litebert.config import EarlyConfig, TrainConfig
 from litebert.fast import pack
 from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn.model import PretrainingOutput
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 
@@ -51,19 +52,27 @@ class Pretraining:
         open_loader: Callable[[], Loader],
         held_out: Sequence[PretrainingBatch],
         train: TrainConfig,
+        early: EarlyConfig | None = None,
+        mask_id: int | None = None,
     ) -> None:
         self.network = network
         self._open_loader, self._held_out, self._train = open_loader, held_out, train
+        self._early, self._mask_id = early or EarlyConfig(), mask_id
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
-        """Yield the micro-batches of each step on the network's device."""
+        """Yield the micro-batches of each step on the network's device; set the step's depth."""
         steps, device = range(start, stop), device_of(self.network)
-        for batch in prefetch(self._open_loader, steps, workers=self._train.loader_workers):
+        made = prefetch(self._open_loader, steps, workers=self._train.loader_workers)
+        for step, batch in zip(steps, made, strict=True):
+            full = self.network.config.num_steps
+            self.network.albert.depth = depth_at(step, self._early, self._train.steps, full)
             yield list(micro_batches(batch, self._train.micro_batch_size, device))
 
     def loss(self, work: PretrainingWork) -> Loss:
         """Return this micro-batch's share of masked-LM + sentence-order loss."""
-        logits = self.network(work.batch, work.masked_positions)
+        return self._loss(work, self.network(work.batch, work.masked_positions))
+
+    def _loss(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
         masked = F.cross_entropy(logits.masked_lm.float(), work.masked_ids, reduction="sum")
         total = masked / (work.step_masked + EPSILON)
         sums = [masked, _correct(logits.masked_lm, work.masked_ids), _count(work.masked_ids)]
@@ -91,18 +100,41 @@ class Pretraining:
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """Measure on the held-out sequences, with the share that the commonest token would get."""
+        """Measure on the held-out sequences, with the share that the commonest token would get.
+
+        `mask_token_*` count only positions that show [MASK]: at the others the answer is either
+        in sight (the kept pieces) or contradicted (the random ones).
+        """
         device = device_of(self.network)
         self.network.eval()
         pack(self.network.albert)
         sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
+        hidden = torch.zeros(3, dtype=torch.float64, device=device)
         for batch in self._held_out:
             for work in micro_batches(batch, self._train.micro_batch_size, device):
-                sums += self.loss(work).sums
+                logits = self.network(work.batch, work.masked_positions)
+                sums += self._loss(work, logits).sums
+                if self._mask_id is not None:
+                    hidden += self._mask_token_sums(work, logits.masked_lm)
         self.network.train()
-        return self.measures(sums.tolist()) | {
-            "masked_lm_baseline": commonest_share(self._held_out)
-        }
+        return (
+            self.measures(sums.tolist())
+            | self._mask_token_measures(hidden.tolist())
+            | {"masked_lm_baseline": commonest_share(self._held_out)}
+        )
+
+    def _mask_token_sums(self, work: PretrainingWork, logits: Tensor) -> Tensor:
+        """Return loss, correct answers and number of the positions that show [MASK]."""
+        is_hidden = work.batch.ids[work.masked_positions] == self._mask_id
+        logits, labels = logits[is_hidden].float(), work.masked_ids[is_hidden]
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        return torch.stack([x.double() for x in (loss, _correct(logits, labels), _count(labels))])
+
+    def _mask_token_measures(self, sums: Sequence[float]) -> dict[str, float]:
+        loss, correct, count = sums
+        if not count:
+            return {}
+        return {"mask_token_loss": loss / count, "mask_token_accuracy": correct / count}
 
     def num_tokens(self, work: PretrainingWork) -> int:
         """Count the real tokens of a micro-batch."""
@@ -144,7 +176,26 @@ def commonest_share(batches: Iterable[PretrainingBatch]) -> float:
     return float(np.bincount(ids).max() / ids.size)
 
 
+def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:
+    """Return how many steps of the network a training step applies.
+
+    >>> [depth_at(step, EarlyConfig(depth=2), 10, 6) for step in range(5)]
+    [2, 2, 2, 6, 6]
+    """
+    is_early = early.depth is not None and step < round(early.depth_share * total_steps)
+    return min(early.depth or full, full) if is_early else full
+
+
 def _correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Count the rows whose largest logit is the label's, of equal ones the first's.
+
+    On a CPU argmax is ten times as slow as amax, so it looks only at the rows that may count.
+    """
+    logits = logits.detach()
+    if not logits.is_cuda:
+        own = logits.gather(-1, labels[:, None]).squeeze(-1)
+        candidates = (own == logits.amax(-1)).nonzero().squeeze(-1)
+        logits, labels = logits[candidates], labels[candidates]
     return (logits.argmax(-1) == labels).sum()
 
 

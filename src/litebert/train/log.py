@@ -114,6 +114,7 @@ def duration(seconds: float) -> str:
 _SHORT = {
     "masked_lm_loss": "mlm {:.3f}",
     "masked_lm_accuracy": "acc {:.1%}",
+    "mask_token_accuracy": "[MASK] {:.1%}",
     "sentence_order_loss": "sop {:.3f}",
     "sentence_order_accuracy": "acc {:.1%}",
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from litebert.config import OptimConfig, TrainConfig
 from litebert.errors import NonFiniteError
 from litebert.nn import Network
-from litebert.optim import MomentOptimizer, Schedule
+from litebert.optim import MomentOptimizer, Schedule, averaged
 from litebert.tasks.base import Task, Work
 from litebert.train.checkpoint import Checkpoints, Progress, restore
 from litebert.train.interrupt import Stopping
@@ -35,7 +35,7 @@ def run_steps(
     """Train from `progress` to the last step; return where it ended, early if asked to stop."""
     train = trainer.train
     if progress.step == 0 and train.eval_at_start:
-        trainer.log.evaluation(0, task.evaluate)
+        _evaluated(trainer, task, 0)
     for works in task.batches(progress.step, train.steps):
         rate = trainer.schedule(progress.step)
         result = training_step(
@@ -52,7 +52,7 @@ def run_steps(
         if is_last or progress.step % train.log_every == 0:
             progress = _reported(trainer, task, progress, result, rate)
         if is_last or progress.step % train.eval_every == 0:
-            trainer.log.evaluation(progress.step, task.evaluate)
+            _evaluated(trainer, task, progress.step)
         if is_last or stopping.is_requested or progress.step % train.save_every == 0:
             trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
         if stopping.is_requested:
@@ -70,6 +70,12 @@ def resumed(trainer: Trainer) -> Progress:
     if path:
         trainer.log.say(f"going on from {path}")
     return progress
+
+
+def _evaluated(trainer: Trainer, task: Task[Work], step: int) -> None:
+    """Evaluate and report the weights, or the average that the optimizer keeps of them."""
+    with averaged(trainer.optimizer):
+        trainer.log.evaluation(step, task.evaluate)
 
 
 def _advanced(

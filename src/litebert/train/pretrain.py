@@ -13,7 +13,7 @@ from litebert.config import PretrainConfig, Resolved, flattened
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader
-from litebert.optim import build_optimizer, build_schedule
+from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.tasks import Pretraining
 from litebert.train.checkpoint import Checkpoints
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
@@ -60,7 +60,8 @@ def pretrain(
             progress = run_steps(trainer, task, resumed(trainer), interruption)
         if progress.step < config.train.steps:
             return Outcome(folder, progress.step, interruption.exit_code, None)
-        write_result(folder / "model", trainer.network, sources.tokenizer)
+        with averaged(trainer.optimizer):
+            write_result(folder / "model", trainer.network, sources.tokenizer)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
@@ -111,13 +112,7 @@ def _built(
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
-    open_loader: Callable[[], Loader] = partial(
-        loader_for,
-        sources.corpus.path,
-        objective=config.objective,
-        batch_size=train.batch_size,
-        seed=train.seed,
-    )
+    open_loader: Callable[[], Loader] = partial(loader_for, sources.corpus.path, config=config)
     num_parameters = sum(p.numel() for p in network.parameters())
     require_disk(folder, (train.keep_checkpoints + 1) * num_parameters * 12)
     trainer = Trainer(
@@ -132,5 +127,12 @@ def _built(
     if config.start.model:
         for line in take_start(network, trainer.optimizer, config):
             log.say(line)
-    held_out = sources.evaluation(config)
-    return trainer, Pretraining(network, open_loader=open_loader, held_out=held_out, train=train)
+    task = Pretraining(
+        network,
+        open_loader=open_loader,
+        held_out=sources.evaluation(config),
+        train=train,
+        early=config.early,
+        mask_id=sources.tokenizer.mask_id,
+    )
+    return trainer, task

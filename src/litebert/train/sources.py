@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.config import ObjectiveConfig, PretrainConfig
+from litebert.config import PretrainConfig
 from litebert.corpus import Corpus
 from litebert.corpus.manifest import MANIFEST
 from litebert.errors import LitebertError
@@ -82,15 +82,18 @@ class Sources:
         )
 
 
-def loader_for(corpus: Path, *, objective: ObjectiveConfig, batch_size: int, seed: int) -> Loader:
+def loader_for(corpus: Path, *, config: PretrainConfig) -> Loader:
     """Open a corpus's loader; small enough to be sent to the processes that prepare batches."""
+    train, early = config.train, config.early
     opened = Corpus.open(corpus)
     return Loader(
         opened.shards,
         vocabulary=vocabulary_of(Tokenizer.load(opened.tokenizer_path)),
-        config=objective,
-        batch_size=batch_size,
-        seed=seed,
+        config=config.objective,
+        batch_size=train.batch_size,
+        seed=train.seed,
+        early_mask_prob=early.mask_prob,
+        early_samples=round(early.mask_share * train.steps) * train.batch_size,
     )
 
 
