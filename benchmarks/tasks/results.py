@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from litebert.metrics.spread import Spread
-from litebert.train.run import recorded_setting
+from litebert.runs import recorded_setting
 from litebert.train.seeds import read_result
 
 SHOWN = {

@@ -67,9 +67,7 @@ def _order_verdict(accuracy: float) -> str:
     """Say plainly whether sentence order was learnt: it comes later than the words."""
     recorded = read_run(RUN)
     assert recorded is not None
-    settings = recorded["settings"]
-    assert isinstance(settings, dict)
-    num_pairs = int(str(settings["train.eval_sequences"]))
+    num_pairs = int(str(recorded.settings["train.eval_sequences"]))
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
     if errors_above < 2:
         return "sentence order: not to be told from a coin yet; it is learnt later than words"

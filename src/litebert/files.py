@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, Union
@@ -88,6 +89,25 @@ def staged_folder(final: Path) -> Iterator[Path]:
         shutil.rmtree(staged, ignore_errors=True)
 
 
+@contextmanager
+def locked(folder: Path, busy: Callable[[], LitebertError]) -> Iterator[None]:
+    """Hold a folder against other processes; the system frees it when this one ends, however.
+
+    Raises: what `busy` returns, while another process holds it.
+    """
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise busy() from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def remove_unfinished(folder: Path) -> None:
     """Delete what killed writers left half done in `folder`."""
     for path in folder.glob(f"*{STAGING_MARK}*"):
@@ -95,6 +115,12 @@ def remove_unfinished(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was appended to a file survive a power cut."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
@@ -208,8 +234,7 @@ def _staged_sibling(path: Path) -> Path:
 def _sync_tree(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
+            sync_file(path)
         else:
             sync_folder(path)
     sync_folder(folder)

@@ -11,6 +11,7 @@ from litebert.config import (
     PRESETS,
     AlbertConfig,
     FinetuneConfig,
+    Origin,
     PretrainConfig,
     Setting,
     describe,
@@ -24,7 +25,7 @@ from litebert.config import (
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_text
 
-CORPUS = {"data.corpus": Setting("c", "test")}
+CORPUS = {"data.corpus": Setting("c", Origin("file", "test"))}
 NAMES = [name for name, _, _ in describe(PretrainConfig)]
 
 
@@ -32,14 +33,17 @@ def test_later_layers_win_and_every_value_knows_its_origin() -> None:
     resolved = resolve(
         PretrainConfig,
         CORPUS,
-        {"model.preset": Setting("tiny", "recipe r"), "train.seed": Setting(1, "recipe r")},
+        {
+            "model.preset": Setting("tiny", Origin("recipe", "r")),
+            "train.seed": Setting(1, Origin("recipe", "r")),
+        },
         settings_from_words(["train.seed=2", "model.hidden_act=relu"]),
     )
     assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)
-    assert resolved.origins["train.seed"] == "command line: train.seed=2"
-    assert resolved.origins["model.hidden_size"] == "preset tiny (recipe r)"
-    assert resolved.origins["model.hidden_act"] == "command line: model.hidden_act=relu"
-    assert resolved.origins["optim.name"] == "default"
+    assert str(resolved.origins["train.seed"]) == "command line: train.seed=2"
+    assert str(resolved.origins["model.hidden_size"]) == "preset tiny (recipe r)"
+    assert str(resolved.origins["model.hidden_act"]) == "command line: model.hidden_act=relu"
+    assert str(resolved.origins["optim.name"]) == "default"
 
 
 @given(st.sampled_from(NAMES), st.data())
@@ -51,7 +55,7 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.Da
     if typo in NAMES or len(meant) > 1:  # os_token_id may be bos or eos
         return
     with pytest.raises(LitebertError, match="LB-103") as caught:
-        resolve(PretrainConfig, CORPUS, {typo: Setting(1, "test")})
+        resolve(PretrainConfig, CORPUS, {typo: Setting(1, Origin("file", "test"))})
     assert name in caught.value.expected
 
 

@@ -183,8 +183,8 @@ def test_a_card_tells_the_measures_of_the_kept_model(folder: Path, run: Path) ->
 
 
 def test_a_damaged_log_is_said(folder: Path, run: Path) -> None:
-    (run / "metrics.jsonl").write_text('{"kind": "eval"')
-    with pytest.raises(DamagedError, match="LB-639"):
+    (run / "metrics.jsonl").write_text('{"kind": "eval"\n')
+    with pytest.raises(DamagedError, match="LB-651"):
         model_card(folder)
 
 

@@ -12,6 +12,7 @@ from litebert.config import (
     AlbertConfig,
     FinetuneConfig,
     HeadConfig,
+    Origin,
     PretrainConfig,
     Setting,
     resolve,
@@ -40,11 +41,11 @@ def make_run(tmp_path: Path) -> MakeRun:
     ) -> Path:
         folder = tmp_path / name
         settings = {
-            "model.preset": Setting("tiny", "flag"),
-            "data.corpus": Setting(corpus, "flag"),
-            "objective.sentence": Setting(sentence, "command line"),
-            "train.steps": Setting(40, "recipe laptop"),
-            "train.log_every": Setting(1, "recipe laptop"),
+            "model.preset": Setting("tiny", Origin("flag")),
+            "data.corpus": Setting(corpus, Origin("flag")),
+            "objective.sentence": Setting(sentence, Origin("flag")),
+            "train.steps": Setting(40, Origin("recipe", "laptop")),
+            "train.log_every": Setting(1, Origin("recipe", "laptop")),
         }
         data = {"tokenizer": "a1b2c3", "training tokens": 1_234_567}
         begin_or_resume(folder, resolve(PretrainConfig, settings), data=data)
@@ -113,14 +114,14 @@ def write_finetuned(
 ) -> Finetuned:
     folder = runs / name
     settings = {
-        "task.name": Setting(task, f"recipe {task}"),
-        "optim.learning_rate": Setting(2e-5, f"recipe {task}"),
-        "data.folder": Setting("glue", "flag"),
-        "model.start": Setting(start, "flag"),
-        "train.steps": Setting(40, "command line: train.steps=40"),
-        "train.seed": Setting(seed, "flag"),
+        "task.name": Setting(task, Origin("recipe", task)),
+        "optim.learning_rate": Setting(2e-5, Origin("recipe", task)),
+        "data.folder": Setting("glue", Origin("flag")),
+        "model.start": Setting(start, Origin("flag")),
+        "train.steps": Setting(40, Origin("flag", "train.steps=40")),
+        "train.seed": Setting(seed, Origin("flag")),
     }
-    typed = {key.replace("__", "."): Setting(v, "command line") for key, v in overrides.items()}
+    typed = {key.replace("__", "."): Setting(v, Origin("flag")) for key, v in overrides.items()}
     data = {"tokenizer": "a1b2c3", "training examples": 3_668, "training features": 3_668}
     data |= {f"{split} examples": 4 for split in splits}
     begin_or_resume(folder, resolve(FinetuneConfig, settings | typed), data=data)

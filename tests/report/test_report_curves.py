@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from litebert.report import write_report
 from litebert.report.curve import curve_of
-from litebert.report.record import Row
+from litebert.runs import Row
 
 MakeRun = Callable[..., Path]
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from litebert.config import FinetuneConfig, Setting, resolve
+from litebert.config import FinetuneConfig, Origin, Setting, resolve
 from litebert.config.load import settings_from_toml
 from litebert.tasks.named import glue, race
 
@@ -43,8 +43,8 @@ EPOCHS = {  # the last column of 6.6, from steps x batch over the sizes of the t
     "race-v2": (87_866, 4.4),
 }
 GIVEN: dict[str, Setting] = {
-    "model.start": Setting("model", "flag"),
-    "data.folder": Setting("data", "flag"),
+    "model.start": Setting("model", Origin("flag")),
+    "data.folder": Setting("data", Origin("flag")),
 }
 
 

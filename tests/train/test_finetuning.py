@@ -20,11 +20,12 @@ from litebert.folder import load_model, save_model
 from litebert.inference import Finetuned, Model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.runs import read_result
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train import read_metrics
 from litebert.train.finetune import finetune
 from litebert.train.finetune_plan import plan_finetuning
-from litebert.train.seeds import read_result, summarise
+from litebert.train.seeds import summarise
 
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
 GOOD = ("liked", "loved", "praised", "enjoyed")
@@ -99,7 +100,8 @@ def configure(words: list[str]) -> Configure:
 def _run(configure: Configure, folder: Path, *changes: str) -> dict[str, object]:
     outcome = finetune(configure(*changes), folder, is_quiet=True)
     assert outcome.exit_code == 0
-    return dict(read_result(folder))
+    result: dict[str, object] = json.loads((folder / "result.json").read_text())
+    return result
 
 
 def test_a_task_is_learnt_and_its_model_answers_on_strings(
@@ -203,7 +205,7 @@ def test_seeds_give_other_numbers_and_are_summarised(tmp_path: Path, configure: 
     weights = {hash_file(folder / "model" / "model.safetensors") for folder in folders}
     assert len(weights) == 3
     spread = summarise(folders)["last"]["accuracy"]
-    values = [read_result(folder)["last"]["accuracy"] for folder in folders]
+    values = [r.last.measures["accuracy"] for f in folders if (r := read_result(f))]
     assert spread.number == 3
     assert spread.median == sorted(values)[1]
     again = tmp_path / "again"

@@ -47,7 +47,7 @@ def list_settings(kind: str, as_json: bool) -> None:
 def show(run: Path, origin: bool, as_json: bool) -> None:
     """Show the settings a run was made with."""
     from litebert.errors import LitebertError
-    from litebert.train import read_run
+    from litebert.runs import read_run
 
     recorded = read_run(run)
     if recorded is None:
@@ -58,9 +58,8 @@ def show(run: Path, origin: bool, as_json: bool) -> None:
             expected="a folder made by litebert pretrain",
             next="ls runs",
         )
-    settings, origins = recorded["settings"], recorded["origins"]
-    assert isinstance(settings, dict)
-    assert isinstance(origins, dict)
+    settings = recorded.settings
+    origins = {name: str(origin) for name, origin in recorded.origins.items()}
     if as_json:
         click.echo(json.dumps({"settings": settings, "origins": origins}, indent=2))
         return

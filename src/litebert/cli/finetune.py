@@ -108,12 +108,13 @@ def resolve_finetuning(
 ) -> Resolved[FinetuneConfig]:
     """Merge the recipe of a task, or another one, with what was typed."""
     from litebert.cli.recipes import recipe_settings
-    from litebert.config import FinetuneConfig, Setting, resolve, settings_from_words
+    from litebert.config import FinetuneConfig, Origin, Setting, resolve, settings_from_words
     from litebert.tasks.registry import require_task
 
     require_task(task)
     settings: Settings = recipe_settings("finetune", recipe or task)
-    given = {key: Setting(value, "flag") for key, value in flags.items() if value is not None}  # type: ignore[arg-type]
+    typed = Origin("flag")
+    given = {key: Setting(value, typed) for key, value in flags.items() if value is not None}  # type: ignore[arg-type]
     return resolve(FinetuneConfig, settings, given, settings_from_words(words))
 
 
@@ -165,14 +166,14 @@ def train_seeds(
 
     What is finished already is left as it is. An interruption ends the process with its code.
     """
-    from litebert.config import Resolved
+    from litebert.config import Origin, Resolved
     from litebert.train.finetune import finetune as train_model
 
     folders = [folder / f"seed-{seed}" for seed in seeds] or [folder]
     for run, seed in zip(folders, seeds or [resolved.config.train.seed], strict=True):
         train = resolved.config.train.model_copy(update={"seed": seed})
         config = resolved.config.model_copy(update={"train": train})
-        origins = resolved.origins | ({"train.seed": "flag"} if seeds else {})
+        origins = resolved.origins | ({"train.seed": Origin("flag")} if seeds else {})
         outcome = train_model(Resolved(config, origins), run, is_quiet=is_quiet)
         if outcome.model is None:
             click.echo(f"stopped at step {outcome.step}; the same command goes on", err=True)
@@ -192,9 +193,10 @@ def report_seeds(folder: Path, folders: list[Path]) -> Path | None:
 
 
 def _results_json(folders: list[Path], *, is_several: bool) -> str:
-    from litebert.train.seeds import read_result
+    from litebert.files import read_json
+    from litebert.runs import RESULT_FILE
 
-    results: list[object] = [read_result(run) for run in folders]
+    results = [read_json(run / RESULT_FILE, command=f"ls {run}") for run in folders]
     return json.dumps(results if is_several else results[0], indent=2)
 
 

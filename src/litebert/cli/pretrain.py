@@ -115,9 +115,10 @@ def _resolved(
     recipe: str, flags: dict[str, str | float | None], overrides: list[str]
 ) -> Resolved[PretrainConfig]:
     from litebert.cli.recipes import recipe_settings
-    from litebert.config import PretrainConfig, Setting, resolve, settings_from_words
+    from litebert.config import Origin, PretrainConfig, Setting, resolve, settings_from_words
 
-    given = {key: Setting(value, "flag") for key, value in flags.items() if value is not None}
+    typed = Origin("flag")
+    given = {key: Setting(value, typed) for key, value in flags.items() if value is not None}
     return resolve(
         PretrainConfig, recipe_settings("pretrain", recipe), given, settings_from_words(overrides)
     )

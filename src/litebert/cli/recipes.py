@@ -93,10 +93,10 @@ def recipe_text(name: str) -> str:
 
 def recipe_settings(kind: str, name: str) -> Settings:
     """Return the settings of a recipe of one kind, or of a TOML file."""
-    from litebert.config import settings_from_toml
+    from litebert.config import Origin, settings_from_toml
 
     if name not in recipe_names(kind) and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
     recipe_text(name)  # says which names there are
     with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
-        return settings_from_toml(path, origin=f"recipe {name}")
+        return settings_from_toml(path, origin=Origin("recipe", name))

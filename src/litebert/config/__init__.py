@@ -14,6 +14,7 @@ from litebert.config.load import (
     settings_from_toml,
     settings_from_words,
 )
+from litebert.config.origin import Origin, OriginKind
 from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     AlbertConfig,
@@ -37,6 +38,8 @@ __all__ = [
     "HeadKind",
     "ObjectiveConfig",
     "OptimConfig",
+    "Origin",
+    "OriginKind",
     "Precision",
     "PretrainConfig",
     "Resolved",

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from litebert.config.origin import Origin
 from litebert.config.presets import preset
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import Json, read_capped
@@ -19,10 +20,10 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Setting:
-    """One value and the place it was set: `default`, a file, or a flag as the user typed it."""
+    """One value and the place it was set."""
 
     value: Json
-    origin: str
+    origin: Origin
 
 
 Settings = dict[str, Setting]
@@ -33,10 +34,10 @@ class Resolved(Generic[Schema]):
     """A checked configuration with the origin of each dotted setting."""
 
     config: Schema
-    origins: dict[str, str]
+    origins: dict[str, Origin]
 
 
-def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
+def settings_from_toml(path: Path, *, origin: Origin | None = None) -> Settings:
     """Read a TOML file as dotted settings."""
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
@@ -49,7 +50,8 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
             expected="lines such as `learning_rate = 0.001` under headings such as `[optim]`",
             next="litebert recipes show quickstart",
         ) from error
-    return {key: Setting(value, origin or str(path)) for key, value in _flattened(table)}
+    source = origin or Origin("file", str(path))
+    return {key: Setting(value, source) for key, value in _flattened(table)}
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
@@ -69,7 +71,7 @@ def settings_from_words(words: Sequence[str]) -> Settings:
                 expected="section.name=value, such as optim.learning_rate=2e-5",
                 next="litebert pretrain --help",
             )
-        settings[key.strip()] = Setting(_toml_value(text.strip()), f"command line: {word}")
+        settings[key.strip()] = Setting(_toml_value(text.strip()), Origin("flag", word))
     return settings
 
 
@@ -93,7 +95,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         config = schema.model_validate(_nested(known, merged))
     except ValidationError as error:
         raise _explained(error, merged, _listing(schema)) from error
-    return Resolved(config, {k: merged[k].origin if k in merged else "default" for k in known})
+    return Resolved(config, {k: merged[k].origin if k in merged else Origin() for k in known})
 
 
 def flattened(config: BaseModel) -> dict[str, Json]:
@@ -134,7 +136,7 @@ def _with_preset(settings: Settings) -> Settings:
     if chosen is None:
         return settings
     values = preset(str(chosen.value)).model_dump(mode="json")
-    origin = f"preset {chosen.value} ({chosen.origin})"
+    origin = Origin("preset", str(chosen.value), chosen_by=chosen.origin)
     expanded = {f"model.{name}": Setting(value, origin) for name, value in values.items()}
     return expanded | {key: value for key, value in settings.items() if key != "model.preset"}
 
@@ -143,7 +145,7 @@ def _explained(error: ValidationError, settings: Settings, listing: str) -> Lite
     """Turn the first complaint of pydantic into our four lines."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "the configuration"
-    origin = settings[name].origin if name in settings else "default"
+    origin = settings[name].origin if name in settings else Origin()
     missing = first["type"] == "missing"
     return LitebertError(
         "LB-104",

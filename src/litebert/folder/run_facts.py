@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.errors import DamagedError
-from litebert.files import Json, read_capped, read_json
+from pydantic import JsonValue
 
-_RUN, _METRICS, _RESULT = "run.json", "metrics.jsonl", "result.json"
-_LONGEST_LOG = 256 << 20
+from litebert.config import Origin
+from litebert.runs import Evaluation, Record, is_run, read_record, read_result
+
 _LEFT_OUT = ("model.", "data.")
 
 
@@ -24,8 +23,8 @@ class RunFacts:
     name: str
     version: str
     step: int
-    settings: dict[str, Json]
-    data: dict[str, Json]
+    settings: dict[str, JsonValue]
+    data: dict[str, JsonValue]
     measures: dict[str, float]
 
 
@@ -33,59 +32,31 @@ def run_facts(folder: Path) -> RunFacts | None:
     """Return the facts of the run that a model folder lies in (runs/<name>/model), if it does.
 
     Raises:
-        DamagedError: LB-639, its metrics.jsonl cannot be read.
+        DamagedError: LB-540, LB-651, LB-653, its record cannot be read.
     """
     run = folder.absolute().parent
-    if not (run / _RUN).is_file():
+    if not is_run(run):
         return None
-    recorded = read_json(run / _RUN, command=f"ls {run}")
-    origins, settings = _table(recorded, "origins"), _table(recorded, "settings")
-    evaluation = _evaluation(run, folder.name)
-    step = evaluation.get("step")
+    record = read_record(run)
+    evaluation = _evaluation(record, folder.name)
     return RunFacts(
         name=run.name,
-        version=str(recorded.get("litebert", "unknown")),
-        step=step if isinstance(step, int) else 0,
+        version=record.version,
+        step=evaluation.step,
         settings={
             name: value
-            for name, value in settings.items()
-            if origins.get(name) != "default" and not name.startswith(_LEFT_OUT)
+            for name, value in record.settings.items()
+            if record.origins.get(name) != Origin() and not name.startswith(_LEFT_OUT)
         },
-        data=_table(recorded, "data"),
-        measures={
-            name: float(value)
-            for name, value in evaluation.items()
-            if isinstance(value, int | float) and name != "step"
-        },
+        data=record.data,
+        measures=evaluation.measures,
     )
 
 
-def _evaluation(run: Path, kept: str) -> dict[str, Json]:
+def _evaluation(record: Record, kept: str) -> Evaluation:
     """Return the evaluation of this model: of the last step, or of the best one (runs/.../best)."""
-    if (run / _RESULT).is_file():
-        result = read_json(run / _RESULT, command=f"ls {run}")
-        return _table(result, "best" if kept == "best" else "last")
-    rows = _rows(run / _METRICS)
-    return rows[-1] if rows else {}
-
-
-def _rows(path: Path) -> list[dict[str, Json]]:
-    if not path.is_file():
-        return []
-    text = read_capped(path, _LONGEST_LOG, command=f"ls -l {path}").decode("utf-8", "replace")
-    try:
-        rows = [json.loads(line) for line in text.splitlines()]
-        return [row for row in rows if row["kind"] == "eval"]
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise DamagedError(
-            "LB-639",
-            f"{path} cannot be read",
-            received=str(error),
-            expected="one JSON object a line, as training writes them",
-            next=f"delete the damaged line of {path}",
-        ) from error
-
-
-def _table(recorded: dict[str, Json], name: str) -> dict[str, Json]:
-    value = recorded.get(name)
-    return value if isinstance(value, dict) else {}
+    if result := read_result(record.folder):
+        return result.best if kept == "best" else result.last
+    if not record.evaluations:
+        return Evaluation(step=0, measures={})
+    return Evaluation.of(record.evaluations[-1])

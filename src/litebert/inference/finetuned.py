@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import JsonValue
+
 from litebert.config import (
     FinetuneConfig,
+    Origin,
     Precision,
+    Setting,
     TaskConfig,
     TaskDataConfig,
     numbered_labels,
     resolve,
 )
-from litebert.config.load import Setting
 from litebert.errors import LitebertError
 from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
-from litebert.files import Json, read_json
+from litebert.files import Json
 from litebert.folder import load_model, locate
 from litebert.nn import DTYPES, AlbertForTask
+from litebert.runs import RUN_FILE, RunFile, read_record, read_run
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.classification import TextClassification
@@ -29,7 +33,6 @@ from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
 from litebert.tasks.registry import open_dataset
 from litebert.tokenizer import Tokenizer
 
-RUN_FILE = "run.json"
 Kept = Literal["last", "best"]
 
 
@@ -63,7 +66,7 @@ class Finetuned:
                 another head than the task.
         """
         run = Path(path)
-        recorded = run / RUN_FILE if (run / RUN_FILE).is_file() else None
+        recorded = read_run(run)
         folder = run / {"last": "model", "best": "best"}[kept] if recorded else locate(path)
         if recorded is None and task is None:
             raise LitebertError(
@@ -73,7 +76,7 @@ class Finetuned:
                 expected="a run that litebert finetune made (runs/<name>), or the task's name",
                 next="add --task mrpc, or whichever task it is",
             )
-        config = _recorded(recorded) if recorded else None
+        config = _configuration(recorded.settings) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = data or (config.data if config else TaskDataConfig())
         dataset = open_dataset(settings, where, settled=_settled(recorded) if recorded else None)
@@ -148,22 +151,19 @@ def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]
     return [replace(model, dataset=dataset) for model in models]
 
 
-def data_of(run: str | Path) -> Path:
+def data_of(folder: str | Path) -> Path:
     """Return where the data of a run lay when it was trained."""
-    data = _recorded(Path(run) / RUN_FILE).data
+    data = _configuration(read_record(Path(folder)).settings).data
     return Path(str(data.folder or data.train))
 
 
-def _settled(path: Path) -> dict[str, Json] | None:
+def _settled(run: RunFile) -> dict[str, Json] | None:
     """Return what the run guessed of people's own files."""
-    table = read_json(path, command="litebert finetune --help").get("data")
-    return table if isinstance(table, dict) and "columns" in table else None
+    return run.data if "columns" in run.data else None
 
 
-def _recorded(path: Path) -> FinetuneConfig:
-    table = read_json(path, command="litebert finetune --help").get("settings")
-    settings: dict[str, Json] = table if isinstance(table, dict) else {}
-    given = {key: Setting(value, str(path)) for key, value in settings.items()}
+def _configuration(settings: Mapping[str, JsonValue]) -> FinetuneConfig:
+    given = {key: Setting(value, Origin("file", RUN_FILE)) for key, value in settings.items()}
     return resolve(FinetuneConfig, given).config
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from litebert.report.curve import Point, curve_of
-from litebert.report.record import Record
+from litebert.runs import Record
 
 MOST_EVALUATIONS = 400
 """Evaluations are shown as they are, not averaged, up to this many."""

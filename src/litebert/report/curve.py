@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from litebert.report.record import Row
+from litebert.runs import Row
 
 MOST_POINTS = 120
 

@@ -6,7 +6,7 @@ import shlex
 import statistics
 from pathlib import Path
 
-from litebert.report.record import Record, finite
+from litebert.runs import Record, finite
 
 
 def status(record: Record) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,9 @@ from litebert.errors import LitebertError
 from litebert.metrics.spread import Spread
 from litebert.report.finetuning.overview import start_of
 from litebert.report.pretraining.overview import network_of
-from litebert.report.record import RUN_FILE, Record, Row
-from litebert.report.result import Evaluation, read_result
 from litebert.report.seeds import Run, Seeds, read_run, seed_folders
 from litebert.report.table import Cell, Table
+from litebert.runs import RUN_FILE, Evaluation, Record, read_result
 
 DEEPEST = 3
 """Folders below the folder of runs; `litebert glue` keeps runs two deep, with seeds three."""
@@ -86,17 +84,12 @@ def _outcome(record: Record) -> Outcome:
         if result:
             return Outcome(result.key_measure, result.last, result.best)
         return Outcome(None, None, None)
-    measured = [_evaluation(row) for row in record.evaluations]
+    measured = [Evaluation.of(row) for row in record.evaluations]
     measured = [each for each in measured if _PRETRAINING_MEASURE in each.measures]
     if not measured:
         return Outcome(None, None, None)
     best = max(measured, key=lambda each: each.measures[_PRETRAINING_MEASURE])
     return Outcome(_PRETRAINING_MEASURE, measured[-1], best)
-
-
-def _evaluation(row: Row) -> Evaluation:
-    finite = {name: value for name, value in row.values.items() if math.isfinite(value)}
-    return Evaluation(row.step, {name: finite[name] for name in finite if name != "step"})
 
 
 def _line(name: str, run: Run) -> tuple[Cell, ...]:

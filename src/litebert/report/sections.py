@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from litebert.report.chart import Chart
 from litebert.report.figure import draw
 from litebert.report.markup import Html, details, figure, figures, paragraph, section, table
-from litebert.report.record import Record, Row
 from litebert.report.settings import SettingRow, data_rows, environment_rows, setting_rows
+from litebert.runs import Record, Row
 
 MOST_NOTES = 50
 

@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from litebert.report.curve import Point
-from litebert.report.record import RUN_FILE, Record, read_record
-from litebert.report.result import Result, read_result
+from litebert.runs import RUN_FILE, Record, Result, read_record, read_result
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from litebert.config import (
 )
 from litebert.config.finetune import StartConfig
 from litebert.files import Json
-from litebert.report.record import Kind, Record
+from litebert.runs.record import Kind, Record
 
 _LONGEST_VALUE = 300
 _EXAMPLES: dict[Kind, BaseModel] = {
@@ -58,7 +58,7 @@ def setting_rows(record: Record) -> list[SettingRow]:
             name=name,
             value=written(value),
             default=written(defaults.get(name, "unknown")),
-            origin=written(record.origins.get(name, "unknown")),
+            origin=written(str(record.origins.get(name, "unknown"))),
             meaning=meanings.get(name, "not a setting of this version"),
         )
         for name, value in record.settings.items()

@@ -15,9 +15,9 @@ from litebert.report.finetuning.charts import measures_drawn
 from litebert.report.finetuning.overview import facts_of
 from litebert.report.markup import Html, commands, paragraph, section, table
 from litebert.report.overview import report_line
-from litebert.report.record import Record
 from litebert.report.result import number, spreads
 from litebert.report.seeds import Seeds, curve_across
+from litebert.runs import Record
 
 _BANDS = "Lines are means of the seeds; bands show their lowest and highest."
 

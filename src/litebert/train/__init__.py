@@ -1,9 +1,10 @@
 """Training: steps, checkpoints, logs, runs on disk."""
 
+from litebert.runs import read_metrics, read_run
 from litebert.train.estimate import Estimate, estimate
-from litebert.train.log import duration, read_metrics
+from litebert.train.log import duration
 from litebert.train.pretrain import plan, pretrain
-from litebert.train.run import Outcome, read_run
+from litebert.train.run import Outcome
 
 __all__ = [
     "Estimate",

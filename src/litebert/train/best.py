@@ -9,7 +9,7 @@ from litebert.files import Json
 from litebert.nn import Network
 from litebert.tokenizer import Tokenizer
 from litebert.train.interrupt import Interruption
-from litebert.train.run import write_result
+from litebert.train.run import write_model
 
 
 @dataclass
@@ -33,7 +33,7 @@ class BestModel:
     def row(self, row: dict[str, Json]) -> None:
         """Look at one row of metrics.jsonl that is being written."""
         if self._improves(row):
-            write_result(self.folder, self.network, self.tokenizer)
+            write_model(self.folder, self.network, self.tokenizer)
 
     def recall(self, rows: list[dict[str, Json]]) -> None:
         """Take the rows of a run that goes on; its best model lies in the folder already."""

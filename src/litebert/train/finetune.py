@@ -12,12 +12,22 @@ from typing import Any
 import torch
 
 from litebert import rng
-from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Resolved, flattened
+from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, Resolved, flattened
 from litebert.errors import LitebertError
-from litebert.files import Json, write_json, write_text
+from litebert.files import Json, write_text
 from litebert.folder import Start, locate, read_config, start_from
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule
+from litebert.runs import (
+    RESULT_FILE,
+    Evaluation,
+    Result,
+    locked,
+    read_metrics,
+    read_record,
+    recorded_setting,
+    write_result,
+)
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
 from litebert.tasks.kinds.family import Feature
@@ -28,20 +38,17 @@ from litebert.train.checkpoint import Checkpoints
 from litebert.train.depth import rate_scales
 from litebert.train.estimate import faster_precision
 from litebert.train.interrupt import Interruption, interruptible
-from litebert.train.log import Listener, RunLog, read_metrics
+from litebert.train.log import Listener, RunLog
 from litebert.train.loop import Trainer, resumed, run_steps
 from litebert.train.run import (
     Outcome,
     begin_or_resume,
     choose_device,
     dtype_of,
-    locked,
-    recorded_setting,
     require_disk,
-    write_result,
+    write_model,
 )
 
-RESULT_FILE = "result.json"
 AnyDataset = Dataset[Any, Any]
 
 
@@ -137,9 +144,9 @@ def finetune(
             progress = run_steps(trainer, _task(network, prepared), progress, best)
         if interruption.is_requested and progress.step < train.steps:
             return Outcome(folder, progress.step, interruption.exit_code, None)
-        write_result(folder / "model", network, prepared.tokenizer)
+        write_model(folder / "model", network, prepared.tokenizer)
         _write_answers(folder / "answers", network, prepared)
-        write_json(folder / RESULT_FILE, _result(folder, prepared, best, start))
+        write_result(folder, _result(folder, prepared, best, start))
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
@@ -160,9 +167,9 @@ def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> Finet
     return config.model_copy(update={"train": train.model_copy(update=update)})
 
 
-def _origins(asked: FinetuneConfig, completed: FinetuneConfig) -> dict[str, str]:
+def _origins(asked: FinetuneConfig, completed: FinetuneConfig) -> dict[str, Origin]:
     before, after = flattened(asked), flattened(completed)
-    return {name: "measured here" for name, value in after.items() if before[name] != value}
+    return {name: Origin("measured") for name, value in after.items() if before[name] != value}
 
 
 def _network_config(config: FinetuneConfig, start: Path) -> AlbertConfig:
@@ -263,22 +270,19 @@ def _task(network: AlbertForTask, prepared: Prepared) -> Finetuning[Any, Any]:
     )
 
 
-def _result(
-    folder: Path, prepared: Prepared, best: BestModel, start: Start | None
-) -> dict[str, Json]:
+def _result(folder: Path, prepared: Prepared, best: BestModel, start: Start | None) -> Result:
     """Report the last step and the best evaluation, each with all its measures."""
-    rows = [row for row in read_metrics(folder) if row["kind"] == "eval"]
-    chosen = next(row for row in rows if row["step"] == best.step)
-    return {
-        "task": prepared.dataset.name,
-        "key_measure": best.key_measure,
-        "last": _measures(rows[-1]),
-        "best": _measures(chosen),
-        "evaluations": len(rows),
-        "seed": prepared.config.train.seed,
-        "start": str(prepared.config.model.start),
-        "fresh": [] if start is None else list(start.fresh),
-    }
+    measured = [Evaluation.of(row) for row in read_record(folder).evaluations]
+    return Result(
+        task=prepared.dataset.name,
+        key_measure=best.key_measure,
+        last=measured[-1],
+        best=next(each for each in measured if each.step == best.step),
+        num_evaluations=len(measured),
+        seed=prepared.config.train.seed,
+        start=str(prepared.config.model.start),
+        fresh=() if start is None else start.fresh,
+    )
 
 
 def _write_answers(folder: Path, network: AlbertForTask, prepared: Prepared) -> None:
@@ -289,7 +293,3 @@ def _write_answers(folder: Path, network: AlbertForTask, prepared: Prepared) -> 
         rows = family.rows(held_out.examples, answers)
         lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
         write_text(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
-
-
-def _measures(row: dict[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in row.items() if name != "kind"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import time
@@ -13,9 +12,8 @@ from typing import Protocol
 
 import torch
 
-from litebert.files import Json, append_line, write_text
-
-METRICS_FILE = "metrics.jsonl"
+from litebert.files import Json
+from litebert.runs.metrics import DAMAGED_FILE, append_row, truncate_after
 
 
 class Listener(Protocol):
@@ -39,10 +37,8 @@ class RunLog:
 
     def resume_at(self, step: int) -> None:
         """Drop the rows after `step`, which will be written again; restart the clock."""
-        path = self.folder / METRICS_FILE
-        if path.exists():
-            rows = [line for line in _whole_lines(path) if json.loads(line)["step"] <= step]
-            write_text(path, "".join(f"{row}\n" for row in rows))
+        for row in truncate_after(self.folder, step):
+            self.say(f"line {row.line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
         self._since, self._last_step = time.perf_counter(), step
 
     def training(
@@ -83,14 +79,9 @@ class RunLog:
             print(text, file=sys.stderr, flush=True)
 
     def _record(self, row: dict[str, Json]) -> None:
-        append_line(self.folder / METRICS_FILE, json.dumps(row, allow_nan=False))
+        append_row(self.folder, row)
         for listener in self.listeners:
             listener.row(row)
-
-
-def read_metrics(folder: Path) -> list[dict[str, Json]]:
-    """Read all rows of a run; a last line cut off by a crash is left out."""
-    return [json.loads(line) for line in _whole_lines(folder / METRICS_FILE)]
 
 
 def memory_bytes() -> int:
@@ -124,8 +115,3 @@ def _words(measures: dict[str, float]) -> str:
     """Name the measures of pretraining shortly, and the first few of any other task in full."""
     short = [text.format(measures[n]) for n, text in _SHORT.items() if n in measures]
     return " ".join(short or [f"{n} {value:.4g}" for n, value in list(measures.items())[:5]])
-
-
-def _whole_lines(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8")
-    return text[: text.rfind("\n") + 1].splitlines()

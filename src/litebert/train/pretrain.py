@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 
 from litebert import rng
-from litebert.config import PretrainConfig, Resolved, flattened
+from litebert.config import Origin, PretrainConfig, Resolved, flattened
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader
 from litebert.optim import averaged, build_optimizer, build_schedule
+from litebert.runs import locked, recorded_setting
 from litebert.tasks import Pretraining
 from litebert.train.checkpoint import Checkpoints
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
@@ -25,10 +26,8 @@ from litebert.train.run import (
     begin_or_resume,
     choose_device,
     dtype_of,
-    locked,
-    recorded_setting,
     require_disk,
-    write_result,
+    write_model,
 )
 from litebert.train.sources import Sources, loader_for
 from litebert.train.warm import shape_of_start, take_start
@@ -61,7 +60,7 @@ def pretrain(
         if progress.step < config.train.steps:
             return Outcome(folder, progress.step, interruption.exit_code, None)
         with averaged(trainer.optimizer):
-            write_result(folder / "model", trainer.network, sources.tokenizer)
+            write_model(folder / "model", trainer.network, sources.tokenizer)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
@@ -92,11 +91,12 @@ def _completed(
     return with_steps_for(config, config.train.minutes, device, dtype_of(config.train))
 
 
-def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, str]:
+def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
     """Say where the values came from that nobody set."""
     before, after = flattened(asked), flattened(completed)
     changed = [name for name, value in after.items() if before[name] != value]
-    return {n: "tokenizer" if n.startswith("model.") else "measured here" for n in changed}
+    of_model = Origin("start", asked.start.model) if asked.start.model else Origin("tokenizer")
+    return {n: of_model if n.startswith("model.") else Origin("measured") for n in changed}
 
 
 def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfig:

@@ -1,27 +1,24 @@
-"""A run on disk: runs/<name>/ with run.json, metrics.jsonl, checkpoints/ and the result, model/."""
+"""Begin a run or resume it; what its settings say about device, dtype and disk."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import JsonValue
 
 import litebert
 from litebert.config import Resolved, Schema, TrainConfig, difference, flattened
 from litebert.errors import LitebertError, ResourceError
-from litebert.files import Json, free_bytes, read_json, staged_folder, write_json
+from litebert.files import free_bytes, staged_folder
 from litebert.folder import save_model
 from litebert.nn import DTYPES, Network
+from litebert.runs import RunFile, read_run, write_run
 from litebert.tokenizer import Tokenizer
 
-RUN_FILE = "run.json"
 # Settings that change neither the data nor the numbers; the same run may go on with others.
 FREE_SETTINGS = frozenset(
     {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.loader_workers"}
@@ -38,37 +35,16 @@ class Outcome:
     model: Path | None
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder against a second process; the system frees it when this one ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LitebertError(
-                "LB-504",
-                f"another process trains in {folder}",
-                received=os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip(),
-                expected="one process at a time for one run",
-                next="wait for it, stop it, or choose another --name",
-            ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: dict[str, Json]) -> None:
+def begin_or_resume(
+    folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]
+) -> None:
     """Write run.json for a new run; refuse to go on with another configuration or other data."""
     recorded = read_run(folder)
     if recorded is None:
-        write_json(folder / RUN_FILE, _run_json(resolved, data))
+        write_run(folder, _run_file(resolved, data))
         return
     changes = difference(
-        {**_table(recorded, "settings"), **_prefixed(_table(recorded, "data"))},
+        {**recorded.settings, **_prefixed(recorded.data)},
         {**flattened(resolved.config), **_prefixed(data)},
     )
     if binding := [change for change in changes if change.split(":")[0] not in FREE_SETTINGS]:
@@ -79,18 +55,6 @@ def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: dict[str,
             expected="the settings in its run.json, so that the run goes on exactly",
             next="repeat the first command, or choose another --name",
         )
-
-
-def read_run(folder: Path) -> dict[str, Json] | None:
-    """Return run.json, or nothing where no run was begun."""
-    path = folder / RUN_FILE
-    return read_json(path, command=f"ls {folder}") if path.exists() else None
-
-
-def recorded_setting(folder: Path, name: str) -> Json:
-    """Return one dotted setting of a run that was begun."""
-    recorded = read_run(folder)
-    return None if recorded is None else _table(recorded, "settings").get(name)
 
 
 def require_disk(folder: Path, needed: int) -> None:
@@ -129,34 +93,28 @@ def dtype_of(train: TrainConfig) -> torch.dtype:
     return DTYPES[train.precision]
 
 
-def write_result(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
+def write_model(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
     """Write a model with its tokenizer, whole or not at all."""
     with staged_folder(folder) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
 
 
-def _run_json(resolved: Resolved[Schema], data: dict[str, Json]) -> dict[str, Json]:
-    return {
-        "format": 1,
-        "litebert": litebert.__version__,
-        "settings": flattened(resolved.config),
-        "origins": dict(resolved.origins),
-        "data": data,
-        "environment": {
+def _run_file(resolved: Resolved[Schema], data: Mapping[str, JsonValue]) -> RunFile:
+    return RunFile(
+        litebert=litebert.__version__,
+        settings=flattened(resolved.config),
+        origins=resolved.origins,
+        data=dict(data),
+        environment={
             "python": platform.python_version(),
             "torch": torch.__version__,
             "platform": platform.platform(),
             "threads": torch.get_num_threads(),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         },
-    }
+    )
 
 
-def _table(recorded: dict[str, Json], name: str) -> dict[str, Json]:
-    value = recorded.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _prefixed(data: dict[str, Json]) -> dict[str, Json]:
+def _prefixed(data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {f"data of {name}": value for name, value in data.items()}

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.files import Json, read_json
 from litebert.metrics.spread import Spread
-from litebert.train.finetune import RESULT_FILE
-
-
-def read_result(folder: Path) -> dict[str, Json]:
-    """Return the result of a finished fine-tuning run."""
-    return read_json(folder / RESULT_FILE, command=f"ls {folder}")
+from litebert.runs import read_result
 
 
 def summarise(folders: Sequence[Path]) -> dict[str, dict[str, Spread]]:
     """Summarise the runs of several seeds: every measure of `last` and of `best`, kept apart."""
-    results = [read_result(folder) for folder in folders]
-    summary: dict[str, dict[str, Spread]] = {}
-    for choice in ("last", "best"):
-        tables = [table for result in results if isinstance(table := result[choice], dict)]
-        names = [name for name in tables[0] if name != "step"]
-        summary[choice] = {
-            name: Spread.of([float(str(table[name])) for table in tables]) for name in names
-        }
-    return summary
+    results = [result for folder in folders if (result := read_result(folder))]
+    kept = {"last": [r.last.measures for r in results], "best": [r.best.measures for r in results]}
+    return {
+        choice: {name: Spread.of([table[name] for table in tables]) for name in tables[0]}
+        for choice, tables in kept.items()
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.config import PretrainConfig
+from litebert.config import Origin, PretrainConfig
 from litebert.corpus import Corpus
 from litebert.corpus.manifest import MANIFEST
 from litebert.errors import LitebertError
@@ -46,10 +46,10 @@ class Sources:
             )
         return cls(corpus, held_out, Tokenizer.load(corpus.tokenizer_path))
 
-    def require_vocabulary(self, size: int, origin: str) -> None:
+    def require_vocabulary(self, size: int, origin: Origin) -> None:
         """Refuse a vocabulary size that somebody asked for and the corpus does not have."""
-        is_asked_for = not origin.startswith(("default", "preset"))
-        if is_asked_for and size != self.tokenizer.vocab_size:
+        is_set = origin.kind not in ("default", "preset")
+        if is_set and size != self.tokenizer.vocab_size:
             raise LitebertError(
                 "LB-512",
                 f"model.vocab_size is not that of the corpus (from {origin})",

@@ -38,10 +38,7 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> 
     shape, asked = read_config(folder), flattened(resolved.config.model)
     changes = {}
     for name, value in flattened(shape).items():
-        is_asked_for = resolved.origins[f"model.{name}"].endswith(("flag", "flag)")) or (
-            "command line" in resolved.origins[f"model.{name}"]
-        )
-        if not is_asked_for or asked[name] == value:
+        if not resolved.origins[f"model.{name}"].is_typed or asked[name] == value:
             continue
         if name not in _MAY_DIFFER:
             raise LitebertError(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from litebert.report import sections
-from litebert.report.answers import read_answers, read_labels
 from litebert.report.content import Content
 from litebert.report.finetuning import confusion, next_steps, paper, reliability, worst
 from litebert.report.finetuning.charts import charts_of
 from litebert.report.finetuning.overview import facts_of
 from litebert.report.finetuning.results import results
 from litebert.report.overview import status
-from litebert.report.record import Record
-from litebert.report.result import read_result
+from litebert.runs import Record, read_result
+from litebert.runs.answers import read_answers, read_labels
 
 
 def content_of(record: Record) -> Content:

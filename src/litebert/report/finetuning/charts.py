@@ -8,8 +8,8 @@ from litebert.report.chart import Chart, Rule, left_out, lines_of, rate_charts
 from litebert.report.finetuning.confusion import are_labels
 from litebert.report.finetuning.overview import splits_of
 from litebert.report.finetuning.results import Answers, accuracy_name, commonest
-from litebert.report.record import Record
-from litebert.report.result import Result, number
+from litebert.report.result import number
+from litebert.runs import Record, Result
 
 MOST_MEASURES = 2
 """Measures drawn while it is not said yet which one decides."""

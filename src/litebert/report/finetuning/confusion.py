@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from litebert.report.answers import Answered
 from litebert.report.markup import Html, paragraph, section, shaded_table, table
+from litebert.runs.answers import Answered
 
 MOST_LABELS = 12
 """A matrix of more labels is not read; their commonest confusions are listed instead."""

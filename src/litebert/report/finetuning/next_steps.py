@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from litebert.files import read_json
-from litebert.report.answers import Answered
 from litebert.report.markup import Html, commands, paragraph, section
 from litebert.report.overview import report_line
-from litebert.report.record import Record
+from litebert.runs import Record
+from litebert.runs.answers import Answered
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from litebert.files import Json, read_json
 from litebert.report.overview import effort
-from litebert.report.record import Record
-from litebert.report.result import Result
+from litebert.runs import Record, Result
 
 
 def facts_of(record: Record, result: Result | None) -> dict[str, str]:

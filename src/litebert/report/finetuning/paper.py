@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from litebert.config import PRESETS
 from litebert.report.finetuning.overview import start_of
 from litebert.report.markup import Html, commands, details, paragraph, section, table
-from litebert.report.record import Record
-from litebert.report.result import Result
+from litebert.runs import Record, Result
 
 if TYPE_CHECKING:
     from litebert.tasks.named.published import PublishedScore
@@ -131,8 +130,7 @@ def _yours(score: PublishedScore, measures: Mapping[str, float]) -> str:
 
 def _recipe(record: Record) -> str | None:
     """Name the recipe that comes along and set something in this run."""
-    origins = {str(origin) for origin in record.origins.values()}
-    names = sorted(name.removeprefix("recipe ") for name in origins if name.startswith("recipe "))
+    names = sorted({o.detail for o in record.origins.values() if o.kind == "recipe"})
     return names[0] if names else None
 
 
@@ -142,7 +140,7 @@ def _departures(record: Record, recipe: str) -> str:
     typed = [
         f"{name} = {values.get(name)}"
         for name, origin in record.origins.items()
-        if str(origin).startswith(("command line", "flag"))
+        if origin.kind == "flag"
         and name.startswith(("optim.", "train.", "task.max", "model.random"))
         and name != "train.seed"
     ]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from litebert.metrics import Calibration, calibration
-from litebert.report.answers import Answered
 from litebert.report.figure import draw_reliability
 from litebert.report.finetuning.confusion import are_labels
 from litebert.report.markup import Html, details, figure, figures, joined, paragraph, section, table
+from litebert.runs.answers import Answered
 
 
 def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -> list[Html]:

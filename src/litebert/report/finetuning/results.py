@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from litebert.report.answers import Answered
 from litebert.report.finetuning.confusion import are_labels
 from litebert.report.markup import Html, paragraph, section, table
-from litebert.report.record import Record
-from litebert.report.result import Result, number
+from litebert.report.result import number
+from litebert.runs import Record, Result
+from litebert.runs.answers import Answered
 
 Answers = Mapping[str, Sequence[Answered]]
 

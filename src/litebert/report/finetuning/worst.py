@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 
-from litebert.report.answers import Answered
 from litebert.report.markup import Html, paragraph, section, table
+from litebert.runs.answers import Answered
 
 MOST_ERRORS = 20
 LONGEST_TEXT = 280

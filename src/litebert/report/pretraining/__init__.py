@@ -10,7 +10,7 @@ from litebert.report.pretraining.charts import charts_of
 from litebert.report.pretraining.next_steps import python_lines, shell_lines
 from litebert.report.pretraining.overview import facts_of
 from litebert.report.pretraining.results import before_and_now, result_rows, verdict
-from litebert.report.record import Record
+from litebert.runs import Record
 
 
 def content_of(record: Record) -> Content:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from litebert.report.chart import Chart, Rule, left_out, lines_of, rate_charts
 from litebert.report.pretraining.results import CHANCE, loss, sentence_task, share
-from litebert.report.record import Record
+from litebert.runs import Record
 
 _CAPTIONS = {
     "masked_lm_loss": "Lower is better.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from litebert.report.record import Record
+from litebert.runs import Record
 
 
 def shell_lines(record: Record) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from litebert.report.overview import effort
-from litebert.report.record import Record
+from litebert.runs import Record
 
 
 def facts_of(record: Record) -> dict[str, str]:
@@ -27,6 +27,6 @@ def network_of(record: Record) -> str:
 
 
 def _preset(record: Record) -> str:
-    """Name the preset that the origins tell of: `preset mini (recipe laptop)`."""
-    words = str(record.origins.get("model.hidden_size", "")).split()
-    return f"{words[1]}: " if len(words) > 1 and words[0] == "preset" else ""
+    """Name the preset that the shape came from."""
+    origin = record.origins.get("model.hidden_size")
+    return f"{origin.detail}: " if origin and origin.kind == "preset" else ""

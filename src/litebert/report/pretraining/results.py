@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from litebert.report.record import Record, Row
+from litebert.runs import Record, Row
 
 CHANCE = 0.5
 """Share of sentence pairs that a coin gets right; its loss is ln 2."""

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, read_json
+from pydantic import JsonValue
 
-RUN_FILE = "run.json"
-METRICS_FILE = "metrics.jsonl"
+from litebert.config import Origin
+from litebert.errors import LitebertError
+from litebert.runs.metrics import Row, read_rows
+from litebert.runs.run import read_run
+
 Kind = Literal["pretraining", "fine-tuning"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of metrics.jsonl: numbers by name, some perhaps not finite; a note has text."""
-
-    kind: str
-    step: int
-    values: dict[str, float]
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,10 +24,10 @@ class Record:
 
     folder: Path
     version: str
-    settings: dict[str, Json]
-    origins: dict[str, Json]
-    data: dict[str, Json]
-    environment: dict[str, Json]
+    settings: dict[str, JsonValue]
+    origins: dict[str, Origin]
+    data: dict[str, JsonValue]
+    environment: dict[str, JsonValue]
     training: tuple[Row, ...]
     evaluations: tuple[Row, ...]
     notes: tuple[Row, ...]
@@ -85,7 +76,8 @@ class Record:
 
 def read_record(folder: Path) -> Record:
     """Read run.json and metrics.jsonl of a run; a run without rows yet is a run."""
-    if not (folder / RUN_FILE).exists():
+    run = read_run(folder)
+    if run is None:
         raise LitebertError(
             "LB-650",
             f"{folder} is not a run",
@@ -93,15 +85,14 @@ def read_record(folder: Path) -> Record:
             expected="a folder made by litebert pretrain or litebert finetune",
             next="ls runs",
         )
-    run = read_json(folder / RUN_FILE, command=f"ls {folder}")
-    rows = _rows(folder)
+    rows = read_rows(folder)
     return Record(
         folder=folder,
-        version=str(run.get("litebert", "unknown")),
-        settings=_table(run, "settings"),
-        origins=_table(run, "origins"),
-        data=_table(run, "data"),
-        environment=_table(run, "environment"),
+        version=run.litebert,
+        settings=run.settings,
+        origins=run.origins,
+        data=run.data,
+        environment=run.environment,
         training=tuple(row for row in rows if row.kind == "train"),
         evaluations=tuple(row for row in rows if row.kind == "eval"),
         notes=tuple(row for row in rows if row.kind == "note"),
@@ -113,39 +104,3 @@ def finite(rows: Sequence[Row], name: str) -> list[float]:
     """Return one number of all rows that have it, leaving out NaN and infinity."""
     values = (row.values.get(name, math.nan) for row in rows)
     return [value for value in values if math.isfinite(value)]
-
-
-def _rows(folder: Path) -> list[Row]:
-    try:
-        text = (folder / METRICS_FILE).read_text(encoding="utf-8")
-        # A last line without its end was cut off by a crash.
-        return [_row(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, OverflowError, RecursionError) as error:
-        raise DamagedError(
-            "LB-651",
-            f"{folder / METRICS_FILE} cannot be read",
-            received=str(error),
-            expected="one JSON object a line, as litebert writes them",
-            next=f"delete the damaged line of {folder / METRICS_FILE}",
-        ) from error
-
-
-def _row(row: Json) -> Row:
-    if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
-        raise ValueError(f"no row of a run: {row!r}")
-    step = row.get("step")
-    if not isinstance(step, int) or not 0 <= step < 1 << 53:
-        raise ValueError(f"no step: {step!r}")
-    numbers = {
-        name: float(value)
-        for name, value in row.items()
-        if type(value) is float or type(value) is int
-    }
-    return Row(str(row["kind"]), step, numbers, str(row.get("text", "")))
-
-
-def _table(run: dict[str, Json], name: str) -> dict[str, Json]:
-    value = run.get(name)
-    return value if isinstance(value, dict) else {}

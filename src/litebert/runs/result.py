@@ -1,0 +1,99 @@
+"""result.json: how fine-tuning ended, last step and best evaluation kept apart."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from litebert.errors import DamagedError
+from litebert.files import read_json, write_json
+from litebert.runs.metrics import Row
+
+RESULT_FILE = "result.json"
+
+
+class Evaluation(BaseModel):
+    """All measures of one evaluation, by name; one flat object in the file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: int
+    measures: dict[str, float]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unflatten(cls, value: object) -> object:
+        if not isinstance(value, dict) or "measures" in value:
+            return value
+        measures = {name: v for name, v in value.items() if name != "step"}
+        return {"step": value.get("step"), "measures": measures}
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """Return the finite numbers of one row of metrics.jsonl."""
+        finite = {name: v for name, v in row.values.items() if math.isfinite(v) and name != "step"}
+        return cls(step=row.step, measures=finite)
+
+    @model_serializer
+    def _flat(self) -> dict[str, int | float]:
+        return {"step": self.step, **self.measures}
+
+
+class Result(BaseModel):
+    """The last step of a run, and its best evaluation by the key measure."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    task: str
+    key_measure: str
+    last: Evaluation
+    best: Evaluation
+    num_evaluations: int = Field(alias="evaluations")
+    seed: int | None = None
+    start: str | None = None
+    fresh: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for each in (self.last, self.best):
+            if self.key_measure not in each.measures:
+                raise ValueError(f"no {self.key_measure} in {sorted(each.measures)}")
+        return self
+
+
+def read_result(folder: Path) -> Result | None:
+    """Read the result of a run; nothing where it is not finished.
+
+    Raises:
+        DamagedError: LB-653, result.json is not what litebert finetune writes.
+    """
+    path = folder / RESULT_FILE
+    if not path.exists():
+        return None
+    table = read_json(path, command=f"ls {folder}")
+    try:
+        return Result.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DamagedError(
+            "LB-653",
+            f"{path} is not the result of a run",
+            received=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            expected="task, key_measure, last, best, evaluations and fresh",
+            next=f"delete {path} and run the litebert finetune command again",
+        ) from error
+
+
+def write_result(folder: Path, result: Result) -> None:
+    """Write result.json."""
+    write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))

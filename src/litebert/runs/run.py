@@ -1,0 +1,87 @@
+"""run.json: the settings of a run with their origins, its data, and what it ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    JsonValue,
+    PlainSerializer,
+    ValidationError,
+)
+
+from litebert.config import Origin
+from litebert.errors import DamagedError
+from litebert.files import read_json, write_json
+
+RUN_FILE = "run.json"
+
+
+def _origin(value: object) -> object:
+    return Origin.read(value) if isinstance(value, str) else value
+
+
+_WrittenOrigin = Annotated[Origin, BeforeValidator(_origin), PlainSerializer(str)]
+
+
+class RunFile(BaseModel):
+    """What run.json holds; origins are written as people read them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = 1
+    litebert: str = "unknown"
+    settings: dict[str, JsonValue] = {}
+    origins: dict[str, _WrittenOrigin] = {}
+    data: dict[str, JsonValue] = {}
+    environment: dict[str, JsonValue] = {}
+
+    @property
+    def kind(self) -> str:
+        """What was done: only fine-tuning has a task."""
+        return "fine-tuning" if "task.name" in self.settings else "pretraining"
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a run was begun in `folder`."""
+    return (folder / RUN_FILE).is_file()
+
+
+def read_run(folder: Path) -> RunFile | None:
+    """Return run.json, or nothing where no run was begun.
+
+    Raises:
+        DamagedError: LB-540, the file is not what litebert writes.
+    """
+    path = folder / RUN_FILE
+    if not path.exists():
+        return None
+    table = read_json(path, command=f"ls {folder}")
+    try:
+        return RunFile.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DamagedError(
+            "LB-540",
+            f"{path} is not the record of a run",
+            received=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            expected="settings, origins, data and environment, as litebert writes them",
+            next=f"restore {path}, or start again under another --name",
+        ) from error
+
+
+def write_run(folder: Path, run: RunFile) -> None:
+    """Write run.json."""
+    write_json(folder / RUN_FILE, run.model_dump(mode="json"))
+
+
+def recorded_setting(folder: Path, name: str) -> JsonValue:
+    """Return one dotted setting of a run; nothing where no run was begun."""
+    run = read_run(folder)
+    settings: Mapping[str, JsonValue] = run.settings if run else {}
+    return settings.get(name)
