@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import Corpus, build_corpus, shards
+from litebert.config import ObjectiveConfig
+from litebert.corpus import Corpus, build_corpus, shard, shards, verified
 from litebert.corpus.npy import ArrayWriter, map_array
 from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.files import hash_file
+from litebert.objectives import Loader, Vocabulary
 
 Stories = Callable[..., list[list[str]]]
 ARRAYS = ("tokens", "sentences", "documents")
@@ -102,20 +105,17 @@ def test_offsets_that_do_not_span_are_found_on_opening(
 
 @pytest.mark.parametrize("value", [0, 10**15, -1])
 @pytest.mark.parametrize("name", ["sentences", "documents"])
-def test_offsets_that_do_not_grow_are_found_by_verifying(
-    corpus: Path, name: str, value: int
-) -> None:
+def test_offsets_that_do_not_grow_are_found_on_opening(corpus: Path, name: str, value: int) -> None:
     change(array(corpus, name), 3, value, "<i8")
-    Corpus.open(corpus)
     with pytest.raises(DamagedError, match=f"{name}.npy is damaged at byte 1[56]") as caught:
-        Corpus.open(corpus, verify=True)
+        Corpus.open(corpus)
     assert caught.value.expected == "offsets that grow"
 
 
 def test_id_outside_the_vocabulary_is_found_with_its_place(corpus: Path) -> None:
     change(array(corpus, "tokens"), 1_234, 120, "<u2")
     with pytest.raises(DamagedError, match="damaged at byte 2,596") as caught:
-        Corpus.open(corpus, verify=True)
+        Corpus.open(corpus)
     assert (caught.value.received, caught.value.expected) == (
         "token 1,234 is 120",
         "ids below 120",
@@ -132,17 +132,17 @@ def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None
     try:
         path.write_bytes(flipped)
         with pytest.raises(DamagedError, match=path.name):
-            Corpus.open(pristine, verify=True)
+            Corpus.open(pristine)
     finally:
         path.write_bytes(whole)
-    Corpus.open(pristine, verify=True)
+    Corpus.open(pristine)
 
 
 def test_held_out_part_is_verified_too(corpus: Path) -> None:
     change(corpus / "held-out/shard-00000-0000/tokens.npy", 0, 120, "<u2")
-    opened = Corpus.open(corpus, verify=True)
+    opened = Corpus.open(corpus)
     with pytest.raises(DamagedError, match="held-out"):
-        opened.held_out(verify=True)
+        opened.held_out()
 
 
 def test_swapped_shards_are_found(corpus: Path) -> None:
@@ -211,3 +211,119 @@ def test_arrays_written_in_blocks_are_what_numpy_loads(
             writer.append(np.array(block, np.int64))
     np.testing.assert_array_equal(np.load(path), values)
     assert map_array(path, "<u2", len(values) + 1) is None
+
+
+@pytest.fixture
+def settled(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Give a corpus that was verified once, all files of which are old enough to remember."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(verified, "RECENT_SECONDS", 0.0)
+    Corpus.open(corpus)
+    return corpus
+
+
+def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = False) -> int:
+    """Return how many files one opening reads from end to end."""
+    seen: list[Path] = []
+
+    def counted(path: Path) -> str:
+        seen.append(path)
+        return hash_file(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shard, "hash_file", counted)
+        Corpus.open(corpus, verify=verify)
+    return len(seen)
+
+
+def test_files_that_were_verified_are_not_read_again(
+    settled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _hashed(settled, monkeypatch) == 0
+    assert _hashed(settled, monkeypatch, verify=True) > 0
+    array(settled, "tokens").touch()
+    assert _hashed(settled, monkeypatch) == 3
+
+
+def test_files_that_changed_a_moment_ago_are_not_remembered(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    array(corpus, "tokens").touch()
+    Corpus.open(corpus)
+    assert _hashed(corpus, monkeypatch) >= 3
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{" * 100_000, b'{"a": 1}'])
+def test_a_damaged_list_of_verified_files_counts_for_nothing(
+    settled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
+) -> None:
+    (kept,) = (tmp_path / "cache").rglob("*.json")
+    kept.write_bytes(content)
+    assert _hashed(settled, monkeypatch) > 0
+
+
+def test_without_a_cache_folder_each_opening_verifies(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(verified, "RECENT_SECONDS", 0.0)
+    assert _hashed(corpus, monkeypatch) == _hashed(corpus, monkeypatch) > 0
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("how", ["bytes", "truncated", "deleted"])
+def test_a_change_while_in_use_is_an_error_and_never_a_signal(
+    corpus: Path, name: str, how: str
+) -> None:
+    opened = Corpus.open(corpus).shards[1]
+    opened.require_unchanged()
+    path = array(corpus, name)
+    if how == "deleted":
+        path.unlink()
+    else:
+        with path.open("r+b") as file:
+            file.truncate(200) if how == "truncated" else (file.seek(130), file.write(b"\x07"))
+    with pytest.raises(DamagedError, match="LB-340"):
+        opened.require_unchanged()
+
+
+def test_a_file_that_was_only_touched_is_read_on(corpus: Path) -> None:
+    opened = Corpus.open(corpus).shards[1]
+    array(corpus, "tokens").touch()
+    opened.require_unchanged()
+
+
+@pytest.mark.parametrize("change", ["model", "settings", "deleted"])
+def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> None:
+    folder = corpus / "tokenizer"
+    if change == "deleted":
+        shutil.rmtree(folder)
+    elif change == "settings":
+        settings = folder / "tokenizer_config.json"
+        was = settings.read_text()
+        settings.write_text(was.replace('"do_lower_case": true', '"do_lower_case": false'))
+        assert settings.read_text() != was
+    else:
+        model = bytearray((folder / "spiece.model").read_bytes())
+        model[model.index(b"t") + 3] ^= 1
+        (folder / "spiece.model").write_bytes(model)
+    with pytest.raises(DamagedError, match="LB-341"):
+        Corpus.open(corpus).tokenizer()
+
+
+def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
+    opened = Corpus.open(corpus)
+    loader = Loader(
+        opened.shards,
+        vocabulary=Vocabulary(120, 2, 3, 4, opened.tokenizer().starts_word),
+        config=ObjectiveConfig(max_seq_length=64),
+        batch_size=32,
+        seed=1,
+    )
+    loader.batch(0)
+    for path in corpus.glob("shard-*/tokens.npy"):
+        change(path, 40, 9, "<u2")
+    with pytest.raises(DamagedError, match="LB-340"):
+        loader.batch(1)

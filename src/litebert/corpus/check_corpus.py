@@ -30,7 +30,7 @@ def check_corpus(path: str | Path) -> CheckReport:
     try:
         corpus = Corpus.open(path, verify=True)
         held_out = corpus.held_out(verify=True)
-        tokenizer = Tokenizer.load(corpus.tokenizer_path)
+        tokenizer = corpus.tokenizer()
     except DamagedError as error:
         what = error.what.replace(f"{path}/", "")  # the place is said already
         found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from litebert.corpus.manifest import Plan, ShardRecord, StoredFile
 from litebert.corpus.npy import HEADER_BYTES, map_array
+from litebert.corpus.verified import Stamp, WatchedFile
 from litebert.errors import DamagedError
 from litebert.files import hash_file
 from litebert.rng import Ints
@@ -34,18 +35,31 @@ class Shard:
     tokens: Tokens
     sentences: Ints
     documents: Ints
+    files: tuple[WatchedFile, ...] = ()
+
+    def require_unchanged(self) -> None:
+        """Refuse to go on with files that changed after they were mapped; takes microseconds.
+
+        Raises: DamagedError LB-340.
+        """
+        for file in self.files:
+            file.require_unchanged()
 
 
 def open_shard(folder: Path, record: ShardRecord, plan: Plan, *, command: str) -> Shard:
-    """Map the files of a shard; `command` builds them anew.
+    """Map the files of a shard; `command` builds them again.
 
     Raises: DamagedError for a file that is missing, of another size or type, or whose first and
     last offsets do not fit.
     """
     path, counts = folder / record.name, record.counts
-    tokens = _map(record, path / "tokens.npy", plan.token_dtype, counts.tokens, command)
-    sentences = _map(record, path / "sentences.npy", "<i8", counts.sentences + 1, command)
-    documents = _map(record, path / "documents.npy", "<i8", counts.documents + 1, command)
+    files = tuple(
+        _watched(record, path / f"{name}.npy", command)
+        for name in ("tokens", "sentences", "documents")
+    )
+    tokens = _map(files[0], plan.token_dtype, counts.tokens, command)
+    sentences = _map(files[1], "<i8", counts.sentences + 1, command)
+    documents = _map(files[2], "<i8", counts.documents + 1, command)
     for name, offsets, total in (
         ("sentences.npy", sentences, counts.tokens),
         ("documents.npy", documents, counts.sentences),
@@ -58,10 +72,11 @@ def open_shard(folder: Path, record: ShardRecord, plan: Plan, *, command: str) -
                 expected=f"offsets from 0 to {total:,}",
                 next=command,
             )
-    return Shard(path, cast(Tokens, tokens), sentences.view(np.int64), documents.view(np.int64))
+    arrays = (cast(Tokens, tokens), sentences.view(np.int64), documents.view(np.int64))
+    return Shard(path, *arrays, files)
 
 
-def verify_shard(shard: Shard, record: ShardRecord, plan: Plan, *, command: str) -> None:
+def verify_shard(shard: Shard, plan: Plan, *, command: str) -> None:
     """Read every byte of a shard.
 
     Raises: DamagedError for offsets that do not grow, ids outside the vocabulary, another hash.
@@ -69,23 +84,20 @@ def verify_shard(shard: Shard, record: ShardRecord, plan: Plan, *, command: str)
     for name, offsets in (("sentences", shard.sentences), ("documents", shard.documents)):
         _verify_growth(shard.path / f"{name}.npy", offsets, command)
     _verify_ids(shard.path / "tokens.npy", shard.tokens, plan.vocab_size, command)
-    for name, stored in record.files.items():
-        if (found := hash_file(shard.path / name)) != stored.blake2b:
+    for file in shard.files:
+        if (found := hash_file(file.path)) != file.stored.blake2b:
             raise DamagedError(
                 "LB-330",
-                f"{shard.path / name} is not what was written",
+                f"{file.path} is not what was written",
                 received=f"blake2b {found[:16]}…",
-                expected=f"blake2b {stored.blake2b[:16]}…",
+                expected=f"blake2b {file.stored.blake2b[:16]}…",
                 next=command,
             )
 
 
-def _map(
-    record: ShardRecord, path: Path, dtype: str, length: int, command: str
-) -> NDArray[np.integer]:
+def _watched(record: ShardRecord, path: Path, command: str) -> WatchedFile:
     stored = record.files.get(path.name, StoredFile(size=0, blake2b=""))
-    found = path.stat().st_size if path.is_file() else None
-    if found is None:
+    if not path.is_file():
         raise DamagedError(
             "LB-324",
             f"{path} is missing",
@@ -93,8 +105,13 @@ def _map(
             expected=f"{stored.size:,} bytes",
             next=command,
         )
+    return WatchedFile(path, stored, Stamp.of(path), command=command)
+
+
+def _map(file: WatchedFile, dtype: str, length: int, command: str) -> NDArray[np.integer]:
+    path, found = file.path, file.stamp.size
     whole = HEADER_BYTES + length * np.dtype(dtype).itemsize
-    if found != stored.size or found != whole:
+    if found != file.stored.size or found != whole:
         raise DamagedError(
             "LB-325",
             f"{path} was cut off or replaced",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import resource
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, PLAN, TOKENIZER, Manifest, read_record
+from litebert.corpus.pool import num_cores
 from litebert.corpus.shard import Shard, open_shard, verify_shard
-from litebert.errors import LitebertError, ResourceError
+from litebert.corpus.verified import VerifiedFiles
+from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.tokenizer import Tokenizer
 
 SPARE_FILES = 256
 
@@ -24,9 +29,10 @@ class Corpus:
 
     @classmethod
     def open(cls, path: str | Path, *, verify: bool = False) -> Self:
-        """Map a corpus folder; names, sizes, types and ends are checked at once.
+        """Map a corpus folder; hashes, offsets and ids are verified.
 
-        `verify` reads every byte as well: hashes, all offsets, all ids.
+        Files that were verified before and have not changed since (by size, times and inode) are
+        not read again, unless `verify` asks for it.
 
         Raises: LitebertError where there is no finished corpus; DamagedError for whatever is not
         as it was written; ResourceError where the system lets too few files be open.
@@ -38,9 +44,13 @@ class Corpus:
         shards = tuple(
             open_shard(path, record, plan, command=command) for record in manifest.shards
         )
-        if verify:
-            for shard, record in zip(shards, manifest.shards, strict=True):
-                verify_shard(shard, record, plan, command=command)
+        known = VerifiedFiles(path)
+        unknown = [shard for shard in shards if verify or not all(map(known.has, shard.files))]
+        with ThreadPoolExecutor(num_cores()) as threads:  # hashing leaves Python free
+            check = partial(verify_shard, plan=plan, command=command)
+            for _ in threads.map(check, unknown):
+                pass
+        known.remember(file for shard in unknown for file in shard.files)
         return cls(path, shards, manifest)
 
     def held_out(self, *, verify: bool = False) -> Self | None:
@@ -58,6 +68,20 @@ class Corpus:
     def tokenizer_hash(self) -> str:
         """Hash of the tokenizer that made the ids."""
         return self.manifest.plan.tokenizer_hash
+
+    def tokenizer(self) -> Tokenizer:
+        """Load the tokenizer that made the ids.
+
+        Raises: DamagedError LB-341 where the copy in the corpus is another one, or is gone.
+        """
+        plan = self.manifest.plan
+        try:
+            tokenizer = Tokenizer.load(self.tokenizer_path)
+        except LitebertError as error:
+            raise _another_tokenizer(self, f"{error.what}: {error.received}") from error
+        if tokenizer.hash != plan.tokenizer_hash:
+            raise _another_tokenizer(self, f"hash {tokenizer.hash[:16]}…")
+        return tokenizer
 
     @property
     def tokenizer_path(self) -> Path:
@@ -94,6 +118,16 @@ def _read_manifest(path: Path) -> Manifest:
         )
     command = f"rm -r {path}, then litebert corpus build INPUT… --output {path}"
     return read_record(path / MANIFEST, Manifest, command=command)
+
+
+def _another_tokenizer(corpus: Corpus, received: str) -> DamagedError:
+    return DamagedError(
+        "LB-341",
+        f"{corpus.tokenizer_path} is not the tokenizer that made this corpus",
+        received=received,
+        expected=f"hash {corpus.tokenizer_hash[:16]}…",
+        next="put the former tokenizer back, or " + corpus.manifest.plan.command(corpus.path),
+    )
 
 
 def _allow_open_files(num_mapped: int) -> None:

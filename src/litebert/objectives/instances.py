@@ -121,6 +121,7 @@ def _plan_shard(
     text: Text, config: ObjectiveConfig, draws: _Draws
 ) -> tuple[NDArray[np.int32], int]:
     """Return the columns start, middle, end, kind, target and the number of documents left out."""
+    text.require_unchanged()
     fewest = 2 if config.sentence == "order" else 1
     start, stop = text.documents[:-1], text.documents[1:]
     usable = stop - start >= fewest

@@ -28,6 +28,7 @@ class Shard(Protocol):
     def sentences(self) -> Ints: ...
     @property
     def documents(self) -> Ints: ...
+    def require_unchanged(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,19 @@ class Text:
     tokens: Tokens
     sentences: Ints
     documents: Ints
+    shard: Shard | None = None
+
+    def require_unchanged(self) -> None:
+        """Refuse to read on where the files behind the arrays changed."""
+        if self.shard:
+            self.shard.require_unchanged()
 
     def between(self, start: int, stop: int) -> Tokens:
-        """Return the tokens of sentences start, start + 1, ... stop - 1."""
+        """Return the tokens of sentences start, start + 1, ... stop - 1.
+
+        Raises: DamagedError where the corpus changed since it was opened.
+        """
+        self.require_unchanged()
         return self.tokens[self.sentences[start] : self.sentences[stop]]
 
 
@@ -59,7 +70,7 @@ class Library:
         4
         """
         texts = [
-            Text(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents))
+            Text(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents), s)
             for s in shards
         ]
         counts = [len(text.documents) - 1 for text in texts]

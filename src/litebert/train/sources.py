@@ -44,7 +44,8 @@ class Sources:
                 expected="one tokenizer for both",
                 next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
             )
-        return cls(corpus, held_out, Tokenizer.load(corpus.tokenizer_path))
+        held_out.tokenizer()  # its copy, too, must be what made the ids
+        return cls(corpus, held_out, corpus.tokenizer())
 
     def require_vocabulary(self, size: int, origin: Origin) -> None:
         """Refuse a vocabulary size that somebody asked for and the corpus does not have."""
@@ -88,7 +89,7 @@ def loader_for(corpus: Path, *, config: PretrainConfig) -> Loader:
     opened = Corpus.open(corpus)
     return Loader(
         opened.shards,
-        vocabulary=vocabulary_of(Tokenizer.load(opened.tokenizer_path)),
+        vocabulary=vocabulary_of(opened.tokenizer()),
         config=config.objective,
         batch_size=train.batch_size,
         seed=train.seed,
