@@ -1,7 +1,7 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig
-from litebert.config.head import HEAD_KINDS, HeadConfig, HeadKind, numbered_labels
+from litebert.config.head import HEADS, HeadConfig, HeadKind, HeadRecord, numbered_labels
 from litebert.config.load import (
     Resolved,
     Schema,
@@ -28,7 +28,7 @@ from litebert.config.schema import (
 )
 
 __all__ = [
-    "HEAD_KINDS",
+    "HEADS",
     "PRESETS",
     "AlbertConfig",
     "DataConfig",
@@ -36,6 +36,7 @@ __all__ = [
     "FinetuneConfig",
     "HeadConfig",
     "HeadKind",
+    "HeadRecord",
     "ObjectiveConfig",
     "OptimConfig",
     "Origin",

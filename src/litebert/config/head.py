@@ -1,24 +1,115 @@
-"""What stands on the encoder: the kind of a task head and the names of its labels."""
+"""What stands on the encoder: one record a kind of head, and the settings of one head."""
 
 from __future__ import annotations
 
-from typing import Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from litebert.config.schema import Section
 
-HeadKind = Literal[
-    "sequence-classification",
-    "token-classification",
-    "question-answering",
-    "conditional-question-answering",
-    "multiple-choice",
-]
+HeadKind: TypeAlias = str
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
-HEAD_KINDS: tuple[HeadKind, ...] = get_args(HeadKind)
-_WITH_LABELS = ("sequence-classification", "token-classification")
-_WITH_POOLER = ("sequence-classification", "multiple-choice")
+_ANSWER = (
+    'answer "Who sat there?" --context "The cat sat on the mat."',
+    'answer("Who sat there?", "The cat sat on the mat.")',
+)
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """Everything that the package knows of one kind of head.
+
+    `class_name` ends the names of its classes in transformers (AlbertFor..., BertFor...), `layer`
+    is its linear layer on disk, `pipeline` its task on the Hub. A head without labels has
+    `num_outputs`. `verb` is the method of `litebert.load(...)` that uses it; the
+    examples follow `litebert` in a shell and `model.` in Python.
+    """
+
+    kind: HeadKind
+    class_name: str
+    layer: str
+    is_pooled: bool
+    has_labels: bool
+    num_outputs: int
+    pipeline: str
+    purpose: str
+    verb: str
+    shell_example: str
+    python_example: str
+
+
+_RECORDS = (
+    HeadRecord(
+        kind="sequence-classification",
+        class_name="SequenceClassification",
+        layer="classifier",
+        is_pooled=True,
+        has_labels=True,
+        num_outputs=0,
+        pipeline="text-classification",
+        purpose="classifies texts or pairs of texts",
+        verb="classify",
+        shell_example='classify "A first text." "Another one."',
+        python_example='classify(["A first text.", "Another one."])',
+    ),
+    HeadRecord(
+        kind="token-classification",
+        class_name="TokenClassification",
+        layer="classifier",
+        is_pooled=False,
+        has_labels=True,
+        num_outputs=0,
+        pipeline="token-classification",
+        purpose="tags words",
+        verb="tag",
+        shell_example='tag "The words of this text are tagged."',
+        python_example='tag(["The words of this text are tagged."])',
+    ),
+    HeadRecord(
+        kind="question-answering",
+        class_name="QuestionAnswering",
+        layer="qa_outputs",
+        is_pooled=False,
+        has_labels=False,
+        num_outputs=2,
+        pipeline="question-answering",
+        purpose="finds answers in a text (SQuAD 1.1)",
+        verb="answer",
+        shell_example=_ANSWER[0],
+        python_example=_ANSWER[1],
+    ),
+    HeadRecord(
+        kind="conditional-question-answering",
+        # transformers has no such class: it reads the encoder alone.
+        class_name="ConditionalQuestionAnswering",
+        layer="",
+        is_pooled=False,
+        has_labels=False,
+        num_outputs=1,
+        pipeline="question-answering",
+        purpose="finds answers in a text, or says that there is none (SQuAD 2.0)",
+        verb="answer",
+        shell_example=_ANSWER[0],
+        python_example=_ANSWER[1],
+    ),
+    HeadRecord(
+        kind="multiple-choice",
+        class_name="MultipleChoice",
+        layer="classifier",
+        is_pooled=True,
+        has_labels=False,
+        num_outputs=1,
+        pipeline="multiple-choice",
+        purpose="chooses between answers",
+        verb="choose",
+        shell_example='choose "Who sat there?" "the cat" nobody',
+        python_example='choose("Who sat there?", ["the cat", "nobody"])',
+    ),
+)
+HEADS: dict[HeadKind, HeadRecord] = {record.kind: record for record in _RECORDS}
+"""The kinds of heads; add a record to make a kind known to folders, cards, verbs and reports."""
 
 
 class HeadConfig(Section):
@@ -35,22 +126,27 @@ class HeadConfig(Section):
     )
 
     @property
+    def record(self) -> HeadRecord:
+        """What the package knows of heads of this kind."""
+        return HEADS[self.kind]
+
+    @property
     def num_outputs(self) -> int:
         """How many logits a token or a sequence gets from the linear layer."""
-        if self.kind in _WITH_LABELS:
-            return len(self.labels)
-        return 2 if self.kind == "question-answering" else 1
+        return len(self.labels) if self.record.has_labels else self.record.num_outputs
 
     @property
     def is_pooled(self) -> bool:
         """Whether the head reads the pooled [CLS] instead of every token."""
-        return self.kind in _WITH_POOLER
+        return self.record.is_pooled
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.kind in _WITH_LABELS and not self.labels:
+        if self.kind not in HEADS:
+            raise ValueError(f"no head is called {self.kind!r}: one of {', '.join(HEADS)}")
+        if self.record.has_labels and not self.labels:
             raise ValueError(f"a {self.kind} head needs the names of its labels")
-        if self.kind not in _WITH_LABELS and self.labels:
+        if not self.record.has_labels and self.labels:
             raise ValueError(f"a {self.kind} head has no labels")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("two labels have the same name")
