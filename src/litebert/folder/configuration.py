@@ -1,7 +1,8 @@
-"""config.json: our AlbertConfig in Hugging Face's words, and back."""
+"""config.json: our AlbertConfig in Hugging Face's words, and back; BERT's as the plan `none`."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -12,11 +13,28 @@ from litebert.config.presets import PRESETS
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json, write_json
 from litebert.folder.heads import Shapes, architecture, head_from_table, head_table
-from litebert.folder.names import groups_on_disk
+from litebert.folder.names import ALBERT, BERT, Layout, groups_on_disk
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = ("sharing", "embedding_projection")
 _LIMIT = 1 << 20
+# transformers' defaults for a BertConfig.
+_BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
+_BERT_SETTINGS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+)
 
 
 def write_config(
@@ -47,36 +65,40 @@ def write_config(
 
 
 def read_config(folder: Path) -> AlbertConfig:
-    """Read config.json; names that only transformers knows are ignored.
+    """Read config.json of an ALBERT or a BERT; names that only transformers knows are ignored.
 
-    A missing value is that of xxlarge, as in the official code and in transformers.
+    A missing value is the default of transformers: xxlarge's for an ALBERT, bert-base's for a BERT.
+    A BERT is the network without sharing whose embeddings are as wide as its layers.
+
+    Raises:
+        LitebertError: LB-600, LB-671, another kind of network; LB-670, a misspelt setting.
+        DamagedError: LB-601, no network can have these settings.
     """
     path = folder / CONFIG_FILE
     table = read_json(path, command=f"ls {folder}", limit=_LIMIT)
-    kind = table.get("model_type", "albert")
-    if kind != "albert":
-        raise LitebertError(
-            "LB-600",
-            f"{path} does not describe an ALBERT",
-            received=f"model_type {kind}",
-            expected='model_type "albert"',
-            next="choose an ALBERT model folder",
-        )
-    defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
-    fields = defaults | {name: table[name] for name in defaults if name in table}
-    if fields["sharing"] != "all":
-        fields["num_hidden_groups"] = 1
+    fields = (_bert if _layout(table, path) is BERT else _albert)(table, path)
+    for name, value in fields.items():
+        if isinstance(value, bool) and name != "embedding_projection":
+            raise _impossible(path, f"{name} = {value!r}", "a number or a name")
     try:
         return AlbertConfig.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise DamagedError(
-            "LB-601",
-            f"{path} describes no network that can be built",
-            received=f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}"[:200],
-            expected=first["msg"].removeprefix("Value error, "),
-            next=f"correct {path}, or fetch the model again",
+        raise _impossible(
+            path,
+            f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}"[:200],
+            first["msg"].removeprefix("Value error, "),
         ) from error
+
+
+def read_layout(folder: Path) -> Layout:
+    """Return what the tensors of a folder are called: ALBERT's names or BERT's.
+
+    Raises:
+        LitebertError: LB-600, the folder holds another kind of model.
+    """
+    path = folder / CONFIG_FILE
+    return _layout(read_json(path, command=f"ls {folder}", limit=_LIMIT), path)
 
 
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
@@ -87,3 +109,74 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     path = folder / CONFIG_FILE
     table = read_json(path, command=f"ls {folder}", limit=_LIMIT)
     return head_from_table(table, source=path, tensors=tensors)
+
+
+def _layout(table: dict[str, Json], path: Path) -> Layout:
+    classes = table.get("architectures")
+    is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
+    kind = table.get("model_type", "bert" if is_bert else "albert")
+    layouts = {"albert": ALBERT, "bert": BERT}
+    if not isinstance(kind, str) or kind not in layouts:
+        raise LitebertError(
+            "LB-600",
+            f"{path} does not describe an ALBERT or a BERT",
+            received=f"model_type {kind}",
+            expected='model_type "albert" or "bert"',
+            next="choose an ALBERT or BERT model folder",
+        )
+    return layouts[kind]
+
+
+def _albert(table: dict[str, Json], path: Path) -> dict[str, Json]:
+    defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
+    _require_spelt(table, defaults, path)
+    fields = defaults | {name: table[name] for name in defaults if name in table}
+    if fields["sharing"] != "all":
+        fields["num_hidden_groups"] = 1
+    return fields
+
+
+def _bert(table: dict[str, Json], path: Path) -> dict[str, Json]:
+    kind = table.get("position_embedding_type", "absolute")
+    if kind != "absolute" or table.get("is_decoder") or table.get("add_cross_attention"):
+        raise LitebertError(
+            "LB-671",
+            f"{path} describes a BERT that litebert cannot compute",
+            received="a decoder" if kind == "absolute" else f"position_embedding_type {kind}",
+            expected="an encoder with absolute positions",
+            next="choose another model",
+        )
+    defaults = _BERT_BASE.model_dump(mode="json")
+    _require_spelt(table, _BERT_SETTINGS, path)
+    fields = defaults | {name: table[name] for name in _BERT_SETTINGS if name in table}
+    dropout = table.get("classifier_dropout")
+    fields["classifier_dropout_prob"] = (
+        fields["hidden_dropout_prob"] if dropout is None else dropout
+    )
+    fields["embedding_size"] = fields["hidden_size"]
+    return fields
+
+
+def _require_spelt(table: dict[str, Json], settings: Collection[str], path: Path) -> None:
+    """Refuse a name that looks like a setting which is absent: its default would be taken."""
+    absent = [name for name in settings if name not in table]
+    for name in table:
+        near = difflib.get_close_matches(name, absent, n=1, cutoff=0.85)
+        if near and name not in settings:
+            raise LitebertError(
+                "LB-670",
+                f"{path} has a setting that no network has",
+                received=name,
+                expected=f"did you mean {near[0]}?",
+                next=f"correct the name in {path}",
+            )
+
+
+def _impossible(path: Path, received: str, expected: str) -> DamagedError:
+    return DamagedError(
+        "LB-601",
+        f"{path} describes no network that can be built",
+        received=received,
+        expected=expected,
+        next=f"correct {path}, or fetch the model again",
+    )

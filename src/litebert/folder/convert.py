@@ -10,13 +10,14 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
-from litebert.folder.names import tensor_names
+from litebert.folder.names import ALBERT, Layout, tensor_names
 
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
-_WORDS = "albert.embeddings.word_embeddings.weight"
 _BARE = ("embeddings.", "encoder.", "pooler.")
 # Non-persistent buffers of transformers that old files carry.
-_IGNORED = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
+_IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids")
+# Layer norms of files that were converted from TensorFlow, among them bert-base-uncased.
+_OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
 def to_disk(
@@ -34,14 +35,16 @@ def to_disk(
     return tensors
 
 
-def canonical(tensors: dict[str, Tensor], source: Path) -> dict[str, Tensor]:
-    """Add the prefix that a bare AlbertModel lacks; drop buffers and what is tied elsewhere."""
-    named = {f"albert.{n}" if n.startswith(_BARE) else n: t for n, t in tensors.items()}
+def canonical(
+    tensors: dict[str, Tensor], source: Path, layout: Layout = ALBERT
+) -> dict[str, Tensor]:
+    """Add the prefix that a bare encoder lacks; drop buffers and what is tied elsewhere."""
+    named = {_full_name(name, layout): tensor for name, tensor in tensors.items()}
     for buffer in _IGNORED:
-        named.pop(buffer, None)
+        named.pop(layout.encoder + buffer, None)
     for copy, original in (
-        ("predictions.decoder.weight", _WORDS),
-        ("predictions.decoder.bias", "predictions.bias"),
+        (f"{layout.predictions}.decoder.weight", layout.words),
+        (f"{layout.predictions}.decoder.bias", f"{layout.predictions}.bias"),
     ):
         tied = named.pop(copy, None)
         if tied is not None and not torch.equal(named.setdefault(original, tied), tied):
@@ -49,10 +52,16 @@ def canonical(tensors: dict[str, Tensor], source: Path) -> dict[str, Tensor]:
                 "LB-609",
                 f"{source}: the output layer of the masked LM is not tied",
                 received=f"{copy} differs from {original}",
-                expected="equal tensors, as in every ALBERT",
+                expected=f"equal tensors, as in every {layout.family.upper()}",
                 next="fetch the model again, or save it with tie_word_embeddings true",
             )
     return named
+
+
+def _full_name(name: str, layout: Layout) -> str:
+    for old, new in _OLD_NORMS:
+        name = name.removesuffix(old) + new if name.endswith(old) else name
+    return layout.encoder + name if name.startswith(_BARE) else name
 
 
 def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertConfig:
@@ -75,11 +84,13 @@ def from_disk(
     head: HeadConfig | None,
     *,
     source: Path,
+    layout: Layout = ALBERT,
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the tensor of every parameter that is there, and the names nobody asked for."""
     found, used = {}, set()
     for parameter in parameters:
-        names = [name for name in tensor_names(parameter, config, head) if name in named]
+        on_disk = tensor_names(parameter, config, head, layout)
+        names = [name for name in on_disk if name in named]
         used.update(names)
         if names:
             found[parameter] = _one_of([named[name] for name in names], names, source)

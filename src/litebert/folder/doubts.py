@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from litebert.config import AlbertConfig
 
 _ERF_OR_TANH = (
@@ -13,6 +15,11 @@ _HEADS = (
     "hidden_size 2048 with {0} attention heads: the shapes fit {1} as well, and sources disagree "
     "on xlarge (its published configuration says 16, the paper's H/64 gives 32). If answers look "
     "random, set num_attention_heads to {1} in config.json, or import with --heads {1}."
+)
+
+_NEXT_SENTENCE = (
+    "This BERT's sentence head was trained on next-sentence prediction: order() tells whether the "
+    "second text follows the first in a document, not which of two neighbours comes first."
 )
 
 
@@ -33,3 +40,8 @@ def doubts(config: AlbertConfig) -> tuple[str, ...]:
         heads = config.num_attention_heads
         notes.append(_HEADS.format(heads, others[heads]))
     return tuple(notes)
+
+
+def bert_notes(missing: Collection[str]) -> tuple[str, ...]:
+    """Say what the sentence head of a BERT predicts, where its file has one."""
+    return () if "sentence_order.classifier.weight" in missing else (_NEXT_SENTENCE,)

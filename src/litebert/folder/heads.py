@@ -7,31 +7,35 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from litebert.config import HeadConfig, HeadKind, numbered_labels
+from litebert.config import HEADS, HeadConfig, HeadKind, numbered_labels
 from litebert.errors import DamagedError
 from litebert.files import Json
 
-_CLASSES: dict[str, HeadKind] = {
-    "AlbertForSequenceClassification": "sequence-classification",
-    "AlbertForTokenClassification": "token-classification",
-    "AlbertForQuestionAnswering": "question-answering",
-    "AlbertForMultipleChoice": "multiple-choice",
-    # Not a class of transformers, which has no such head: it reads the encoder alone.
-    "AlbertForConditionalQuestionAnswering": "conditional-question-answering",
-}
-_WITH_LABELS = ("sequence-classification", "token-classification")
+FAMILIES = ("Albert", "Bert")
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
     """Name the transformers class that has these parameters."""
     if head is not None:
-        return next(name for name, kind in _CLASSES.items() if kind == head.kind)
+        return f"AlbertFor{head.record.class_name}"
     has_masked_lm = any(name.startswith("masked_lm.") for name in parameters)
     has_order = any(name.startswith("sentence_order.") for name in parameters)
     if has_order:
         return "AlbertForPreTraining"
     return "AlbertForMaskedLM" if has_masked_lm else "AlbertModel"
+
+
+def kind_of_class(name: str) -> HeadKind | None:
+    """Return which head a class of transformers has; None for pretraining heads or none.
+
+    >>> kind_of_class("BertForTokenClassification")
+    'token-classification'
+    """
+    kinds = {
+        f"{each}For{record.class_name}": kind for kind, record in HEADS.items() for each in FAMILIES
+    }
+    return kinds.get(name)
 
 
 def head_table(head: HeadConfig | None) -> dict[str, Json]:
@@ -53,10 +57,10 @@ def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) ->
     """
     named = table.get("architectures")
     first = str(named[0]) if isinstance(named, list) and named else None
-    kind = _CLASSES.get(first) if first else _kind_of(tensors, source)
+    kind = kind_of_class(first) if first else _kind_of(tensors, source)
     if kind is None:
         return None
-    if kind not in _WITH_LABELS:
+    if not HEADS[kind].has_labels:
         return HeadConfig(kind=kind)
     labels = _labels(table, tensors)
     problem = table.get("problem_type") or (
@@ -93,7 +97,7 @@ def _kind_of(tensors: Shapes, source: Path) -> HeadKind | None:
         return "question-answering"
     if "classifier.weight" not in tensors:
         return None
-    if not any("pooler.weight" in name for name in tensors):
+    if not any("pooler." in name for name in tensors):
         return "token-classification"
     if tensors["classifier.weight"][0] > 1:
         return "sequence-classification"

@@ -12,11 +12,11 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
 from litebert.fast import is_int8, pack, to_int8
 from litebert.fast.calibration import without_calibration
-from litebert.folder.configuration import read_config, read_head, write_config
+from litebert.folder.configuration import read_config, read_head, read_layout, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
-from litebert.folder.doubts import doubts
+from litebert.folder.doubts import bert_notes, doubts
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
-from litebert.folder.names import tensor_names
+from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
 from litebert.folder.residency import release
 from litebert.folder.weights import INT8_FILE, WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
@@ -73,7 +73,13 @@ def load_model(
     config, tensors = read_config(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
     loaded = build_network(
-        tensors, config, head, source=folder, dtype=dtype, for_inference=for_inference
+        tensors,
+        config,
+        head,
+        source=folder,
+        layout=read_layout(folder),
+        dtype=dtype,
+        for_inference=for_inference,
     )
     if for_inference:
         pack(loaded.network.albert)
@@ -87,6 +93,7 @@ def build_network(
     head: HeadConfig | None,
     *,
     source: Path,
+    layout: Layout = ALBERT,
     dtype: torch.dtype = torch.float32,
     for_inference: bool = False,
 ) -> LoadedModel:
@@ -96,7 +103,7 @@ def build_network(
         LitebertError: LB-663, they are eight-bit and not for inference.
         DamagedError: LB-604 to LB-606, LB-660 to LB-666, they are not those of the network.
     """
-    named = canonical(tensors, source)
+    named = canonical(tensors, source, layout)
     config = with_projection(named, config)
     has_exits = any(name.startswith("exits.") for name in named)
     has_int8 = is_eight_bit(named)
@@ -109,16 +116,22 @@ def build_network(
         require_sound(named, source)
         to_int8(network, without_calibration(config))
     expected = network.state_dict()
-    parameters, unused = from_disk(named, expected, config, head, source=source)
-    _require_known_layers(unused, source)
+    parameters, unused = from_disk(named, expected, config, head, source=source, layout=layout)
+    _require_known_layers(unused, source, layout)
     for name, tensor in parameters.items():
-        _require_shape(name, tensor, expected[name], network, source)
+        place = f"{source}: {tensor_names(name, config, head, layout)[0]}"
+        _require_shape(place, tensor, expected[name])
     missing = frozenset(expected) - frozenset(parameters)
-    _require_whole(missing, network, source)
+    if needed := _needed(missing, network):
+        names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
+        raise _not_whole(
+            source, f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}", layout
+        )
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
-    return LoadedModel(network.eval(), missing, unused, doubts(config))
+    notes = doubts(config) if layout is ALBERT else bert_notes(missing)
+    return LoadedModel(network.eval(), missing, unused, notes)
 
 
 def head_of(network: Network) -> HeadConfig | None:
@@ -136,28 +149,32 @@ def _empty_network(
         return AlbertForTask(config, head, has_exits=has_exits, dtype=dtype)
 
 
-def _require_known_layers(unused: tuple[str, ...], source: Path) -> None:
+def _require_known_layers(unused: tuple[str, ...], source: Path, layout: Layout) -> None:
     """Refuse layers that the configuration does not know; leftover heads are only named."""
-    layers = [n for n in unused if n.startswith("albert.") and not n.startswith("albert.pooler.")]
+    encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
+    layers = [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]
     if layers:
+        settings = (
+            "num_hidden_layers"
+            if layout is BERT
+            else "num_hidden_groups, inner_group_num and sharing"
+        )
         raise DamagedError(
             "LB-604",
             f"{source} holds tensors that this network does not have",
             received=", ".join(layers[:5]),
             expected="the tensors of config.json's network",
-            next="check num_hidden_groups, inner_group_num and sharing in config.json",
+            next=f"check {settings} in config.json",
         )
 
 
-def _require_shape(
-    name: str, tensor: Tensor, expected: Tensor, network: Network, source: Path
-) -> None:
+def _require_shape(place: str, tensor: Tensor, expected: Tensor) -> None:
     if tensor.is_floating_point() != expected.is_floating_point() or (
         not expected.is_floating_point() and tensor.dtype != expected.dtype
     ):
         raise DamagedError(
             "LB-664",
-            f"{source}: {_on_disk(name, network)} has another type",
+            f"{place} has another type",
             received=str(tensor.dtype).removeprefix("torch."),
             expected=str(expected.dtype).removeprefix("torch."),
             next="make or fetch the model again",
@@ -165,14 +182,15 @@ def _require_shape(
     if tensor.shape != expected.shape:
         raise DamagedError(
             "LB-606",
-            f"{source}: {_on_disk(name, network)} has another shape",
+            f"{place} has another shape",
             received=str(list(tensor.shape)),
             expected=f"{list(expected.shape)}, by config.json",
             next="use the config.json that belongs to these weights",
         )
 
 
-def _require_whole(missing: frozenset[str], network: Network, source: Path) -> None:
+def _needed(missing: frozenset[str], network: Network) -> list[str]:
+    """Return the missing parameters that the network cannot do without."""
     needed = [
         name
         for name in sorted(missing)
@@ -181,16 +199,15 @@ def _require_whole(missing: frozenset[str], network: Network, source: Path) -> N
     ]
     if isinstance(network, AlbertForTask):
         needed += [name for name in sorted(missing) if "pooler" in name]
-    if needed:
-        names = [_on_disk(name, network) for name in needed[:3]]
-        raise DamagedError(
-            "LB-660",
-            f"{source} lacks weights that its network cannot do without",
-            received=f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}",
-            expected="every tensor of the encoder, and of the head that config.json names",
-            next='to read the encoder alone, set "architectures" to ["AlbertModel"] in config.json',
-        )
+    return needed
 
 
-def _on_disk(parameter: str, network: Network) -> str:
-    return tensor_names(parameter, network.config, head_of(network))[0]
+def _not_whole(source: Path, received: str, layout: Layout) -> DamagedError:
+    return DamagedError(
+        "LB-660",
+        f"{source} lacks weights that its network cannot do without",
+        received=received,
+        expected="every tensor of the encoder, and of the head that config.json names",
+        next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] '
+        "in config.json",
+    )

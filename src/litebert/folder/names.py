@@ -3,33 +3,88 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import depth_plan
 
-_FIXED = {
-    "albert.embedding.word": "albert.embeddings.word_embeddings",
-    "albert.embedding.position": "albert.embeddings.position_embeddings",
-    "albert.embedding.segment": "albert.embeddings.token_type_embeddings",
-    "albert.embedding.norm": "albert.embeddings.LayerNorm",
-    "albert.embedding.projection": "albert.encoder.embedding_hidden_mapping_in",
-    "albert.pooler": "albert.pooler",
-    "albert": "albert",  # the calibration of an eight-bit network
-    "masked_lm": "predictions",
-    "masked_lm.dense": "predictions.dense",
-    "masked_lm.norm": "predictions.LayerNorm",
-    "sentence_order.classifier": "sop_classifier.classifier",
-}
-_IN_BLOCK = {
-    "attention.query": "attention.query",
-    "attention.key": "attention.key",
-    "attention.value": "attention.value",
-    "attention.output": "attention.dense",
-    "attention.norm": "attention.LayerNorm",
-    "feed_forward.intermediate": "ffn",
-    "feed_forward.output": "ffn_output",
-    "feed_forward.norm": "full_layer_layer_norm",
-}
+
+@dataclass(frozen=True)
+class Layout:
+    """The names that one family of models gives its tensors on disk.
+
+    `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer`
+    is where the block of a group and an inner group lies, and `block` names the parts in there.
+    """
+
+    family: str
+    encoder: str
+    words: str
+    predictions: str
+    modules: Mapping[str, str]
+    layer: str
+    block: Mapping[str, str]
+
+
+ALBERT = Layout(
+    family="Albert",
+    encoder="albert.",
+    words="albert.embeddings.word_embeddings.weight",
+    predictions="predictions",
+    modules={
+        "albert.embedding.word": "albert.embeddings.word_embeddings",
+        "albert.embedding.position": "albert.embeddings.position_embeddings",
+        "albert.embedding.segment": "albert.embeddings.token_type_embeddings",
+        "albert.embedding.norm": "albert.embeddings.LayerNorm",
+        "albert.embedding.projection": "albert.encoder.embedding_hidden_mapping_in",
+        "albert.pooler": "albert.pooler",
+        "albert": "albert",  # the calibration of an eight-bit network
+        "masked_lm": "predictions",
+        "masked_lm.dense": "predictions.dense",
+        "masked_lm.norm": "predictions.LayerNorm",
+        "sentence_order.classifier": "sop_classifier.classifier",
+    },
+    layer="albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}",
+    block={
+        "attention.query": "attention.query",
+        "attention.key": "attention.key",
+        "attention.value": "attention.value",
+        "attention.output": "attention.dense",
+        "attention.norm": "attention.LayerNorm",
+        "feed_forward.intermediate": "ffn",
+        "feed_forward.output": "ffn_output",
+        "feed_forward.norm": "full_layer_layer_norm",
+    },
+)
+BERT = Layout(
+    family="Bert",
+    encoder="bert.",
+    words="bert.embeddings.word_embeddings.weight",
+    predictions="cls.predictions",
+    modules={
+        "albert.embedding.word": "bert.embeddings.word_embeddings",
+        "albert.embedding.position": "bert.embeddings.position_embeddings",
+        "albert.embedding.segment": "bert.embeddings.token_type_embeddings",
+        "albert.embedding.norm": "bert.embeddings.LayerNorm",
+        "albert.pooler": "bert.pooler.dense",
+        "masked_lm": "cls.predictions",
+        "masked_lm.dense": "cls.predictions.transform.dense",
+        "masked_lm.norm": "cls.predictions.transform.LayerNorm",
+        "sentence_order.classifier": "cls.seq_relationship",
+    },
+    layer="bert.encoder.layer.{group}",
+    block={
+        "attention.query": "attention.self.query",
+        "attention.key": "attention.self.key",
+        "attention.value": "attention.self.value",
+        "attention.output": "attention.output.dense",
+        "attention.norm": "attention.output.LayerNorm",
+        "feed_forward.intermediate": "intermediate.dense",
+        "feed_forward.output": "output.dense",
+        "feed_forward.norm": "output.LayerNorm",
+    },
+)
 # transformers has no conditional head: these are the official variables (squad_utils.py L1230).
 _CONDITIONAL = {
     "head.start": "start_logits.dense",
@@ -51,25 +106,32 @@ def groups_on_disk(config: AlbertConfig) -> int:
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
 
-def tensor_names(parameter: str, config: AlbertConfig, head: HeadConfig | None = None) -> list[str]:
+def tensor_names(
+    parameter: str,
+    config: AlbertConfig,
+    head: HeadConfig | None = None,
+    layout: Layout = ALBERT,
+) -> list[str]:
     """Return the names on disk of one of our parameters; several where sharing is partial.
 
     >>> tensor_names("albert.feed_forward.0.output.bias", AlbertConfig())
     ['albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.bias']
+    >>> bert = AlbertConfig(sharing="none", embedding_size=768)
+    >>> tensor_names("albert.feed_forward.2.output.bias", bert, layout=BERT)
+    ['bert.encoder.layer.2.output.dense.bias']
     """
     module, _, kind = parameter.rpartition(".")
     match = _BLOCK.match(module)
     if module == "head.dense":
-        is_span = head is not None and head.kind == "question-answering"
-        return [f"{'qa_outputs' if is_span else 'classifier'}.{kind}"]
+        return [f"{head.record.layer if head else 'classifier'}.{kind}"]
     if module.startswith("exits."):  # transformers has none: it reads the head after the last step
         return [f"{module.removesuffix('.dense')}.{kind}"]
     if match is None:
-        return [f"{(_FIXED | _CONDITIONAL)[module]}.{kind}"]
+        return [f"{({**layout.modules, **_CONDITIONAL})[module]}.{kind}"]
     list_name, block, layer = match[1], int(match[2]), match[3]
-    suffix = f"{_IN_BLOCK[f'{list_name}.{layer}']}.{kind}"
+    suffix = f"{layout.block[f'{list_name}.{layer}']}.{kind}"
     return [
-        f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}.{suffix}"
+        f"{layout.layer.format(group=group, inner=inner)}.{suffix}"
         for group, inner in _places(config, list_name, block)
     ]
 
