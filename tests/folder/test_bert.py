@@ -121,7 +121,9 @@ def test_saved_again_it_is_an_albert_without_sharing_that_transformers_opens(
     found = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert").eval()
     inputs = {"attention_mask": mask, "token_type_ids": segments}
     expected = theirs(ids, **inputs).logits[mask.bool()]
-    torch.testing.assert_close(found(ids, **inputs).logits[mask.bool()], expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        found(ids, **inputs).logits[mask.bool()], expected, atol=1e-5, rtol=0
+    )
     assert load_model(tmp_path / "albert").network.config.sharing == "none"
 
 

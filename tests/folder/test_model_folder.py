@@ -145,7 +145,7 @@ def test_missing_weights_are_one_clear_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "code"),
     [
-        ({"model_type": "bert"}, "LB-600"),
+        ({"model_type": "roberta"}, "LB-600"),
         ({"hidden_size": 10**12}, "LB-601"),
         ({"num_hidden_layers": -1}, "LB-601"),
         ({"vocab_size": 2**63}, "LB-601"),

@@ -11,6 +11,7 @@ from litebert.cli.loading import depth_option, loaded, model_option, precision_o
 
 if TYPE_CHECKING:
     from litebert.config import Precision
+    from litebert.folder import Pooling
 
 
 @click.command()
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
 @model_option
 @precision_option
 @depth_option
-@click.option("--pooling", type=click.Choice(["mean", "cls"]), default="mean", show_default=True)
+@click.option(
+    "--pooling",
+    type=click.Choice(["mean", "cls", "max"]),
+    help="Default: what sentence-transformers wrote beside the model, or mean.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one list a text.")
 def embed(
     texts: tuple[str, ...],
     model: str,
     precision: Precision,
     depth: int | None,
-    pooling: str,
+    pooling: Pooling | None,
     as_json: bool,
 ) -> None:
     """Turn each text into a vector.
@@ -35,7 +40,7 @@ def embed(
     litebert embed "a cat" --model runs/mine/model --pooling cls --json
     """
     asked = loaded(model, precision, depth=depth)
-    vectors = asked.embed(texts, pooling="cls" if pooling == "cls" else "mean")
+    vectors = asked.embed(texts, pooling=pooling)
     if as_json:
         click.echo(json.dumps(vectors.tolist()))
         return

@@ -3,11 +3,19 @@
 from litebert.folder.configuration import read_config, read_head, write_config
 from litebert.folder.hub import locate
 from litebert.folder.model import LoadedModel, build_network, head_of, load_model, save_model
+from litebert.folder.sentence_vectors import (
+    Pooling,
+    SentenceVectors,
+    read_sentence_vectors,
+    write_sentence_transformers,
+)
 from litebert.folder.start import Start, start_from
 from litebert.folder.weights import read_weights
 
 __all__ = [
     "LoadedModel",
+    "Pooling",
+    "SentenceVectors",
     "Start",
     "build_network",
     "head_of",
@@ -15,8 +23,10 @@ __all__ = [
     "locate",
     "read_config",
     "read_head",
+    "read_sentence_vectors",
     "read_weights",
     "save_model",
     "start_from",
     "write_config",
+    "write_sentence_transformers",
 ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from litebert.config import AlbertConfig
+from litebert.config import PRESETS, AlbertConfig
 
+_PUBLISHED = tuple(PRESETS[f"{size}-v1"] for size in ("base", "large", "xlarge", "xxlarge"))
 _ERF_OR_TANH = (
     "hidden_act gelu is computed in the erf form, as transformers does. Google trained its v1 "
     "models with the tanh form under that name: if this is one of them, gelu_new is right (outputs "
@@ -34,12 +35,19 @@ def doubts(config: AlbertConfig) -> tuple[str, ...]:
     >>> [note.split(",")[0] for note in doubts(AlbertConfig(hidden_act="gelu"))]
     ['hidden_act gelu is computed in the erf form']
     """
-    notes = [_ERF_OR_TANH] if config.hidden_act == "gelu" else []
+    notes = [_ERF_OR_TANH] if config.hidden_act == "gelu" and config.sharing == "all" else []
     others = {16: 32, 32: 16}
     if config.hidden_size == 2_048 and config.num_attention_heads in others:
         heads = config.num_attention_heads
         notes.append(_HEADS.format(heads, others[heads]))
     return tuple(notes)
+
+
+def notes_on_loading(config: AlbertConfig) -> tuple[str, ...]:
+    """Return the doubts about a network that may be a published one, by its shape."""
+    shape = (config.hidden_size, config.num_hidden_layers)
+    published = {(each.hidden_size, each.num_hidden_layers) for each in _PUBLISHED}
+    return doubts(config) if config.sharing == "all" and shape in published else ()
 
 
 def bert_notes(missing: Collection[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from litebert.fast import is_int8, pack, to_int8
 from litebert.fast.calibration import without_calibration
 from litebert.folder.configuration import read_config, read_head, read_layout, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
-from litebert.folder.doubts import bert_notes, doubts
+from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
 from litebert.folder.residency import release
@@ -130,7 +130,7 @@ def build_network(
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
-    notes = doubts(config) if layout is ALBERT else bert_notes(missing)
+    notes = bert_notes(missing) if layout is BERT else notes_on_loading(config)
     return LoadedModel(network.eval(), missing, unused, notes)
 
 

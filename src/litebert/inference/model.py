@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import HeadKind, Precision
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, did_you_mean
 from litebert.fast import limit_depth
-from litebert.folder import load_model, locate
+from litebert.folder import (
+    Pooling,
+    SentenceVectors,
+    load_model,
+    locate,
+    read_sentence_vectors,
+)
 from litebert.inference import downstream, pretrained
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
-from litebert.inference.embedding import Pooling, embed
+from litebert.inference.embedding import embed
 from litebert.inference.pretrained import Filling, Order
 from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
@@ -34,10 +42,12 @@ class Model:
         *,
         missing: frozenset[str] = frozenset(),
         notes: tuple[str, ...] = (),
+        vectors: SentenceVectors | None = None,
         source: str = "this model",
     ) -> None:
         self.network, self.tokenizer, self.notes = network.eval(), tokenizer, notes
         self._missing, self._source = missing, source
+        self.vectors = vectors or SentenceVectors()
 
     @classmethod
     def load(
@@ -58,6 +68,7 @@ class Model:
             Tokenizer.load(folder),
             missing=loaded.missing,
             notes=loaded.notes,
+            vectors=read_sentence_vectors(folder),
             source=str(folder),
         )
 
@@ -65,7 +76,7 @@ class Model:
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights allow."""
         if isinstance(self.network, AlbertForTask):
-            return (_VERBS[self.network.head_config.kind], "embed")
+            return (self.network.head_config.record.verb, "embed")
         heads = {"fill": "masked_lm", "order": "sentence_order"}
         return (*(verb for verb, head in heads.items() if not self._lacking(head)), "embed")
 
@@ -82,12 +93,36 @@ class Model:
         network = self._pretraining("sentence_order", "order")
         return pretrained.order(network, self.tokenizer, first, second)
 
-    def embed(self, texts: Sequence[str], *, pooling: Pooling = "mean") -> NDArray[np.float32]:
-        """Return one vector of size H for each text: the mean of its tokens, or its [CLS].
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+    ) -> NDArray[np.float32]:
+        """Return one vector of size H for each text: the mean or maximum of its tokens, or [CLS].
 
-        A model that was only pretrained pools badly; fine-tune before you rely on distances.
+        Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model, or
+        the mean, not normalised. A model that was only pretrained pools badly; fine-tune before you
+        rely on distances.
+
+        Raises:
+            LitebertError: LB-674, no pooling has this name.
         """
-        return embed(self.network, self.tokenizer, _several(texts, "embed"), pooling=pooling)
+        if pooling is not None and pooling not in get_args(Pooling):
+            raise LitebertError(
+                "LB-674",
+                "there is no such pooling",
+                received=pooling,
+                expected=did_you_mean(str(pooling), get_args(Pooling)),
+                next='model.embed(texts, pooling="mean")',
+            )
+        vectors = replace(
+            self.vectors,
+            pooling=pooling or self.vectors.pooling,
+            normalize=self.vectors.normalize if normalize is None else normalize,
+        )
+        return embed(self.network, self.tokenizer, _several(texts, "embed"), vectors=vectors)
 
     def classify(
         self,
@@ -160,15 +195,6 @@ class Model:
     def _lacking(self, head: str) -> list[str]:
         absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
         return sorted(name for name in absent if head != "masked_lm" or "pooler" not in name)
-
-
-_VERBS: dict[HeadKind, str] = {
-    "sequence-classification": "classify",
-    "token-classification": "tag",
-    "question-answering": "answer",
-    "conditional-question-answering": "answer",
-    "multiple-choice": "choose",
-}
 
 
 def _several(texts: Sequence[str], verb: str) -> list[str]:

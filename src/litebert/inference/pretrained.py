@@ -71,9 +71,12 @@ def framed(
     tokenizer: Tokenizer,
     first: Sequence[Sequence[int]],
     second: Sequence[Sequence[int]] | None = None,
+    *,
+    longest: int | None = None,
 ) -> Batch:
-    """Frame ids, cut to what the model can read, on its device."""
-    longest = network.config.max_position_embeddings
+    """Frame ids, cut to what the model can read (and to `longest`), on its device."""
+    positions = network.config.max_position_embeddings
+    longest = min(longest or positions, positions)
     pairs = zip(first, second if second is not None else [None] * len(first), strict=True)
     sequences = [frame_ids(tokenizer, a, b, max_length=longest) for a, b in pairs]
     batch = Batch.from_lists([ids for ids, _ in sequences], [types for _, types in sequences])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,12 +20,15 @@ from litebert.folder import (
     build_network,
     read_config,
     read_head,
+    read_sentence_vectors,
     read_weights,
     save_model,
+    write_sentence_transformers,
 )
-from litebert.folder.configuration import CONFIG_FILE
+from litebert.folder.configuration import CONFIG_FILE, read_layout
 from litebert.folder.doubts import doubts
 from litebert.folder.hub import locate, require_new
+from litebert.folder.names import BERT
 from litebert.folder.weights import INDEX_FILE, WEIGHTS_FILE
 from litebert.interop.old_names import folded, renamed
 from litebert.interop.torchfile import read_torch_file
@@ -93,12 +96,15 @@ def import_model(
     with staged_folder(output) as staged:
         save_model(loaded.network, staged, dtype=dtype)
         about_tokenizer = _write_tokenizer(source, staged, loaded.network.config)
+        if vectors := read_sentence_vectors(source):
+            write_sentence_transformers(staged, **asdict(vectors))
         written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
     parameters = [p for p in loaded.network.parameters() if not p.is_meta]
     lacking = {name.split(".")[0] for name in loaded.missing}
     settled: dict[str, object] = {"hidden_act": "gelu_new"} if activation else {}
     settled |= {"num_attention_heads": 1} if heads else {}
-    unsettled = doubts(loaded.network.config.model_copy(update=settled))
+    about_bert = loaded.notes if read_layout(source) is BERT else ()
+    unsettled = (*doubts(loaded.network.config.model_copy(update=settled)), *about_bert)
     return ImportReport(
         source=source,
         output=output,
@@ -114,15 +120,13 @@ def _loaded(
     source: Path, *, legacy_pickle: bool, activation: Activation | None, heads: int | None
 ) -> LoadedModel:
     table = read_json(source / CONFIG_FILE, command=f"ls {source}")
-    tensors, config = folded(
-        renamed(_tensors(source, legacy_pickle=legacy_pickle)),
-        read_config(source),
-        norm=table.get("ln_type"),
-        source=source,
-    )
+    layout, config = read_layout(source), read_config(source)
+    tensors = _tensors(source, legacy_pickle=legacy_pickle)
+    if layout is not BERT:
+        tensors, config = folded(renamed(tensors), config, norm=table.get("ln_type"), source=source)
     head = read_head(source, tensors={name: tuple(t.shape) for name, t in tensors.items()})
     config = _overruled(config, activation, heads)
-    return build_network(tensors, config, head, source=source)
+    return build_network(dict(tensors), config, head, source=source, layout=layout)
 
 
 def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:

@@ -1,0 +1,141 @@
+"""Folders of sentence-transformers: their pooling is the default of `embed`; ours open there."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+import litebert
+from litebert.errors import LitebertError
+from litebert.folder import SentenceVectors, read_sentence_vectors, write_sentence_transformers
+from litebert.interop.huggingface import import_model
+
+WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "##s", "ran", ".", ",", "un", "##seen"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TEXTS = ["The cat sat on the mat.", "A dog ran, unseen", "cats", "", "the cat " * 30]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with a random BERT and its WordPiece tokenizer."""
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    hf.BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    config = hf.BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=48,
+        initializer_range=0.2,
+    )
+    torch.manual_seed(1)
+    hf.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embed_equals_sentence_transformers(
+    tmp_path: Path, bert: Path, pooling: str, normalize: bool
+) -> None:
+    encoder = Transformer(str(bert), max_seq_length=20)
+    modules = [encoder, Pooling(32, pooling_mode=pooling), *([Normalize()] if normalize else [])]
+    theirs = SentenceTransformer(modules=modules, device="cpu")
+    theirs.save(str(tmp_path))
+    ours = litebert.load(tmp_path)
+    assert ours.vectors == SentenceVectors(pooling, normalize, max_length=20)  # type: ignore[arg-type]
+    np.testing.assert_allclose(ours.embed(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_sentence_transformers_opens_our_folders_with_equal_vectors(
+    tmp_path: Path, small_model: Path, pooling: str, normalize: bool
+) -> None:
+    for file in small_model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    write_sentence_transformers(
+        tmp_path,
+        pooling=pooling,  # type: ignore[arg-type]
+        normalize=normalize,
+        prompt="the mat ",
+    )
+    vectors = litebert.load(tmp_path).embed(TEXTS)
+    theirs = SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(vectors, theirs.encode(TEXTS), atol=1e-5)
+    assert theirs.max_seq_length == 64
+
+
+def test_files_before_version_6_and_a_default_prompt_are_read(tmp_path: Path, bert: Path) -> None:
+    theirs = SentenceTransformer(
+        modules=[Transformer(str(bert)), Pooling(32)],
+        prompts={"query": "the dog "},
+        default_prompt_name="query",
+        device="cpu",
+    )
+    theirs.save(str(tmp_path))
+    (tmp_path / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": 32, "pooling_mode_max_tokens": True})
+    )
+    ours, again = litebert.load(tmp_path), SentenceTransformer(str(tmp_path), device="cpu")
+    assert ours.vectors.pooling == "max" and ours.vectors.prompt == "the dog "
+    np.testing.assert_allclose(ours.embed(TEXTS), again.encode(TEXTS), atol=1e-5)
+    assert not np.allclose(ours.embed(TEXTS), ours.embed(TEXTS, pooling="mean"), atol=1e-3)
+    norms = np.linalg.norm(ours.embed(TEXTS, normalize=True), axis=1)
+    np.testing.assert_allclose(norms, 1, atol=1e-5)
+
+
+def test_an_imported_bert_keeps_its_vectors(tmp_path: Path, bert: Path) -> None:
+    encoder = Transformer(str(bert), max_seq_length=20)
+    theirs = SentenceTransformer(modules=[encoder, Pooling(32), Normalize()], device="cpu")
+    theirs.save(str(tmp_path / "theirs"))
+    report = import_model(tmp_path / "theirs", tmp_path / "ours")
+    assert report.architecture == "AlbertModel" and not report.unused
+    expected = theirs.encode(TEXTS)
+    np.testing.assert_allclose(litebert.load(tmp_path / "ours").embed(TEXTS), expected, atol=1e-5)
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
+    config = litebert.load(tmp_path / "ours").network.config
+    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 2, 3)
+
+
+def test_an_unknown_pooling_is_refused(bert: Path) -> None:
+    with pytest.raises(LitebertError, match=r"LB-674[\s\S]*did you mean mean"):
+        litebert.load(bert).embed(["the cat"], pooling="maen")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("modules", "pooling", "code"),
+    [
+        ([("Transformer", ""), ("Pooling", "p"), ("Dense", "d")], {}, "LB-672"),
+        ([("Transformer", "0_Transformer"), ("Pooling", "p")], {}, "LB-672"),
+        ([("Transformer", ""), ("Pooling", "p")], {"pooling_mode": "lasttoken"}, "LB-672"),
+        ([("Transformer", ""), ("Pooling", "p")], {"pooling_mode": ["mean", "cls"]}, "LB-672"),
+        ([("Transformer", ""), ("Pooling", "../p")], {}, "LB-673"),
+        ([("Transformer", ""), ("Pooling", "/etc")], {}, "LB-673"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(
+    tmp_path: Path, modules: list[tuple[str, str]], pooling: dict[str, object], code: str
+) -> None:
+    listed = [{"type": f"sentence_transformers.models.{kind}", "path": p} for kind, p in modules]
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "config.json").write_text(json.dumps(pooling))
+    with pytest.raises(LitebertError) as caught:
+        read_sentence_vectors(tmp_path)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("text", ["{}", "[{}]", "[1]", "nonsense", "[" * 9999])
+def test_damaged_modules_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "modules.json").write_text(text)
+    with pytest.raises(LitebertError, match=r"LB-67[23]"):
+        read_sentence_vectors(tmp_path)
