@@ -1,0 +1,32 @@
+"""The library as Python users call it; the command line calls nothing else."""
+
+from litebert.api.corpus import build_from_texts, train_vocabulary
+from litebert.api.evaluation import Evaluation, evaluate, evaluate_predictions
+from litebert.api.finetuning import FinetuneJob, finetune
+from litebert.api.glue import GlueRuns, glue
+from litebert.api.plan import Plan
+from litebert.api.prediction import Predictions, predict
+from litebert.api.pretraining import PretrainJob, pretrain
+from litebert.api.recipes import copy_recipe, list_recipes, recipe
+from litebert.api.run import Run
+
+__all__ = [
+    "Evaluation",
+    "FinetuneJob",
+    "GlueRuns",
+    "Plan",
+    "Predictions",
+    "PretrainJob",
+    "Run",
+    "build_from_texts",
+    "copy_recipe",
+    "evaluate",
+    "evaluate_predictions",
+    "finetune",
+    "glue",
+    "list_recipes",
+    "predict",
+    "pretrain",
+    "recipe",
+    "train_vocabulary",
+]

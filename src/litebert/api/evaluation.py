@@ -1,0 +1,134 @@
+"""Evaluation as a function: measures of fine-tuned models, an ensemble, or a pretrained model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from litebert.api.progress import Progress
+from litebert.api.settings import paths
+from litebert.api.table import Frame, frame
+from litebert.errors import LitebertError
+from litebert.inference.finetuned import (
+    Finetuned,
+    Kept,
+    data_of,
+    measured,
+    with_clean_threshold,
+    with_patience,
+)
+from litebert.inference.pretraining import is_pretrained, measure_pretraining
+from litebert.tasks.named.squad_score import score_predictions
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Measures by split and name, and the precision that they were computed in."""
+
+    measures: dict[str, dict[str, float]]
+    precision: str = ""
+
+    def to_pandas(self) -> Frame:
+        """Return a row a measure: a DataFrame where pandas is installed, else a Table."""
+        return frame(
+            [
+                {"split": split, "measure": name, "value": value}
+                for split, values in self.measures.items()
+                for name, value in values.items()
+            ]
+        )
+
+    def __str__(self) -> str:
+        """Write a line a measure."""
+        return "\n".join(
+            f"{split:<16} {name:<24} {value:.4f}"
+            for split, values in self.measures.items()
+            for name, value in values.items()
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def evaluate(
+    models: str | Path | Sequence[str | Path],
+    *,
+    data: str | Path | None = None,
+    split: str | None = None,
+    task: str | None = None,
+    columns: Sequence[str] = (),
+    best: bool = False,
+    clean: bool = False,
+    precision: Precision | None = None,
+    depth: int | None = None,
+    patience: int | None = None,
+    quiet: bool = False,
+) -> Evaluation:
+    """Measure a model: a run or a model folder; several fine-tuned runs are averaged.
+
+    A pretrained model is measured by masked LM and sentence order, on the texts `data` or on what
+    its run held out. `precision` is by default the one that the run was trained in; `columns` name
+    the roles of the columns of your own file; `task` is for a model folder without its run.
+
+    Raises:
+        LitebertError: The models, the data and the task do not go together.
+    """
+    chosen = paths(models)
+    if len(chosen) == 1 and task is None and is_pretrained(chosen[0]):
+        texts = [] if data is None else [str(data)]
+        values, used = measure_pretraining(
+            chosen[0], texts, column=_text_column(columns), precision=precision
+        )
+        return Evaluation({"texts" if texts else "held out": values}, used)
+    kept: Kept = "best" if best else "last"
+    with Progress("examples", "evaluating", is_quiet=quiet) as progress:
+        opened = [
+            Finetuned.open(
+                path,
+                kept=kept,
+                task=task,
+                columns=columns,
+                precision=precision,
+                depth=depth,
+                progress=progress.advance,
+            )
+            for path in chosen
+        ]
+        folder = Path(data) if data is not None else data_of(chosen[0])
+        if clean:
+            opened = with_clean_threshold(opened, folder)
+        if patience is not None:
+            opened = with_patience(opened, patience)
+        splits = [split] if split else list(opened[0].dataset.dev_splits)
+        measures = {name: measured(opened, folder, name)[0] for name in splits}
+    return Evaluation(measures, opened[0].precision)
+
+
+def evaluate_predictions(
+    predictions: str | Path, data: str | Path | None, *, null_odds: str | Path | None = None
+) -> Evaluation:
+    """Score a prediction file of SQuAD against the data set."""
+    if data is None:
+        raise LitebertError(
+            "LB-526",
+            "a prediction file is scored against a data set",
+            received="no --data",
+            expected="--data dev-v1.1.json, or another file with the answers",
+            next="litebert evaluate --predictions FILE --data dev-v1.1.json",
+        )
+    odds = None if null_odds is None else Path(null_odds)
+    return Evaluation(
+        {"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)}
+    )
+
+
+def _text_column(columns: Sequence[str]) -> str:
+    """Return the text column of a file of texts."""
+    names = dict(choice.split("=", 1) for choice in columns if "=" in choice)
+    return names.get("text", "text")

@@ -1,0 +1,182 @@
+"""Fine-tuning as a function: from a pretrained model and a task to a run with a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from litebert.api.ending import concluded
+from litebert.api.plan import Plan, needs_in_numbers, needs_in_words
+from litebert.api.progress import Progress
+from litebert.api.recipes import recipe_settings
+from litebert.api.run import Run
+from litebert.api.settings import Overrides, flags, overrides, run_folder
+from litebert.config import FinetuneConfig, Resolved, resolve
+from litebert.errors import LitebertError
+from litebert.tasks.registry import require_task
+from litebert.train.finetune import finetune as train_model
+from litebert.train.finetune_plan import plan_finetuning
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneJob:
+    """One fine-tuning, checked when it is made; `plan` tells what `run` will do.
+
+    Raises:
+        LitebertError: A setting, a name or the data cannot be used.
+    """
+
+    task: str
+    model: str | Path
+    data: str | Path | None = None
+    dev: str | Path | None = None
+    columns: Sequence[str] = ()
+    problem: str | None = None
+    recipe: str | None = None
+    epochs: float | None = None
+    name: str | None = None
+    runs: str | Path = "runs"
+    seeds: Sequence[int] = ()
+    random: bool = False
+    settings: Overrides = ()
+
+    def __post_init__(self) -> None:
+        """Check everything that can be checked before any work."""
+        if self.own is None and self.data is None:
+            _require_data(self.task, self.settings)
+        _ = self.resolved, self.folder
+
+    @property
+    def own(self) -> Path | None:
+        """The file of one's own examples, where the task is not a named one."""
+        path = Path(self.task)
+        return path if path.suffix or path.is_file() else None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run, or of the runs of several seeds."""
+        default = self.own.name.split(".")[0] if self.own else self.task
+        return run_folder(self.runs, self.name or default)
+
+    @property
+    def resolved(self) -> Resolved[FinetuneConfig]:
+        """The settings of the run with the origin of each."""
+        task = "table" if self.own else self.task
+        require_task(task)
+        given = flags(
+            {
+                "model.start": str(self.model),
+                "model.random": self.random or None,
+                "data.folder": None if self.data is None else str(self.data),
+                "data.dev": None if self.dev is None else str(self.dev),
+                "data.columns": list(self.columns) or None,
+                "data.problem": self.problem,
+                "train.epochs": self.epochs,
+                "train.steps": None if self.epochs is None else 0,
+                "task.name": "table" if self.own else None,
+                "data.train": str(self.own) if self.own else None,
+            }
+        )
+        recipe = recipe_settings("finetune", self.recipe or task)
+        return resolve(FinetuneConfig, recipe, given, overrides(self.settings))
+
+    def plan(self) -> Plan:
+        """Say what the run will do and need, measured on a few of its examples; writes nothing."""
+        found = plan_finetuning(self.resolved, self.folder)
+        prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
+        shape, head = prepared.network_config, prepared.dataset.family.head
+        lines = {
+            "task": f"{prepared.dataset.name}, {head.kind}",
+            "model": f"{prepared.start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
+            "parameters": f"{needs.num_parameters:,}",
+            "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} "
+            "sequences or windows",
+            **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
+            "steps": f"{train.steps:,} of {train.batch_size}, evaluated every {train.eval_every:,}",
+            "tokens": f"{found.tokens_per_step:,.0f} a step",
+            **needs_in_words(needs, train.steps),
+            "results": str(self.folder),
+        }
+        return Plan(lines, needs_in_numbers(needs, train.steps), prepared.dataset.notes)
+
+    def run(self, *, quiet: bool = False) -> Run:
+        """Train or resume, in a folder of its own for each seed, and write the reports."""
+        say = Progress("", "", is_quiet=quiet).say
+        folders = [self.folder / f"seed-{seed}" for seed in self.seeds] or [self.folder]
+        was_finished = all(Run(folder).is_finished for folder in folders)
+        if not was_finished and not quiet:
+            say(str(self.plan()))
+        resolved = self.resolved
+        for folder, seed in zip(
+            folders, self.seeds or [resolved.config.train.seed], strict=True
+        ):
+            outcome = train_model(_seeded(resolved, seed, bool(self.seeds)), folder, is_quiet=quiet)
+            if outcome.model is None:
+                return concluded(Run(self.folder, outcome.exit_code), say)
+        return concluded(Run(self.folder), say, was_finished=was_finished)
+
+
+def finetune(
+    task: str,
+    *,
+    model: str | Path,
+    data: str | Path | None = None,
+    dev: str | Path | None = None,
+    columns: Sequence[str] = (),
+    problem: str | None = None,
+    recipe: str | None = None,
+    epochs: float | None = None,
+    name: str | None = None,
+    runs: str | Path = "runs",
+    seeds: Sequence[int] = (),
+    random: bool = False,
+    settings: Overrides = (),
+    quiet: bool = False,
+) -> Run:
+    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file.
+
+    `columns` name the roles of your own columns, as in `columns=["text=body"]`; `random` starts
+    from random weights, as a control; with `seeds` there is a run for each, in `run.seeds`. Call
+    it again to resume.
+
+    Raises:
+        LitebertError: A setting, the data or the disk does not allow it.
+    """
+    return FinetuneJob(
+        task=task,
+        model=model,
+        data=data,
+        dev=dev,
+        columns=columns,
+        problem=problem,
+        recipe=recipe,
+        epochs=epochs,
+        name=name,
+        runs=runs,
+        seeds=seeds,
+        random=random,
+        settings=settings,
+    ).run(quiet=quiet)
+
+
+def _seeded(
+    resolved: Resolved[FinetuneConfig], seed: int, is_given: bool
+) -> Resolved[FinetuneConfig]:
+    """Return the settings with a seed of their own."""
+    if not is_given:
+        return resolved
+    train = resolved.config.train.model_copy(update={"seed": seed})
+    config = resolved.config.model_copy(update={"train": train})
+    return replace(resolved, config=config, origins=resolved.origins | {"train.seed": "flag"})
+
+
+def _require_data(task: str, settings: Overrides) -> None:
+    if not any(str(name).startswith("data.") for name in settings):
+        raise LitebertError(
+            "LB-531",
+            f"where is the data of {task}?",
+            received="no --data",
+            expected="the folder of a named task, or a file of your own instead of its name",
+            next=f"litebert finetune {task} --model MODEL --data FOLDER",
+        )

@@ -1,0 +1,163 @@
+"""GLUE as a function: every task that is there, fine-tuned, in one table, and the submission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.api.finetuning import FinetuneJob
+from litebert.api.progress import Progress
+from litebert.api.run import Run
+from litebert.api.settings import Overrides
+from litebert.errors import LitebertError, did_you_mean
+from litebert.files import write_bytes, write_text
+from litebert.inference.finetuned import Finetuned, Kept, ensemble_answers
+from litebert.report.glue import glue_table, remarks
+from litebert.report.seeds import read_run
+from litebert.report.table import Table
+from litebert.tasks.named.datafile import find_files
+from litebert.tasks.named.glue import DATASETS, glue_zip
+from litebert.tasks.named.glue_tasks import GLUE_TASKS
+
+ARCHIVE = "glue.zip"
+
+
+@dataclass(frozen=True)
+class GlueRuns:
+    """The runs of all tasks, their table beside the paper's, and the archive to submit, if any."""
+
+    runs: dict[str, Run]
+    table: Table
+    remarks: tuple[str, ...]
+    archive: Path | None
+    exit_code: int = 0
+
+    def __str__(self) -> str:
+        """Write the table."""
+        return self.table.as_text()
+
+
+def glue(
+    *,
+    model: str | Path,
+    data: str | Path,
+    tasks: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    name: str = "glue",
+    runs: str | Path = "runs",
+    submission: str | Path | None = None,
+    best: bool = False,
+    settings: Overrides = (),
+    quiet: bool = False,
+) -> GlueRuns:
+    """Fine-tune a model on the tasks of GLUE, each by its recipe; call it again to resume.
+
+    Each task is a run of its own, `runs`/`name`/TASK; `tasks` is all that are in `data` by
+    default. `submission` is a folder for the answers to the test data, those of all seeds averaged.
+
+    Raises:
+        LitebertError: A task or its files are missing; nothing was trained then.
+    """
+    say, folder = Progress("", "", is_quiet=quiet).say, Path(data)
+    chosen = _tasks(folder, tasks)
+    _require_files(chosen, folder)
+    if submission is not None:
+        _require_tests(chosen, folder)
+    jobs = {
+        task: FinetuneJob(
+            task=task,
+            model=model,
+            data=data,
+            name=f"{name}/{task}",
+            runs=runs,
+            seeds=seeds,
+            settings=settings,
+        )
+        for task in chosen
+    }
+    trained: dict[str, Run] = {}
+    for task, job in jobs.items():
+        say(f"{task}: {job.folder}")
+        trained[task] = job.run(quiet=quiet)
+        if trained[task].exit_code:
+            return GlueRuns(trained, Table((), ()), (), None, trained[task].exit_code)
+    found = {task: read_run(run.folder) for task, run in trained.items()}
+    archive = None
+    if submission is not None:
+        archive = _submit(trained, folder, Path(submission), "best" if best else "last", say)
+    return GlueRuns(trained, glue_table(found), tuple(remarks(found)), archive)
+
+
+def _tasks(data: Path, names: Sequence[str]) -> list[str]:
+    """Name the tasks that were chosen, or those that the folder has."""
+    trainable = [task for task in GLUE_TASKS if "train" in task.splits]
+    known = [task.name for task in trainable]
+    for name in names:
+        if name not in known:
+            raise LitebertError(
+                "LB-529",
+                "GLUE has no task of this name to train",
+                received=name,
+                expected=did_you_mean(name, known),
+                next="litebert glue ... --tasks mrpc,rte",
+            )
+    there = [
+        task.name
+        for task in trainable
+        if (data / task.folder).is_dir() or (data / task.name).is_dir()
+    ]
+    if names or there:
+        return list(dict.fromkeys(names)) or there
+    raise LitebertError(
+        "LB-530",
+        f"no task of GLUE is in {data}",
+        received="no such folder" if not data.is_dir() else "none of the tasks' folders",
+        expected=f"some of {', '.join(task.folder for task in trainable)}",
+        next=f"ls {data}",
+    )
+
+
+def _require_files(tasks: Sequence[str], data: Path) -> None:
+    """Refuse before the first task is trained what a later one lacks."""
+    for task in GLUE_TASKS:
+        for split in task.splits if task.name in tasks else ():
+            if not split.startswith("test"):
+                find_files(data, task.patterns(split))
+
+
+def _require_tests(tasks: Sequence[str], data: Path) -> None:
+    """Refuse before training what could not be submitted after it."""
+    files: dict[str, str] = {}
+    for task in _answered(tasks):
+        dataset = DATASETS[task]
+        for split in dataset.test_splits:
+            dataset.read(data, split)
+            files |= dict.fromkeys(dataset.submission(split, [], []), "")
+    glue_zip(files)
+
+
+def _submit(
+    trained: Mapping[str, Run], data: Path, output: Path, kept: Kept, say: Callable[[str], None]
+) -> Path:
+    """Answer the test data of every task, the diagnostic one with the models of MNLI."""
+    files: dict[str, str] = {}
+    for task, source in _answered(list(trained)).items():
+        run = trained[source]
+        folders = [each.folder for each in run.seeds or (run,)]
+        models = [Finetuned.open(folder, kept=kept) for folder in folders]
+        dataset = DATASETS[task]
+        for split in dataset.test_splits:
+            say(f"{task}: answering {split}")
+            examples = dataset.read(data, split)
+            answers = ensemble_answers(models, examples)
+            files |= {n: str(t) for n, t in dataset.submission(split, examples, answers).items()}
+    for name, text in files.items():
+        write_text(output / name, text)
+    write_bytes(output / ARCHIVE, glue_zip(files))
+    return output / ARCHIVE
+
+
+def _answered(tasks: Sequence[str]) -> dict[str, str]:
+    """Name the tasks whose tests are answered, each with the task that was trained for it."""
+    return {task: task for task in tasks} | ({"ax": "mnli"} if "mnli" in tasks else {})

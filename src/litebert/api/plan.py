@@ -1,0 +1,66 @@
+"""What a run will do and need, told before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+
+from litebert.api.table import Row
+from litebert.config import PretrainConfig, Resolved
+from litebert.files import Json
+from litebert.folder import locate, read_config
+from litebert.train import Estimate, duration, estimate
+from litebert.train.estimate import faster_precision, with_steps_for
+from litebert.train.run import choose_device, dtype_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that has not begun: lines for people, and the numbers behind them."""
+
+    lines: Mapping[str, str]
+    values: Row
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Write a line for each fact."""
+        width = max(map(len, self.lines), default=0)
+        facts = [f"{name:<{width}}  {text}" for name, text in self.lines.items()]
+        return "\n".join([*facts, *(f"{'note':<{width}}  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{escape(n)}</th><td>{escape(t)}</td></tr>" for n, t in self.lines.items())
+        return f"<table>{''.join(rows)}</table>"
+
+
+def needs_in_words(needs: Estimate, steps: int) -> dict[str, str]:
+    """Say what a run needs of this machine."""
+    return {
+        "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
+        "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
+        "time": f"{duration(needs.seconds(steps))} on this machine, without evaluations",
+    }
+
+
+def needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
+    """Return what a run needs of this machine."""
+    return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}
+
+
+def plan_without_corpus(
+    resolved: Resolved[PretrainConfig], *, vocab_size: int
+) -> tuple[PretrainConfig, Estimate]:
+    """Return the configuration and needs of a run whose corpus is not built yet."""
+    config, train = resolved.config, resolved.config.train
+    device = choose_device(train.device)
+    if config.start.model:
+        model = read_config(locate(config.start.model))
+    else:
+        model = config.model.model_copy(update={"vocab_size": vocab_size})
+    precision = faster_precision(device) if train.precision == "auto" else train.precision
+    train = train.model_copy(update={"precision": precision})
+    config = config.model_copy(update={"model": model, "train": train})
+    if train.minutes is not None:
+        config = with_steps_for(config, train.minutes, device, dtype_of(train))
+    return config, estimate(config, device, dtype_of(config.train))

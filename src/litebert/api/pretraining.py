@@ -1,0 +1,190 @@
+"""Pretraining as a function: from texts, or from a corpus, to a run with a model and a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.api.corpus import build_from_texts
+from litebert.api.ending import concluded
+from litebert.api.plan import Plan, needs_in_numbers, needs_in_words, plan_without_corpus
+from litebert.api.progress import Progress
+from litebert.api.recipes import recipe_settings
+from litebert.api.run import Run
+from litebert.api.settings import Overrides, Paths, flags, overrides, paths, run_folder
+from litebert.config import PretrainConfig, Resolved, resolve
+from litebert.corpus.source import find_sources
+from litebert.errors import LitebertError
+from litebert.folder import locate
+from litebert.tokenizer import Tokenizer
+from litebert.train import plan
+from litebert.train import pretrain as train_model
+from litebert.train.log import Listener
+from litebert.train.track import TensorBoard
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainJob:
+    """One pretraining, checked when it is made; `plan` tells what `run` will do.
+
+    Raises:
+        LitebertError: A setting, a name or an input cannot be used.
+    """
+
+    texts: Paths = ()
+    corpus: str | Path | None = None
+    start: str | Path | None = None
+    preset: str | None = None
+    recipe: str = "laptop"
+    minutes: float | None = None
+    name: str = "albert"
+    runs: str | Path = "runs"
+    vocab_size: int = 8_000
+    sentences: str = "segment"
+    documents: str = "blank-line"
+    column: str = "text"
+    held_out: float = 0.02
+    settings: Overrides = ()
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        """Check everything that can be checked before any work."""
+        _require_one_source(paths(self.texts), self.corpus)
+        if self.corpus is None:
+            find_sources(paths(self.texts))
+        _ = self.resolved
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return run_folder(self.runs, self.name)
+
+    @property
+    def resolved(self) -> Resolved[PretrainConfig]:
+        """The settings of the run with the origin of each."""
+        given = flags(
+            {
+                "data.corpus": str(self.corpus or self.folder / "corpus"),
+                "start.model": None if self.start is None else str(self.start),
+                "model.preset": self.preset,
+                "train.minutes": self.minutes,
+            }
+        )
+        recipe = recipe_settings("pretrain", self.recipe)
+        return resolve(PretrainConfig, recipe, given, overrides(self.settings))
+
+    def plan(self) -> Plan:
+        """Say what the run will do and need; writes nothing, trains no vocabulary."""
+        corpus = Path(self.corpus or self.folder / "corpus")
+        if self.corpus is not None or (corpus / "corpus.json").is_file():
+            config, needs = plan(self.resolved, self.folder)
+        else:
+            config, needs = plan_without_corpus(self.resolved, vocab_size=self._vocab_size())
+        train, model = config.train, config.model
+        tokens = train.steps * train.batch_size * config.objective.max_seq_length
+        lines = {
+            "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, "
+            f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
+            "parameters": f"{needs.num_parameters:,}",
+            "data": self._data(),
+            "objective": f"masked LM {config.objective.mask_prob:.0%} + {config.objective.sentence}",
+            "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
+            "tokens": f"{tokens / 1e6:,.1f} M at most",
+            **needs_in_words(needs, train.steps),
+            "results": str(self.folder),
+        }
+        return Plan(lines, {**needs_in_numbers(needs, train.steps), "tokens": tokens})
+
+    def run(self, *, quiet: bool = False) -> Run:
+        """Build what is missing, train or resume, and write the report."""
+        say = Progress("", "", is_quiet=quiet).say
+        was_finished = Run(self.folder).is_finished
+        if not was_finished and not quiet:
+            say(str(self.plan()))
+        if self.corpus is None:
+            build_from_texts(
+                self.texts,
+                self.folder,
+                vocab_size=self.vocab_size,
+                start=self.start,
+                sentences=self.sentences,
+                documents=self.documents,
+                column=self.column,
+                held_out=self.held_out,
+                quiet=quiet,
+            )
+        listeners: tuple[Listener, ...] = ()
+        if self.tensorboard:
+            listeners = (TensorBoard(self.folder / "tensorboard"),)
+        outcome = train_model(self.resolved, self.folder, is_quiet=quiet, listeners=listeners)
+        run = Run(self.folder, outcome.exit_code)
+        return concluded(run, say, was_finished=was_finished)
+
+    def _vocab_size(self) -> int:
+        return (
+            self.vocab_size if self.start is None else Tokenizer.load(locate(self.start)).vocab_size
+        )
+
+    def _data(self) -> str:
+        if self.corpus is not None:
+            return str(self.corpus)
+        sources = find_sources(paths(self.texts))
+        megabytes = sum(source.size for source in sources) / 1e6
+        return f"{len(sources)} files, {megabytes:,.1f} MB; {self.held_out:.1%} held out"
+
+
+def pretrain(
+    texts: Paths = (),
+    *,
+    corpus: str | Path | None = None,
+    start: str | Path | None = None,
+    preset: str | None = None,
+    recipe: str = "laptop",
+    minutes: float | None = None,
+    name: str = "albert",
+    runs: str | Path = "runs",
+    vocab_size: int = 8_000,
+    sentences: str = "segment",
+    documents: str = "blank-line",
+    column: str = "text",
+    held_out: float = 0.02,
+    settings: Overrides = (),
+    tensorboard: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Pretrain an ALBERT from text files, or from a corpus; call it again to resume.
+
+    `start` continues from a model; `settings` override the recipe, as in
+    `settings={"train.steps": 1000}`; `runs`/`name` is the folder of the run.
+
+    Raises:
+        LitebertError: A setting, an input or the disk does not allow it; nothing was begun then.
+    """
+    return PretrainJob(
+        texts=texts,
+        corpus=corpus,
+        start=start,
+        preset=preset,
+        recipe=recipe,
+        minutes=minutes,
+        name=name,
+        runs=runs,
+        vocab_size=vocab_size,
+        sentences=sentences,
+        documents=documents,
+        column=column,
+        held_out=held_out,
+        settings=settings,
+        tensorboard=tensorboard,
+    ).run(quiet=quiet)
+
+
+def _require_one_source(texts: list[str], corpus: str | Path | None) -> None:
+    if bool(texts) == (corpus is not None):
+        raise LitebertError(
+            "LB-523",
+            "pretraining needs texts or a corpus, one of the two",
+            received=f"{len(texts)} texts and --corpus {corpus}",
+            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
+            next="litebert pretrain --help",
+        )

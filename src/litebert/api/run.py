@@ -1,0 +1,174 @@
+"""A run as a Python object: its measures as a table, its report, its model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from litebert.api.table import Frame, Row, frame
+from litebert.errors import LitebertError
+from litebert.files import Json, read_json
+from litebert.inference import Model
+from litebert.report import write_report
+from litebert.report.seeds import seed_folders
+from litebert.report.write import REPORT_FILE
+from litebert.train import read_metrics, read_run
+from litebert.train.finetune import RESULT_FILE
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
+
+Kind = Literal["pretraining", "fine-tuning"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not; several seeds of one fine-tuning are one run with `seeds`.
+
+    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume.
+    """
+
+    folder: Path
+    exit_code: int = 0
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """Open a run that was begun earlier.
+
+        Raises:
+            LitebertError: LB-921, there is no run in this folder.
+        """
+        run = cls(Path(folder))
+        if read_run(run.folder) is None and not run.seeds:
+            raise LitebertError(
+                "LB-921",
+                f"{run.folder} is not a run",
+                received="a folder without run.json" if run.folder.is_dir() else "no such folder",
+                expected="a folder made by litebert pretrain or litebert finetune",
+                next="litebert runs list",
+            )
+        return run
+
+    @property
+    def name(self) -> str:
+        """The name of the run: that of its folder."""
+        return self.folder.name
+
+    @cached_property
+    def seeds(self) -> tuple[Run, ...]:
+        """The runs of each seed, where several were asked for."""
+        return tuple(Run(folder) for folder in seed_folders(self.folder).values())
+
+    @property
+    def kind(self) -> Kind:
+        """What was trained: only fine-tuning has a task."""
+        return "fine-tuning" if "task.name" in self.settings else "pretraining"
+
+    @property
+    def settings(self) -> dict[str, Json]:
+        """Every setting by its dotted name."""
+        return self._recorded("settings")
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last step was reached and the model written."""
+        if self.seeds:
+            return all(run.is_finished for run in self.seeds)
+        if self.kind == "fine-tuning":
+            return (self.folder / RESULT_FILE).is_file()
+        return (self.folder / "model" / "config.json").is_file()
+
+    @property
+    def result(self) -> dict[str, Json]:
+        """The measures of the last step and of the best evaluation; of pretraining, the last."""
+        if self.kind == "fine-tuning":
+            return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
+        return next((dict(row) for row in reversed(self._rows()) if row["kind"] == "eval"), {})
+
+    @property
+    def metrics(self) -> Frame:
+        """Every row of metrics.jsonl: a pandas DataFrame where pandas is installed, else a Table."""
+        if self.seeds:
+            rows: list[Row] = [
+                {"seed": run.settings.get("train.seed"), **row}
+                for run in self.seeds
+                for row in run._rows()
+            ]
+            return frame(rows)
+        return frame(self._rows())
+
+    @property
+    def report(self) -> Path:
+        """The page about this run, written now if it is not there yet."""
+        path = self.folder / REPORT_FILE
+        return path if path.is_file() else self.write_report()
+
+    def write_report(self) -> Path:
+        """Write report.html again, for each seed and for all together, and return its path."""
+        return [write_report(folder) for folder in (*(r.folder for r in self.seeds), self.folder)][
+            -1
+        ]
+
+    def model(self, *, best: bool = False, precision: Precision = "fp32") -> Model:
+        """Load the model of the last step, or of the best evaluation of a fine-tuning run.
+
+        Raises:
+            LitebertError: LB-922, it is not there yet, or there are several seeds to choose from.
+        """
+        path = self.folder / ("best" if best else "model")
+        if not path.is_dir():
+            has_seeds = bool(self.seeds)
+            raise LitebertError(
+                "LB-922",
+                f"{self.folder} has no folder {path.name}",
+                received=f"{len(self.seeds)} seeds" if has_seeds else "a run without this model",
+                expected="one seed" if has_seeds else "a finished run",
+                next="run.seeds[0].model()" if has_seeds else "rerun the command to resume",
+            )
+        return Model.load(path, precision=precision)
+
+    def __repr__(self) -> str:
+        """Say in a line what it is and how far it got."""
+        state = "finished" if self.is_finished else "not finished"
+        several = f", {len(self.seeds)} seeds" if self.seeds else ""
+        return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
+
+    def _repr_html_(self) -> str:
+        """Show the last measures in a notebook, with a link to the report."""
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(_shown(value))}</td></tr>"
+            for name, value in _summary(self.result if self.is_finished else {}).items()
+        )
+        page = self.folder / REPORT_FILE
+        link = f'<p><a href="{escape(str(page))}">report</a></p>' if page.is_file() else ""
+        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>{link}"
+
+    def _rows(self) -> list[Row]:
+        has_rows = (self.folder / "metrics.jsonl").is_file()
+        return list(read_metrics(self.folder)) if has_rows else []
+
+    def _recorded(self, table: str) -> dict[str, Json]:
+        if self.seeds:
+            return self.seeds[0]._recorded(table)
+        value = (read_run(self.folder) or {}).get(table)
+        return value if isinstance(value, dict) else {}
+
+
+def _summary(result: dict[str, Json]) -> dict[str, Json]:
+    """Return the measures of the last step alone."""
+    last = result.get("last", result)
+    assert isinstance(last, dict)
+    return {name: value for name, value in last.items() if isinstance(value, int | float)}
+
+
+def _shown(value: Json) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def finished(runs: Sequence[Run]) -> bool:
+    """Return whether every run reached its last step."""
+    return all(run.is_finished for run in runs)
