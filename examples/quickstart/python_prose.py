@@ -90,7 +90,11 @@ _FUNCTION_WORD = re.compile(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("out", type=Path, help="the text file to write")
-    out = parser.parse_args().out
+    collect(parser.parse_args().out)
+
+
+def collect(out: Path) -> None:
+    """Write the prose of this machine to a file."""
     start = time.perf_counter()
     folders = (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
     documents = list(read_prose(dict.fromkeys(folders)))

@@ -6,14 +6,15 @@ Run it as `make quickstart`. Everything it does is one command you can repeat on
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
-from litebert.inference import Model
-from litebert.train import read_metrics, read_run
+from python_prose import collect
+
+import litebert
+from litebert import Model, Run
+from litebert.train import read_metrics
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "runs" / "quickstart"
@@ -31,18 +32,20 @@ def main() -> None:
     """Make the text, pretrain on it, and show what was learnt."""
     if not PROSE.exists():
         _say("collecting the English prose that comes with Python and its packages")
-        _call(str(Path(__file__).with_name("python_prose.py")), str(PROSE))
-    _say("pretraining for about five minutes (again: goes on where it stopped)")
-    options = ["--sentences", "line", "--recipe", "quickstart", "--vocab-size", "8000"]
-    places = ["--name", RUN.name, "--runs", str(RUN.parent)]
-    _call("-m", "litebert", "pretrain", str(PROSE), *options, *places, "--json")
-    _show_table()
-    _show_answers(Model.load(RUN / "model"))
+        collect(PROSE)
+    _say("pretraining for about five minutes (run again: resumes)")
+    run = litebert.pretrain(
+        PROSE, sentences="line", recipe="quickstart", name=RUN.name, runs=RUN.parent
+    )
+    if run.exit_code:
+        sys.exit(run.exit_code)
+    _show_table(run)
+    _show_answers(run.model())
     _show_next()
 
 
-def _show_table() -> None:
-    evaluations = [row for row in read_metrics(RUN) if row["kind"] == "eval"]
+def _show_table(run: Run) -> None:
+    evaluations = [row for row in read_metrics(run.folder) if row["kind"] == "eval"]
     before, after = evaluations[0], evaluations[-1]
     lines = [
         ("masked-LM loss", "masked_lm_loss", "{:.3f}", ""),
@@ -60,14 +63,12 @@ def _show_table() -> None:
         cells = form.format(before[name]), form.format(after[name]), baseline
         print(f"{title:<26}{cells[0]:>10}{cells[1]:>10}{cells[2]:>12}")
     print("baseline: always the commonest token; a coin")
-    print(_order_verdict(float(str(after["sentence_order_accuracy"]))))
+    print(_order_verdict(run, float(str(after["sentence_order_accuracy"]))))
 
 
-def _order_verdict(accuracy: float) -> str:
+def _order_verdict(run: Run, accuracy: float) -> str:
     """Say plainly whether sentence order was learnt: it comes later than the words."""
-    recorded = read_run(RUN)
-    assert recorded is not None
-    num_pairs = int(str(recorded.settings["train.eval_sequences"]))
+    num_pairs = int(str(run.settings["train.eval_sequences"]))
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
     if errors_above < 2:
         return "sentence order: not to be told from a coin yet; it is learnt later than words"
@@ -94,14 +95,6 @@ def _show_next() -> None:
         f"  .venv/bin/litebert pretrain my-text.txt --preset mini --minutes 30 --name mine\n"
         f"  .venv/bin/litebert recipes list"
     )
-
-
-def _call(*words: str) -> None:
-    done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
-    if words[-1] == "--json":
-        assert json.loads(done.stdout)["model"]
 
 
 def _say(text: str) -> None:

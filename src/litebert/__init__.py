@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
+    from litebert.api import Run, evaluate, finetune, glue, predict, pretrain
     from litebert.config import AlbertConfig, HeadConfig, Precision, preset
     from litebert.inference import Model
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
@@ -35,9 +36,15 @@ __all__ = [
     "Lamb",
     "LitebertError",
     "Model",
+    "Run",
     "Tokenizer",
+    "evaluate",
+    "finetune",
+    "glue",
     "load",
+    "predict",
     "preset",
+    "pretrain",
 ]
 
 _HOMES = {
@@ -50,8 +57,14 @@ _HOMES = {
     "HeadConfig": "config",
     "Lamb": "optim",
     "Model": "inference",
+    "Run": "api",
     "Tokenizer": "tokenizer",
+    "evaluate": "api",
+    "finetune": "api",
+    "glue": "api",
+    "predict": "api",
     "preset": "config",
+    "pretrain": "api",
 }
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.cli.recipes import recipe_names, recipe_text
+from litebert.api.recipes import recipe as recipe_text
+from litebert.api.recipes import recipe_names
 from litebert.config import (
     PRESETS,
     AlbertConfig,

@@ -3,7 +3,7 @@
 from litebert.api.corpus import build_from_texts, train_vocabulary
 from litebert.api.evaluation import Evaluation, evaluate, evaluate_predictions
 from litebert.api.finetuning import FinetuneJob, finetune
-from litebert.api.glue import GlueRuns, glue
+from litebert.api.glue_runs import GlueRuns, glue
 from litebert.api.plan import Plan
 from litebert.api.prediction import Predictions, predict
 from litebert.api.pretraining import PretrainJob, pretrain

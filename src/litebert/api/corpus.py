@@ -6,7 +6,7 @@ from pathlib import Path
 
 from litebert.api.settings import Paths, paths
 from litebert.corpus import BuildProgress, build_corpus
-from litebert.corpus.texts import read_texts
+from litebert.corpus.read import read_texts
 from litebert.folder import locate
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
@@ -25,9 +25,10 @@ def build_from_texts(
     held_out: float = 0.02,
     quiet: bool = False,
 ) -> Path:
-    """Train a vocabulary and build a corpus in `folder`, each unless it is there; return the corpus.
+    """Train a vocabulary and build a corpus in `folder`, each unless it exists.
 
     Training that continues from a model, `start`, uses that model's vocabulary.
+    Returns the folder of the corpus.
     """
     from litebert.api.progress import Progress
 

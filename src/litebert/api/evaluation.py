@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from litebert.api.held_out import is_pretrained, measure_pretraining
 from litebert.api.progress import Progress
 from litebert.api.settings import paths
 from litebert.api.table import Frame, frame
@@ -20,7 +21,6 @@ from litebert.inference.finetuned import (
     with_clean_threshold,
     with_patience,
 )
-from litebert.inference.pretraining import is_pretrained, measure_pretraining
 from litebert.tasks.named.squad_score import score_predictions
 
 if TYPE_CHECKING:

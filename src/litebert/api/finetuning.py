@@ -12,7 +12,7 @@ from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run
 from litebert.api.settings import Overrides, flags, overrides, run_folder
-from litebert.config import FinetuneConfig, Resolved, resolve
+from litebert.config import FinetuneConfig, Origin, Resolved, resolve
 from litebert.errors import LitebertError
 from litebert.tasks.registry import require_task
 from litebert.train.finetune import finetune as train_model
@@ -108,9 +108,7 @@ class FinetuneJob:
         if not was_finished and not quiet:
             say(str(self.plan()))
         resolved = self.resolved
-        for folder, seed in zip(
-            folders, self.seeds or [resolved.config.train.seed], strict=True
-        ):
+        for folder, seed in zip(folders, self.seeds or [resolved.config.train.seed], strict=True):
             outcome = train_model(_seeded(resolved, seed, bool(self.seeds)), folder, is_quiet=quiet)
             if outcome.model is None:
                 return concluded(Run(self.folder, outcome.exit_code), say)
@@ -168,7 +166,7 @@ def _seeded(
         return resolved
     train = resolved.config.train.model_copy(update={"seed": seed})
     config = resolved.config.model_copy(update={"train": train})
-    return replace(resolved, config=config, origins=resolved.origins | {"train.seed": "flag"})
+    return replace(resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")})
 
 
 def _require_data(task: str, settings: Overrides) -> None:

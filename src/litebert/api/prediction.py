@@ -14,7 +14,7 @@ from litebert.api.table import Frame, frame
 from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.inference.finetuned import Finetuned, Kept, data_of, ensemble_answers
-from litebert.tasks.family import AnswerRow
+from litebert.tasks.kinds.family import AnswerRow
 from litebert.tasks.registry import OWN
 
 if TYPE_CHECKING:
@@ -39,11 +39,7 @@ class Predictions:
     def to_pandas(self) -> Frame:
         """Return a row an answer: a DataFrame where pandas is installed, else a Table."""
         return frame(
-            [
-                {"split": split, **asdict(row)}
-                for split, rows in self.rows.items()
-                for row in rows
-            ]
+            [{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows]
         )
 
     def __repr__(self) -> str:
@@ -94,7 +90,9 @@ def predict(
         ]
         dataset = opened[0].dataset
         folder = _require_data(data, opened[0], chosen[0])
-        rows, files, split_of = {}, {}, {}
+        rows: dict[str, tuple[AnswerRow, ...]] = {}
+        files: dict[str, str] = {}
+        split_of: dict[str, str] = {}
         for name in [split] if split else dataset.test_splits:
             examples = dataset.read(folder, name)
             answers = ensemble_answers(opened, examples)

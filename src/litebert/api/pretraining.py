@@ -13,9 +13,9 @@ from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, run_folder
 from litebert.config import PretrainConfig, Resolved, resolve
-from litebert.corpus.source import find_sources
 from litebert.errors import LitebertError
 from litebert.folder import locate
+from litebert.reading.find import find_texts
 from litebert.tokenizer import Tokenizer
 from litebert.train import plan
 from litebert.train import pretrain as train_model
@@ -51,7 +51,7 @@ class PretrainJob:
         """Check everything that can be checked before any work."""
         _require_one_source(paths(self.texts), self.corpus)
         if self.corpus is None:
-            find_sources(paths(self.texts))
+            find_texts(paths(self.texts))
         _ = self.resolved
 
     @property
@@ -87,7 +87,8 @@ class PretrainJob:
             f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
             "parameters": f"{needs.num_parameters:,}",
             "data": self._data(),
-            "objective": f"masked LM {config.objective.mask_prob:.0%} + {config.objective.sentence}",
+            "objective": f"masked LM {config.objective.mask_prob:.0%}, "
+            f"sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
             **needs_in_words(needs, train.steps),
@@ -128,7 +129,7 @@ class PretrainJob:
     def _data(self) -> str:
         if self.corpus is not None:
             return str(self.corpus)
-        sources = find_sources(paths(self.texts))
+        sources = find_texts(paths(self.texts))
         megabytes = sum(source.size for source in sources) / 1e6
         return f"{len(sources)} files, {megabytes:,.1f} MB; {self.held_out:.1%} held out"
 

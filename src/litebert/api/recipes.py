@@ -6,8 +6,7 @@ from importlib.resources import as_file
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from litebert.config import settings_from_toml
-from litebert.config.load import Settings
+from litebert.config import Origin, Settings, settings_from_toml
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_text
 
@@ -78,4 +77,4 @@ def recipe_settings(kind: str, name: str) -> Settings:
         return settings_from_toml(Path(name))
     recipe(name)  # says which names there are
     with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
-        return settings_from_toml(path, origin=f"recipe {name}")
+        return settings_from_toml(path, origin=Origin("recipe", name))

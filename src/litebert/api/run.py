@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import JsonValue
+
 from litebert.api.table import Frame, Row, frame
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json
@@ -16,8 +18,7 @@ from litebert.inference import Model
 from litebert.report import write_report
 from litebert.report.seeds import seed_folders
 from litebert.report.write import REPORT_FILE
-from litebert.train import read_metrics, read_run
-from litebert.train.finetune import RESULT_FILE
+from litebert.runs import RESULT_FILE, RunFile, is_run, read_metrics, read_run
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -43,7 +44,7 @@ class Run:
             LitebertError: LB-921, there is no run in this folder.
         """
         run = cls(Path(folder))
-        if read_run(run.folder) is None and not run.seeds:
+        if not is_run(run.folder) and not run.seeds:
             raise LitebertError(
                 "LB-921",
                 f"{run.folder} is not a run",
@@ -69,9 +70,9 @@ class Run:
         return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
     @property
-    def settings(self) -> dict[str, Json]:
+    def settings(self) -> dict[str, JsonValue]:
         """Every setting by its dotted name."""
-        return self._recorded("settings")
+        return self._recorded().settings
 
     @property
     def is_finished(self) -> bool:
@@ -91,7 +92,7 @@ class Run:
 
     @property
     def metrics(self) -> Frame:
-        """Every row of metrics.jsonl: a pandas DataFrame where pandas is installed, else a Table."""
+        """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a Table."""
         if self.seeds:
             rows: list[Row] = [
                 {"seed": run.settings.get("train.seed"), **row}
@@ -151,11 +152,8 @@ class Run:
         has_rows = (self.folder / "metrics.jsonl").is_file()
         return list(read_metrics(self.folder)) if has_rows else []
 
-    def _recorded(self, table: str) -> dict[str, Json]:
-        if self.seeds:
-            return self.seeds[0]._recorded(table)
-        value = (read_run(self.folder) or {}).get(table)
-        return value if isinstance(value, dict) else {}
+    def _recorded(self) -> RunFile:
+        return read_run(self.seeds[0].folder if self.seeds else self.folder) or RunFile()
 
 
 def _summary(result: dict[str, Json]) -> dict[str, Json]:

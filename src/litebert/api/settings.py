@@ -6,20 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from litebert.config import Setting, settings_from_words
-from litebert.config.load import Settings
+from litebert.config import Origin, Setting, Settings, settings_from_words
 from litebert.errors import LitebertError
 from litebert.files import Json
 
 Overrides: TypeAlias = Mapping[str, Json] | Sequence[str]
-"""`{"optim.learning_rate": 2e-5}`, or words as the shell has them: `["optim.learning_rate=2e-5"]`."""
+"""`{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`."""
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 def flags(values: Mapping[str, Json]) -> Settings:
     """Return what was passed by name; None means that nobody set it."""
-    return {name: Setting(value, "flag") for name, value in values.items() if value is not None}
+    return {name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None}
 
 
 def overrides(given: Overrides) -> Settings:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.output import note
 from litebert.errors import DamagedError
-
-if TYPE_CHECKING:
-    from litebert.corpus import BuildProgress
 
 
 @click.group()
@@ -63,7 +59,8 @@ def build(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). A killed build goes on."""
+    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume."""
+    from litebert.api.corpus import describe
     from litebert.corpus import build_corpus
 
     summary = build_corpus(
@@ -77,7 +74,7 @@ def build(
         held_out=held_out,
         workers=workers,
         cluster=cluster,
-        report=None if quiet else show_progress,
+        report=None if quiet else lambda progress: note(describe(progress)),
     )
     if as_json:
         counts = {
@@ -127,13 +124,3 @@ def check(
     )
     if report.has_errors:
         sys.exit(DamagedError.exit_code)
-
-
-def show_progress(progress: BuildProgress) -> None:
-    """Print how far a build is."""
-    values = asdict(progress)
-    click.echo(
-        f"part {values['parts_done']}/{values['num_parts']}  {values['tokens']:,} tokens  "
-        f"{values['tokens_per_second']:,.0f} tok/s",
-        err=True,
-    )

@@ -106,7 +106,7 @@ def _report(
 
 def _length_of(task: str) -> int:
     """Return the longest sequence that the recipe of a task trains on, if it has one."""
-    from litebert.cli.recipes import recipe_names, recipe_settings
+    from litebert.api.recipes import recipe_names, recipe_settings
 
     if task not in recipe_names("finetune"):
         return 512

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 model_option = click.option("--model", required=True, help="Model folder, or a name on the Hub.")
 
+column_option = click.option(
+    "--column", multiple=True, metavar="ROLE=NAME", help="Columns of your file: text=review, ..."
+)
 depth_option = click.option(
     "--depth",
     type=int,

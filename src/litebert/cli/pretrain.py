@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from litebert.errors import LitebertError
-
-if TYPE_CHECKING:
-    from litebert.config import PretrainConfig, Resolved
-    from litebert.train import Estimate
+from litebert.cli.ending import show_plan, show_run
+from litebert.cli.output import stop
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[TEXT]... [KEY=VALUE]...")
 @click.option("--corpus", type=click.Path(path_type=Path), help="A corpus instead of texts.")
-@click.option("--from", "start", help="Go on from this model: a folder, or a name on the Hub.")
+@click.option("--from", "start", help="Continue from this model: a folder, or a name on the Hub.")
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
 @click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
 @click.option("--minutes", type=float, help="Choose the steps to take about this long here.")
 @click.option("--name", default="albert", show_default=True, help="Name of the run.")
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
 @click.option("--vocab-size", default=8_000, show_default=True, help="Pieces, with TEXT.")
-@click.option("--sentences", type=click.Choice(["segment", "line"]), default="segment")
+@click.option(
+    "--sentences",
+    type=click.Choice(["segment", "line"]),
+    default="segment",
+    show_default=True,
+    help="Find sentences in free text, or take one a line.",
+)
 @click.option(
     "--documents",
     type=click.Choice(["blank-line", "file"]),
@@ -60,117 +59,36 @@ def pretrain(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Pretrain an ALBERT. The same command again goes on where it stopped.
+    """Pretrain an ALBERT on text files, or on a corpus. Rerun the command to resume.
 
     \b
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
     """
-    from litebert.cli.prepare import corpus_from_texts
-    from litebert.train import plan
+    from litebert.api import PretrainJob
 
-    folder = runs / name
-    texts = [word for word in words if "=" not in word]
-    _require_one_source(texts, corpus)
-    if corpus is None:
-        corpus = corpus_from_texts(
-            texts,
-            folder,
-            vocab_size=vocab_size,
-            start=start,
-            sentences=sentences,
-            documents=documents,
-            column=column,
-            held_out=held_out,
-            is_quiet=quiet,
-        )
-    overrides = [word for word in words if "=" in word]
-    flags = {
-        "data.corpus": str(corpus),
-        "start.model": start,
-        "model.preset": preset,
-        "train.minutes": minutes,
-    }
-    resolved = _resolved(recipe, flags, overrides)
-    if dry_run:
-        config, needs = plan(resolved, folder)
-        _print_plan(config, needs, as_json=as_json)
-        return
-    _train(resolved, folder, is_quiet=quiet, with_tensorboard=tensorboard, as_json=as_json)
-
-
-def _require_one_source(texts: list[str], corpus: Path | None) -> None:
-    if bool(texts) == (corpus is not None):
-        raise LitebertError(
-            "LB-523",
-            "pretraining needs texts or a corpus, one of the two",
-            received=f"{len(texts)} texts and --corpus {corpus}",
-            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
-            next="litebert pretrain --help",
-        )
-
-
-def _resolved(
-    recipe: str, flags: dict[str, str | float | None], overrides: list[str]
-) -> Resolved[PretrainConfig]:
-    from litebert.cli.recipes import recipe_settings
-    from litebert.config import Origin, PretrainConfig, Setting, resolve, settings_from_words
-
-    typed = Origin("flag")
-    given = {key: Setting(value, typed) for key, value in flags.items() if value is not None}
-    return resolve(
-        PretrainConfig, recipe_settings("pretrain", recipe), given, settings_from_words(overrides)
+    job = PretrainJob(
+        texts=[word for word in words if "=" not in word],
+        corpus=corpus,
+        start=start,
+        preset=preset,
+        recipe=recipe,
+        minutes=minutes,
+        name=name,
+        runs=runs,
+        vocab_size=vocab_size,
+        sentences=sentences,
+        documents=documents,
+        column=column,
+        held_out=held_out,
+        settings=[word for word in words if "=" in word],
+        tensorboard=tensorboard,
     )
-
-
-def _print_plan(config: PretrainConfig, needs: Estimate, *, as_json: bool) -> None:
-    from litebert.train import duration
-
-    train, model = config.train, config.model
-    tokens = train.steps * train.batch_size * config.objective.max_seq_length
-    rows = {
-        "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, "
-        f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
-        "parameters": f"{needs.num_parameters:,}",
-        "objective": f"masked LM {config.objective.mask_prob:.0%} + {config.objective.sentence}",
-        "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
-        "tokens": f"{tokens / 1e6:,.1f} M at most",
-        "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
-        "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
-        "time": f"{duration(needs.seconds(train.steps))} on this machine",
-    }
-    if as_json:
-        extra = {"steps": train.steps, "tokens": tokens, "seconds": needs.seconds(train.steps)}
-        click.echo(json.dumps({**asdict(needs), **extra}, indent=2))
+    if dry_run:
+        show_plan(job.plan(), as_json=as_json)
         return
-    for name, value in rows.items():
-        click.echo(f"{name:<11} {value}")
-
-
-def _train(
-    resolved: Resolved[PretrainConfig],
-    folder: Path,
-    *,
-    is_quiet: bool,
-    with_tensorboard: bool,
-    as_json: bool,
-) -> None:
-    from litebert.report import write_report
-    from litebert.train import pretrain as train_model
-    from litebert.train.track import TensorBoard
-
-    listeners = (TensorBoard(folder / "tensorboard"),) if with_tensorboard else ()
-    outcome = train_model(resolved, folder, is_quiet=is_quiet, listeners=listeners)
-    if outcome.model is None:
-        click.echo(f"stopped at step {outcome.step}; the same command goes on", err=True)
-        sys.exit(outcome.exit_code)
-    try:
-        report = str(write_report(folder))
-    except LitebertError as error:  # the model is there; only its picture is not
-        click.echo(str(error), err=True)
-        report = None
-    if as_json:
-        click.echo(json.dumps({"model": str(outcome.model), "report": report}))
-        return
-    click.echo(f"model   {outcome.model}\nreport  {report or 'not written'}")
+    run = job.run(quiet=quiet)
+    stop(run.exit_code)
+    model = run.folder / "model"
+    show_run(run, f'litebert fill "A [MASK] text." --model {model}', as_json=as_json)

@@ -34,13 +34,9 @@ def train(
     as_json: bool,
 ) -> None:
     """Train a SentencePiece vocabulary with the official settings."""
-    from litebert.corpus.read import read_texts
-    from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+    from litebert.api import train_vocabulary
 
-    model = train_tokenizer(
-        read_texts(inputs, column=column), vocab_size=vocab_size, lowercase=not cased
-    )
-    trained = write_tokenizer(output, model, lowercase=not cased)
+    trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
     if as_json:
         click.echo(json.dumps({"folder": str(output), "vocab_size": trained.vocab_size}))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from litebert.fast.exits import require_exits
 from litebert.files import Json
 from litebert.folder import load_model, locate
 from litebert.nn import DTYPES, AlbertForTask
-from litebert.runs import RUN_FILE, RunFile, read_record, read_run
+from litebert.runs import RUN_FILE, RunFile, is_run, read_record, read_run
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.classification import TextClassification
@@ -45,6 +45,8 @@ class Finetuned:
     tokenizer: Tokenizer
     task: TaskConfig
     dataset: Dataset[Any, Any]
+    precision: Precision = "fp32"
+    progress: Callable[[int], None] | None = None
 
     @classmethod
     def open(
@@ -53,21 +55,27 @@ class Finetuned:
         *,
         kept: Kept = "last",
         task: str | None = None,
-        data: TaskDataConfig | None = None,
-        precision: Precision = "fp32",
+        columns: Sequence[str] = (),
+        precision: Precision | None = None,
         depth: int | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Finetuned:
         """Open a run (its last step or its best evaluation), or a model folder with a task name.
 
-        `depth` applies only so many steps.
+        A run answers in the `precision` that it was trained in, unless another is asked for;
+        `columns` replace the roles of columns that it was trained with; `depth` applies only so
+        many steps.
 
         Raises:
             LitebertError: LB-613, LB-614, nothing says what the model was trained for, or it has
                 another head than the task.
         """
-        run = Path(path)
-        recorded = read_run(run)
-        folder = run / {"last": "model", "best": "best"}[kept] if recorded else locate(path)
+        run = run_of(path)
+        recorded = None if run is None else read_run(run)
+        if run is not None and run == Path(path):
+            folder = run / {"last": "model", "best": "best"}[kept]
+        else:
+            folder = locate(path)
         if recorded is None and task is None:
             raise LitebertError(
                 "LB-613",
@@ -78,9 +86,16 @@ class Finetuned:
             )
         config = _configuration(recorded.settings) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
-        where = data or (config.data if config else TaskDataConfig())
-        dataset = open_dataset(settings, where, settled=_settled(recorded) if recorded else None)
-        network = load_model(folder, dtype=DTYPES[precision], for_inference=True).network
+        where = config.data if config else TaskDataConfig()
+        settled = _settled(recorded) if recorded else None
+        if columns:
+            where, settled = (
+                where.model_copy(update={"columns": tuple(columns)}),
+                _with(settled, columns),
+            )
+        dataset = open_dataset(settings, where, settled=settled)
+        used = precision or _precision(config)
+        network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
         if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
             raise LitebertError(
                 "LB-614",
@@ -91,18 +106,34 @@ class Finetuned:
             )
         if depth is not None:
             limit_depth(network, depth)
-        return cls(folder, network, Tokenizer.load(folder), settings, dataset)
+        tokenizer = Tokenizer.load(folder)
+        return cls(folder, network, tokenizer, settings, dataset, used, progress)
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
         """Answer every example."""
         length = min(self.task.max_length, self.network.config.max_position_embeddings)
         family = self.dataset.family
         features = family.features(examples, self.tokenizer, max_length=length, training=False)
-        return answer(self.network, family, examples, features)
+        return answer(self.network, family, examples, features, progress=self.progress)
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
-    """Answer with one model, or with the mean of several (paper 4.9: its headline results)."""
+    """Answer with one model, or with the mean of several (paper 4.9: its headline results).
+
+    Raises:
+        LitebertError: LB-924, their tasks or labels differ: a mean would mix up labels.
+    """
+    first = models[0].dataset
+    for model in models[1:]:
+        ours, theirs = first.family.head, model.dataset.family.head
+        if (first.name, ours) != (model.dataset.name, theirs):
+            raise LitebertError(
+                "LB-924",
+                f"{models[0].folder} and {model.folder} cannot be averaged",
+                received=f"{model.dataset.name}: {', '.join(theirs.labels) or theirs.kind}",
+                expected=f"{first.name}: {', '.join(ours.labels) or ours.kind}",
+                next="name only runs of one task with the same labels",
+            )
     answers = [model.answers(examples) for model in models]
     averaged: list[Any] = models[0].dataset.family.averaged(answers)
     return answers[0] if len(answers) == 1 else averaged
@@ -153,8 +184,41 @@ def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]
 
 def data_of(folder: str | Path) -> Path:
     """Return where the data of a run lay when it was trained."""
-    data = _configuration(read_record(Path(folder)).settings).data
+    found = run_of(folder)
+    if found is None:
+        raise LitebertError(
+            "LB-925",
+            f"nothing says where the data of {folder} is",
+            received="a model folder without its run",
+            expected="the folder or the file of the examples",
+            next="add --data FOLDER",
+        )
+    data = _configuration(read_record(found).settings).data
     return Path(str(data.folder or data.train))
+
+
+def run_of(path: str | Path) -> Path | None:
+    """Return the run of a folder: itself, or the one that its model lies in; None without one."""
+    folder = Path(path)
+    if is_run(folder):
+        return folder
+    return folder.parent if folder.name in ("model", "best") and is_run(folder.parent) else None
+
+
+def _precision(config: FinetuneConfig | None) -> Precision:
+    """Return the precision that a run was trained in."""
+    recorded = config.train.precision if config else "fp32"
+    return "fp32" if recorded == "auto" else recorded
+
+
+def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, Json] | None:
+    """Replace the recorded column of each role that is chosen anew."""
+    if settled is None:
+        return None
+    old = settled.get("columns")
+    words = [*(old if isinstance(old, list) else []), *columns]
+    roles = {str(word).partition("=")[0]: str(word) for word in words}
+    return {**settled, "columns": list(roles.values())}
 
 
 def _settled(run: RunFile) -> dict[str, Json] | None:

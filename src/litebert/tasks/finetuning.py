@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -125,8 +125,13 @@ def answer(
     family: Family[Example, Answer],
     examples: Sequence[Example],
     features: Sequence[Feature],
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
-    """Answer every example; features of like length are computed together."""
+    """Answer every example; features of like length are computed together.
+
+    `progress` is told how many features are done since it was last called.
+    """
     network.eval()
     if not network.albert.is_packed:
         pack(network.albert)
@@ -136,6 +141,8 @@ def answer(
         batch = joined([features[number] for number in numbers]).to(device)
         for number, output in zip(numbers, family.outputs(network, batch), strict=True):
             outputs[number] = output
+        if progress is not None:
+            progress(len(numbers))
     whole = [output for output in outputs if output is not None]
     return family.answers(examples, features, whole)
 

@@ -13,10 +13,10 @@ from litebert.api.settings import Overrides
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_bytes, write_text
 from litebert.inference.finetuned import Finetuned, Kept, ensemble_answers
+from litebert.reading.find import find_files
 from litebert.report.glue import glue_table, remarks
 from litebert.report.seeds import read_run
 from litebert.report.table import Table
-from litebert.tasks.named.datafile import find_files
 from litebert.tasks.named.glue import DATASETS, glue_zip
 from litebert.tasks.named.glue_tasks import GLUE_TASKS
 

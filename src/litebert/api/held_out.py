@@ -1,0 +1,136 @@
+"""Masked LM and sentence order of a pretrained model, on texts or on what its run held out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from litebert.config import (
+    ObjectiveConfig,
+    Origin,
+    Precision,
+    PretrainConfig,
+    Setting,
+    TrainConfig,
+    resolve,
+)
+from litebert.corpus import Corpus, build_corpus
+from litebert.errors import LitebertError
+from litebert.folder import load_model, locate, read_head, read_weights
+from litebert.inference.finetuned import run_of
+from litebert.nn import DTYPES, AlbertForPretraining
+from litebert.objectives import PretrainingBatch, evaluation_batches
+from litebert.runs import RUN_FILE, read_run
+from litebert.tasks import Pretraining
+from litebert.tokenizer import Tokenizer
+from litebert.train.sources import Sources, vocabulary_of
+
+NUM_SEQUENCES, BATCH_SIZE, SEED = 1_024, 32, 12_345
+"""What is drawn from texts: the same sequences and masks for every model with one vocabulary."""
+
+
+def is_pretrained(path: str | Path) -> bool:
+    """Tell whether a run or a model folder has pretraining heads only."""
+    run = run_of(path)
+    if run is not None:
+        return _config(run) is not None
+    folder = locate(path)
+    tensors = {name: tuple(tensor.shape) for name, tensor in read_weights(folder).items()}
+    return read_head(folder, tensors=tensors) is None
+
+
+def measure_pretraining(
+    path: str | Path,
+    texts: Sequence[str | Path],
+    *,
+    column: str = "text",
+    precision: Precision | None = None,
+) -> tuple[dict[str, float], str]:
+    """Return the measures and the precision that they were computed in.
+
+    Raises:
+        LitebertError: LB-926, there are no texts and no run; LB-927, a head is missing.
+    """
+    run = run_of(path)
+    config = None if run is None else _config(run)
+    folder = Path(path) / "model" if run == Path(path) else locate(path)
+    if config is None and not texts:
+        raise LitebertError(
+            "LB-926",
+            "a pretrained model is measured on texts",
+            received=f"{path}, without its run and without --data",
+            expected="a text that the model was not trained on",
+            next=f"litebert evaluate {path} --data my-text.txt",
+        )
+    recorded = "fp32" if config is None else config.train.precision
+    used: Precision = precision or ("fp32" if recorded == "auto" else recorded)
+    loaded = load_model(folder, dtype=DTYPES[used])
+    if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing:
+        raise LitebertError(
+            "LB-927",
+            f"{folder} lacks a pretraining head",
+            received=", ".join(sorted(loaded.missing)[:5]) or "another head",
+            expected="the masked-LM and the sentence-order head",
+            next="choose a model that litebert pretrained",
+        )
+    if texts:
+        longest = loaded.network.config.max_position_embeddings
+        held_out = _batches(texts, folder, config, column=column, longest=longest)
+    else:
+        assert config is not None
+        held_out = Sources.open(config).evaluation(config)
+    size = None if config is None else config.train.micro_batch_size
+    task = Pretraining(
+        loaded.network,
+        open_loader=_no_loader,
+        held_out=held_out,
+        train=TrainConfig(micro_batch_size=size),
+    )
+    return task.evaluate(), used
+
+
+def _batches(
+    texts: Sequence[str | Path],
+    folder: Path,
+    config: PretrainConfig | None,
+    *,
+    column: str,
+    longest: int,
+) -> list[PretrainingBatch]:
+    """Tokenise texts into a corpus of a moment, and draw sequences from it."""
+    length = min(longest, 512)
+    objective = ObjectiveConfig(max_seq_length=length) if config is None else config.objective
+    with tempfile.TemporaryDirectory() as scratch:
+        build_corpus(
+            texts,
+            tokenizer=folder,
+            output=Path(scratch) / "corpus",
+            documents="blank-line",
+            column=column,
+            workers=1,
+        )
+        return list(
+            evaluation_batches(
+                Corpus.open(Path(scratch) / "corpus").shards,
+                vocabulary=vocabulary_of(Tokenizer.load(folder)),
+                config=objective,
+                batch_size=BATCH_SIZE,
+                seed=SEED,
+                num_sequences=NUM_SEQUENCES,
+            )
+        )
+
+
+def _config(run: Path) -> PretrainConfig | None:
+    """Return the settings of a pretraining run; None for a fine-tuning run."""
+    recorded = read_run(run)
+    if recorded is None or recorded.kind == "fine-tuning":
+        return None
+    given = {name: Setting(value, Origin("file", RUN_FILE)) for name, value in recorded.settings.items()}
+    return resolve(PretrainConfig, given).config
+
+
+def _no_loader() -> NoReturn:
+    raise AssertionError("an evaluation trains nothing")

@@ -1,0 +1,61 @@
+"""What the command line prints: results on stdout, notes on stderr, never a terminal's controls."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+import click
+
+from litebert.errors import NonFiniteError
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print a text, with characters that steer a terminal written as escapes."""
+    click.echo(harmless(text), err=err)
+
+
+def show_json(value: Mapping[str, object] | Sequence[object], *, indent: int | None = None) -> None:
+    """Print JSON: nothing else goes to stdout with --json."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    except ValueError as error:
+        raise NonFiniteError(
+            "LB-928",
+            "a result is not a finite number",
+            received="NaN or infinity",
+            expected="finite numbers",
+            next="print it without --json, and look for damaged weights or data",
+        ) from error
+    show(text)
+
+
+def note(text: str) -> None:
+    """Print a note on stderr."""
+    show(text, err=True)
+
+
+def stop(exit_code: int) -> None:
+    """End with an exit code, where it is not 0."""
+    if exit_code:
+        sys.exit(exit_code)
+
+
+def harmless(text: str) -> str:
+    r"""Return a text whose control and direction characters are escapes; lines and tabs stay.
+
+    >>> harmless("red \x1b[31m\n")
+    'red \\u001b[31m\n'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character in "\n\t" or character.isprintable():
+        return character
+    is_harmless = unicodedata.category(character) in ("Zs", "Zl", "Zp", "Co", "Cn")
+    return character if is_harmless else f"\\u{ord(character):04x}"
