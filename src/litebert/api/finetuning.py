@@ -166,7 +166,9 @@ def _seeded(
         return resolved
     train = resolved.config.train.model_copy(update={"seed": seed})
     config = resolved.config.model_copy(update={"train": train})
-    return replace(resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")})
+    return replace(
+        resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")}
+    )
 
 
 def _require_data(task: str, settings: Overrides) -> None:

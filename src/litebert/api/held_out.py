@@ -128,7 +128,9 @@ def _config(run: Path) -> PretrainConfig | None:
     recorded = read_run(run)
     if recorded is None or recorded.kind == "fine-tuning":
         return None
-    given = {name: Setting(value, Origin("file", RUN_FILE)) for name, value in recorded.settings.items()}
+    given = {
+        name: Setting(value, Origin("file", RUN_FILE)) for name, value in recorded.settings.items()
+    }
     return resolve(PretrainConfig, given).config
 
 

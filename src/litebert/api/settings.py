@@ -18,7 +18,9 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 def flags(values: Mapping[str, Json]) -> Settings:
     """Return what was passed by name; None means that nobody set it."""
-    return {name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None}
+    return {
+        name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None
+    }
 
 
 def overrides(given: Overrides) -> Settings:
