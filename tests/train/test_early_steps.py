@@ -101,3 +101,16 @@ def test_evaluation_reports_what_shows_a_mask_apart(tmp_path: Path, configure: C
 
     assert last["mask_token_loss"] > 0
     assert 0 <= last["mask_token_accuracy"] <= 1
+
+
+def test_a_run_starts_as_its_settings_say(tmp_path: Path, configure: Configure) -> None:
+    start = ["start.attention=local", "start.output_bias=unigram"]
+    begun = ["train.steps=1", "optim.warmup_steps=0", "optim.learning_rate=1e-9"]
+    pretrain(configure(*begun), tmp_path / "random", is_quiet=True)
+    pretrain(configure(*begun, *start), tmp_path / "local", is_quiet=True)
+    first, ours = (
+        [row for row in read_metrics(tmp_path / run) if row["kind"] == "eval"][0]
+        for run in ("random", "local")
+    )
+
+    assert ours["masked_lm_loss"] < first["masked_lm_loss"] - 0.5

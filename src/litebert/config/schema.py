@@ -188,10 +188,16 @@ class TrainConfig(Section):
 
 
 class PretrainStart(Section):
-    """Say which model pretraining goes on from, if any: then `model` follows from it."""
+    """Say how the weights begin: from a model, whose shape `model` then takes, or from nothing."""
 
     model: str | None = Field(None, description="model folder, or a name on the Hub")
     optimizer: bool = Field(False, description="take its optimizer's state, too")
+    attention: Literal["random", "local"] = Field(
+        "random", description="without a model; local: some heads begin by reading neighbours"
+    )
+    output_bias: Literal["zeros", "unigram"] = Field(
+        "zeros", description="without a model; unigram: log frequencies of the corpus's pieces"
+    )
 
 
 class PretrainConfig(Section):

@@ -7,6 +7,7 @@ from litebert.objectives.masking import Masking, mask, num_to_predict, run_lengt
 from litebert.objectives.pairs import FramedPair, frame, truncated_sizes
 from litebert.objectives.prefetch import prefetch
 from litebert.objectives.shards import Library, Shard, Text
+from litebert.objectives.unigram import log_frequencies
 from litebert.objectives.vocabulary import Vocabulary
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Vocabulary",
     "evaluation_batches",
     "frame",
+    "log_frequencies",
     "longest_first",
     "mask",
     "num_to_predict",

@@ -12,10 +12,11 @@ from litebert import rng
 from litebert.config import Origin, PretrainConfig, Resolved, flattened
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Loader
+from litebert.objectives import Loader, log_frequencies
 from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import locked, recorded_setting
 from litebert.tasks import Pretraining
+from litebert.tasks.beginning import attend_locally
 from litebert.train.checkpoint import Checkpoints
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.interrupt import interruptible
@@ -109,6 +110,8 @@ def _built(
     train = config.train
     generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
     network = AlbertForPretraining(config.model, dtype=dtype_of(config.train), generator=generator)
+    if not config.start.model:
+        _begin(network, config, sources)
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
@@ -136,3 +139,12 @@ def _built(
         mask_id=sources.tokenizer.mask_id,
     )
     return trainer, task
+
+
+def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:
+    """Give random weights the start that the settings name."""
+    if config.start.attention == "local":
+        attend_locally(network.albert, seed=config.train.seed)
+    if config.start.output_bias == "unigram":
+        bias = log_frequencies(sources.corpus.shards, config.model.vocab_size)
+        network.masked_lm.bias.data.copy_(torch.from_numpy(bias))
