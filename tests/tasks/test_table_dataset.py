@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def test_guesses_are_said(write: Write) -> None:
         f"{path}: semicolons between cells, names in the first line",
         "columns: text=review label=stars; not used: when",
         "problem: classification; 2 labels: 1 (9), 5 (9)",
-        "evaluated on: 10 % of the rows, drawn by what stands in them",
+        "evaluated on: 10 % of the rows, the same share of each label",
     )
 
 
@@ -416,6 +417,44 @@ def test_held_out_rows_do_not_depend_on_order_or_on_copies(write: Write) -> None
     chosen = [{e.first for e in table_dataset(p).read(p, "dev")} for p in (path, other)]
     assert chosen[0] == chosen[1]
     assert len(chosen[0]) == 6
+
+
+def test_held_out_rows_have_the_same_share_of_each_label(write: Write) -> None:
+    labels = ["rare"] * 20 + ["common"] * 180
+    path = write("r.csv", "text,label\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(labels)))
+    dev = table_dataset(path).read(path, "dev")
+    assert Counter(example.label for example in dev) == {0: 18, 1: 2}
+
+
+def test_one_bad_score_among_many_is_refused_by_its_line_and_makes_no_classes(write: Write) -> None:
+    scores = [f"{n % 10 / 2}" for n in range(60)]
+    scores[17] = "nan"
+    path = write("s.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(scores)))
+    dataset = table_dataset(path)
+    assert dataset.problem == "regression"
+    with pytest.raises(LitebertError, match="LB-859") as caught:
+        dataset.read(path, "train")
+    assert "line 19" in caught.value.what
+
+
+def test_nan_among_numbered_classes_is_no_class(write: Write) -> None:
+    cells = [str(n % 3) for n in range(30)] + ["NaN"]
+    path = write("c.csv", "text,label\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
+    dataset = table_dataset(path)
+    assert dataset.labels == ("0", "1", "2")
+    with pytest.raises(LitebertError, match="LB-857"):
+        dataset.read(path, "train")
+
+
+@pytest.mark.parametrize("missing", ["", "nan"])
+def test_rows_without_a_label_are_omitted_and_counted_on_request(
+    missing: str, write: Write
+) -> None:
+    cells = [f"{n % 4}.5" for n in range(30)] + [missing]
+    path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
+    dataset = table_dataset(path, skips_unlabelled=True)
+    assert f"{path.name}: 1 rows without a label are omitted" in dataset.notes
+    assert len(dataset.read(path, "train")) + len(dataset.read(path, "dev")) == 30
 
 
 @settings(deadline=None)

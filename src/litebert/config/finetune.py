@@ -36,6 +36,9 @@ class TaskDataConfig(Section):
     train: str | None = Field(None, description="your own examples: CSV, TSV, JSONL, Parquet")
     dev: str | None = Field(None, description="examples to evaluate on; unset: a part of train")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of train to evaluate on")
+    missing_labels: Literal["refuse", "skip"] = Field(
+        "refuse", description="rows of your own files without a label: an error, or omitted"
+    )
     problem: str | None = Field(None, description="kind of your own task; unset: guessed and said")
     columns: tuple[str, ...] = Field(
         (), description='roles of your columns, ["text=review", "label=stars"]; unset: guessed'

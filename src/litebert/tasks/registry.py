@@ -62,6 +62,7 @@ def _own(data: TaskDataConfig, settled: Mapping[str, Json]) -> Dataset[Any, Any]
         held_out=data.held_out,
         columns=data.columns,
         problem=data.problem,
+        skips_unlabelled=data.missing_labels == "skip",
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from string import ascii_uppercase
+from typing import ClassVar
 
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.own.labels import require_labels
+from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.labels import label_columns
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.values import label_of, list_of, text_of
@@ -25,10 +28,31 @@ class Choices:
     columns: Columns
     labels: tuple[str, ...]
     problem: str = "multiple-choice"
+    shape: ClassVar[Shape] = "choices"
+    key_measure: ClassVar[str] = "accuracy"
 
-    key_measure = "accuracy"
+    @classmethod
+    def settle(cls, table: Table, columns: Columns, _: str | None) -> tuple[Choices, str]:
+        """Read a whole table to learn what its choices are called; return how to read it.
 
-    @property
+        Raises:
+            LitebertError: LB-861, nothing says which choice is right; what reading raises.
+        """
+        name = label_columns(table, columns, "label")[0]
+        most, found, are_texts = 0, set[str](), True
+        counts_from_one = False
+        for _number, row in table.rows():
+            texts, names = _choices(row, columns)
+            most = max(most, len(texts))
+            label = label_of(row.get(name)) or ""
+            are_texts = are_texts and label in texts
+            if not names:
+                found.add(label)
+                counts_from_one = counts_from_one or label == str(len(texts))
+        labels = _spelling(most, set() if are_texts else found, counts_from_one=counts_from_one)
+        return cls(columns, labels), f"up to {most} choices, called {', '.join(labels)}"
+
+    @cached_property
     def family(self) -> MultipleChoice:
         """Return the kind of task."""
         return MultipleChoice(num_choices=len(self.labels))
@@ -56,6 +80,14 @@ class Choices:
         label = self._label(row, texts, names, place) if is_labelled else None
         return ChoiceExample(id, context, question, texts, label)
 
+    def lacks_label(self, row: Row) -> bool:
+        """Whether a row does not say which choice is right."""
+        return label_of(row.get(self.columns.all("label")[0])) is None
+
+    def stratum(self, example: ChoiceExample) -> str:  # noqa: ARG002
+        """Return nothing: places of choices say little."""
+        return ""
+
     def key(self, example: ChoiceExample) -> str:
         """Return what may not be both trained and evaluated on: a context with all questions."""
         return example.context or example.question
@@ -73,30 +105,6 @@ class Choices:
             expected=f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text",
             next="mend this row",
         )
-
-
-def settle_choices(table: Table, columns: Columns) -> tuple[Choices, str]:
-    """Read a whole table to learn what its choices are called; return how to read it, and say it.
-
-    Raises:
-        LitebertError: LB-861, nothing says which choice is right; LB-864, LB-865, a row cannot be
-            used; what reading the table raises.
-    """
-    require_labels(table, columns, "label")
-    name = columns.all("label")[0]
-    most, found, highest = 0, set[str](), False
-    are_texts = True
-    for _, row in table.rows():
-        texts, names = _choices(row, columns)
-        most = max(most, len(texts))
-        label = label_of(row.get(name)) or ""
-        are_texts = are_texts and label in texts
-        if not names:
-            found.add(label)
-            highest = highest or label == str(len(texts))
-    labels = _spelling(most, set() if are_texts else found, counts_from_one=highest)
-    choices = Choices(columns, labels)
-    return choices, f"up to {most} choices, called {', '.join(labels)}"
 
 
 def _spelling(number: int, found: set[str], *, counts_from_one: bool) -> tuple[str, ...]:

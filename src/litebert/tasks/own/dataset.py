@@ -53,13 +53,15 @@ def table_dataset(
     columns: Sequence[str] = (),
     problem: str | None = None,
     labels: Sequence[str] = (),
+    skips_unlabelled: bool = False,
 ) -> TableDataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
 
     `columns` are choices such as text=review or header=no; what is not chosen is guessed. Without
-    `dev` the share `held_out` of `train` is evaluated on: rows drawn by what stands in them, so
-    that equal ones stay together and other rows change nothing. Of any other file, `read` takes
-    all rows: with labels as "train" or "dev", without as "test".
+    `dev` the share `held_out` of `train` is evaluated on, the same share of each label: rows are
+    drawn by a hash of their texts, so that equal ones stay together, whatever their order. With
+    `skips_unlabelled` rows without a label are omitted and counted in the notes. Of any other file,
+    `read` takes all rows: with labels as "train" or "dev", without as "test".
 
     Raises:
         LitebertError: LB-868, there is neither a training file nor all that is known of one;
@@ -70,18 +72,20 @@ def table_dataset(
         settled = settle(table, columns, problem)
     else:
         settled = recalled(columns, problem, labels)
-    files = _Files(settled, train, dev, held_out)
+    files = _Files(settled, train, dev, held_out, skips_unlabelled)
     reading = settled.reading
-    said = (
-        f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, drawn by what stands in them'}"
-    )
+    part = f"{held_out * 100:g} % of the rows, the same share of each label"
+    notes = [*settled.notes, f"evaluated on: {dev or part}"]
+    if skips_unlabelled:
+        counts = files.num_unlabelled().items()
+        notes += [f"{name}: {number:,} rows without a label are omitted" for name, number in counts]
     return TableDataset(
         name="table",
         family=reading.family,
         read=files.read,
         key_measure=reading.key_measure,
         submission=partial(answer_table, reading.family),
-        notes=(*settled.notes, said),
+        notes=tuple(notes),
         columns=settled.words,
         problem=reading.problem,
         labels=reading.labels,
@@ -96,6 +100,14 @@ class _Files:
     train: Path | None
     dev: Path | None
     held_out: float
+    skips_unlabelled: bool = False
+
+    def num_unlabelled(self) -> dict[str, int]:
+        """Count the rows without a label in each file that should have them."""
+        paths = [path for path in (self.train, self.dev) if path]
+        tables = {path.name: self.settled.open(path, is_labelled=True) for path in paths}
+        lacks = self.settled.reading.lacks_label
+        return {name: sum(lacks(row) for _, row in table.rows()) for name, table in tables.items()}
 
     def read(self, path: Path, split: str) -> list[Any]:
         """Return the examples of a split: of the training file a part, of any other all."""
@@ -113,7 +125,9 @@ class _Files:
         examples = self._examples(path, is_labelled=split != "test")
         if not is_train or self.dev or split == "test":
             return examples
-        is_out = drawn([self.settled.reading.key(example) for example in examples], self.held_out)
+        reading = self.settled.reading
+        keys, strata = map(reading.key, examples), map(reading.stratum, examples)
+        is_out = drawn(list(keys), self.held_out, list(strata))
         return [
             example
             for example, out in zip(examples, is_out, strict=True)
@@ -125,6 +139,8 @@ class _Files:
         table = self.settled.open(path, is_labelled=is_labelled)
         numbers, examples = [], []
         for number, row in table.rows():
+            if is_labelled and self.skips_unlabelled and self.settled.reading.lacks_label(row):
+                continue
             numbers.append(number)
             examples.append(self.settled.example(table, number, row, is_labelled=is_labelled))
         if len({example.id for example in examples}) == len(examples):
@@ -135,21 +151,30 @@ class _Files:
         ]
 
 
-def drawn(keys: Sequence[str], share: float) -> NDArray[np.bool_]:
-    """Draw about a share of keys, at least one; equal keys go together unless all are equal.
+def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDArray[np.bool_]:
+    """Draw a share of the distinct keys, the same share of each stratum, at least one in all.
+
+    Equal keys are drawn together unless all are equal; such a key is of the stratum that comes
+    first by name.
 
     >>> drawn(["a", "b", "a", "c"], 0.25).tolist()
-    [False, True, False, False]
+    [True, False, True, False]
+    >>> drawn(list("abcdef"), 0.34, list("xxxyyy")).tolist()
+    [True, False, False, False, True, False]
     """
     if not keys:
         return np.zeros(0, dtype=np.bool_)
-    hashes = np.array([_hash(key) for key in keys], dtype=np.int64)
-    draws = rng.hashed(0, "held-out rows", hashes)
-    if (draws == draws[0]).all():
-        draws = rng.hashed(0, "held-out rows", np.arange(len(keys)))
-    limit = np.sort(draws)[max(1, round(share * len(keys))) - 1]
-    is_drawn: NDArray[np.bool_] = draws <= limit
-    return is_drawn
+    if len(set(keys)) == 1:  # then rows are drawn by their numbers
+        keys = [str(number) for number in range(len(keys))]
+    stratum_of: dict[str, str] = {}
+    for key, stratum in zip(keys, strata or [""] * len(keys), strict=True):
+        stratum_of[key] = min(stratum, stratum_of.get(key, stratum))
+    names = list(stratum_of)
+    draws = rng.hashed(0, "held-out rows", np.array([_hash(name) for name in names]))
+    order = sorted(range(len(names)), key=lambda place: (stratum_of[names[place]], draws[place]))
+    number = max(1, round(share * len(order)))  # evenly spaced, so every stratum gives its share
+    chosen = {names[order[int((n + 0.5) * len(order) / number)]] for n in range(number)}
+    return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 
 def _hash(key: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.rows import Row
@@ -26,8 +27,14 @@ PROBLEMS: dict[str, Shape] = {
 MANY = 20
 """Whole numbers, if there are more of them than this and they nearly all differ, are amounts."""
 SEPARATORS = "|;,"
+SLIPS = 20
+"""Among fractions, at most one cell in so many may be no number."""
 AMOUNTS = ("score", "rating", "similarity", "relatedness")
 """A column of many whole numbers whose name has one of these holds amounts."""
+
+
+MISSING = ("nan", "na", "n/a", "null", "none")
+"""Words for nothing in a column of numbers."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +45,47 @@ class LabelColumn:
     single: Counter[str]
     listed: Counter[str]
 
-    @property
-    def is_amounts(self) -> bool:
-        """Whether these are numbers to be estimated and not names of classes."""
-        numbers = [number_of(label) for label in self.single]
-        whole = [number is not None and number.is_integer() for number in numbers]
-        if None in numbers or not numbers:
-            return False
-        if not all(whole):
-            return True
-        is_called_so = any(word in self.name.lower() for word in AMOUNTS)
-        nearly_all_differ = len(numbers) * 2 > self.single.total()
-        return len(numbers) > MANY and (is_called_so or nearly_all_differ)
+    @cached_property
+    def numbers(self) -> list[float]:
+        """The different numbers in it."""
+        found = (number_of(label) for label in self.single)
+        return [number for number in found if number is not None]
 
     @property
-    def separator(self) -> str:
-        """What stands between several labels in one cell."""
-        joined = "".join(self.single)
-        return next((mark for mark in SEPARATORS if mark in joined), SEPARATORS[-1])
+    def are_numbers(self) -> bool:
+        """Whether it holds numbers, or words for nothing."""
+        return bool(self.numbers) and len(self.numbers) == sum(
+            label.lower() not in MISSING for label in self.single
+        )
+
+    @property
+    def is_amounts(self) -> bool:
+        """Whether these are numbers to be estimated and not names of classes.
+
+        Among fractions a few cells may be no numbers: these are refused by their rows, for a slip
+        does not make classes of scores.
+        """
+        fractions = sum(
+            count
+            for label, count in self.single.items()
+            if (number := number_of(label)) is not None and not number.is_integer()
+        )
+        not_numbers = sum(self.single[label] for label in self.single if number_of(label) is None)
+        if fractions:
+            return not_numbers * SLIPS <= self.single.total()
+        is_called_so = any(word in self.name.lower() for word in AMOUNTS)
+        nearly_all_differ = len(self.numbers) * 2 > self.single.total()
+        return self.are_numbers and len(self.numbers) > MANY and (is_called_so or nearly_all_differ)
+
+    def lacks(self, label: str) -> bool:
+        """Whether this is a word for nothing, and not a label."""
+        return is_missing(label, is_number=self.are_numbers)
+
+
+def is_missing(cell: object, *, is_number: bool) -> bool:
+    """Whether a cell holds nothing; among numbers, "nan" and the like are nothing, too."""
+    label = label_of(cell)
+    return label is None or (is_number and label.lower() in MISSING)
 
 
 def label_column(name: str, rows: Iterable[Row]) -> LabelColumn:
@@ -81,6 +111,11 @@ def text_problem(column: LabelColumn) -> str:
     if column.listed:
         return "multi-label"
     return "regression" if column.is_amounts else "classification"
+
+
+def separator_in(text: str) -> str:
+    """Return what stands between several labels in one cell."""
+    return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
 
 
 def split_labels(cell: object, separator: str) -> list[str]:
@@ -124,7 +159,7 @@ def require_problem(name: str | None) -> Shape | None:
     )
 
 
-def require_labels(table: Table, columns: Columns, role: Role) -> tuple[str, ...]:
+def label_columns(table: Table, columns: Columns, role: Role) -> tuple[str, ...]:
     """Return the columns that hold what is to be learnt.
 
     Raises:
@@ -170,7 +205,7 @@ def require_number(name: str, labels: dict[str, int], label: str | None, place: 
             f"{place}: there is no label",
             received=f"nothing in column {name}",
             expected="a label in every row that is trained or evaluated on",
-            next="take this row out; if rows have any number of labels: --problem multi-label",
+            next="data.missing_labels=skip, or --problem multi-label if a row may have none",
         )
     if label not in labels:
         known = ", ".join(list(labels)[:20])

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.family import Answer, Family
-from litebert.tasks.own.choices import Choices, settle_choices
-from litebert.tasks.own.columns import guess_columns
+from litebert.tasks.own.choices import Choices
+from litebert.tasks.own.columns import Shape, guess_columns
 from litebert.tasks.own.labels import require_problem
 from litebert.tasks.own.roles import (
     Columns,
@@ -24,10 +24,10 @@ from litebert.tasks.own.roles import (
     require_columns,
 )
 from litebert.tasks.own.rows import Table, open_table
-from litebert.tasks.own.spans import Spans, settle_spans
-from litebert.tasks.own.texts import Texts, settle_texts
+from litebert.tasks.own.spans import Spans
+from litebert.tasks.own.texts import Texts
 from litebert.tasks.own.values import label_of
-from litebert.tasks.own.words import Words, settle_words
+from litebert.tasks.own.words import Words
 
 Read = TypeVar("Read")
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
@@ -60,8 +60,20 @@ class Reading(Protocol[Read, Answer]):
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Read:
         """Turn a row into an example; raises LitebertError with the row's place."""
 
+    def lacks_label(self, row: Row, /) -> bool:
+        """Whether a row says nothing to learn."""
+
+    def stratum(self, example: Read) -> str:
+        """Return the label, if there is one: held-out rows are the same share of each."""
+
     def key(self, example: Read) -> str:
         """Return what may not be both trained and evaluated on."""
+
+
+READINGS: dict[Shape, type[Texts | Words | Choices | Spans]] = {
+    reading.shape: reading for reading in (Texts, Words, Choices, Spans)
+}
+"""How rows of each shape are read; another shape is added here and to columns.py."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +120,7 @@ def settle(table: Table, columns: Sequence[str], problem: str | None) -> Settled
     chosen = chosen_columns(columns, table.columns)
     shape, found = guess_columns(table.columns, table.sample(), chosen, require_problem(problem))
     reading: Reading[Any, Any]
-    if shape == "texts":
-        reading, said = settle_texts(table, found, problem)
-    elif shape == "words":
-        reading, said = settle_words(table, found)
-    elif shape == "choices":
-        reading, said = settle_choices(table, found)
-    else:
-        reading, said = settle_spans(table, found)
+    reading, said = READINGS[shape].settle(table, found, problem)
     unused = [name for name in table.columns if name not in found.used]
     aside = f"; not used: {', '.join(unused)}" if unused else ""
     notes = (
@@ -135,7 +140,6 @@ def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str])
     """
     chosen, known = chosen_columns(columns, None), tuple(labels)
     shape = require_problem(problem)
-    reading: Reading[Any, Any]
     if not problem or shape is None or not chosen.names or not (known or shape == "spans"):
         raise LitebertError(
             "LB-868",
@@ -144,12 +148,5 @@ def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str])
             expected="what was settled when the model was trained",
             next="give the file that it was trained on",
         )
-    if shape == "texts":
-        reading = Texts(chosen, problem, known)
-    elif shape == "words":
-        reading = Words(chosen, known)
-    elif shape == "choices":
-        reading = Choices(chosen, known)
-    else:
-        reading = Spans(chosen, bool(known))
+    reading = READINGS[shape](chosen, known, problem)
     return Settled(reading, asked_header(columns), chosen.used)

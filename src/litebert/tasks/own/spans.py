@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
+from typing import ClassVar
 
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
@@ -15,7 +17,8 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
 )
-from litebert.tasks.own.labels import require_labels
+from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.labels import label_columns
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.values import list_of, number_of, text_of
@@ -25,23 +28,31 @@ UNANSWERABLE = "unanswerable"
 
 @dataclass(frozen=True)
 class Spans:
-    """How rows become questions; `has_unanswerable` where a context may not hold the answer."""
+    """How rows become questions; `labels` is a name for "no answer", or nothing."""
 
     columns: Columns
-    has_unanswerable: bool = False
+    labels: tuple[str, ...] = ()
     problem: str = "question-answering"
+    shape: ClassVar[Shape] = "spans"
+    key_measure: ClassVar[str] = "f1"
 
-    key_measure = "f1"
+    @classmethod
+    def settle(cls, table: Table, columns: Columns, _: str | None) -> tuple[Spans, str]:
+        """Read a whole table to learn whether all is answered; return how to read it, and say it.
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Return what tells both kinds of task apart: a name for "no answer", or nothing."""
-        return (UNANSWERABLE,) if self.has_unanswerable else ()
+        Raises:
+            LitebertError: LB-861, it has no answers; what reading the table raises.
+        """
+        label_columns(table, columns, "answers")
+        num_unanswerable = sum(not _answers(row, columns) for _, row in table.rows())
+        said = f"{num_unanswerable:,} without an answer" if num_unanswerable else "all are answered"
+        labels = (UNANSWERABLE,) if num_unanswerable else ()
+        return cls(columns, labels), f"questions; {said}"
 
-    @property
+    @cached_property
     def family(self) -> SpanAnswering | ConditionalSpanAnswering:
         """Return the kind of task: SQuAD 1.1's, or 2.0's."""
-        return ConditionalSpanAnswering() if self.has_unanswerable else SpanAnswering()
+        return ConditionalSpanAnswering() if self.labels else SpanAnswering()
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
         """Turn a row into an example; an empty list of answers says that there is none.
@@ -56,21 +67,17 @@ class Spans:
         answers = tuple(_placed(text, start, context, place) for text, start in found)
         return SpanExample(id, question, context, answers if is_labelled else None)
 
+    def lacks_label(self, _: Row) -> bool:
+        """Return False: a question without an answer is one that cannot be answered."""
+        return False
+
+    def stratum(self, example: SpanExample) -> str:
+        """Return whether the question can be answered."""
+        return str(example.is_impossible)
+
     def key(self, example: SpanExample) -> str:
         """Return what may not be both trained and evaluated on: a context with all questions."""
         return example.context
-
-
-def settle_spans(table: Table, columns: Columns) -> tuple[Spans, str]:
-    """Read a whole table to learn whether all is answered; return how to read it, and say it.
-
-    Raises:
-        LitebertError: LB-861, it has no answers; what reading the table raises.
-    """
-    require_labels(table, columns, "answers")
-    num_unanswerable = sum(not _answers(row, columns) for _, row in table.rows())
-    said = f"{num_unanswerable:,} without an answer" if num_unanswerable else "all are answered"
-    return Spans(columns, num_unanswerable > 0), f"questions; {said}"
 
 
 def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:

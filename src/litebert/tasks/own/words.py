@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
-from litebert.tasks.own.labels import in_order, require_choice, require_labels, require_number
+from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.labels import in_order, label_columns, require_choice, require_number
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.values import label_of, list_of, text_of
@@ -26,8 +28,23 @@ class Words:
     columns: Columns
     labels: tuple[str, ...]
     problem: str = "token-classification"
+    shape: ClassVar[Shape] = "words"
 
-    @property
+    @classmethod
+    def settle(cls, table: Table, columns: Columns, _: str | None) -> tuple[Words, str]:
+        """Read the tags of a whole table; return how its rows become examples, and say it.
+
+        Raises:
+            LitebertError: LB-861, it has no tags; LB-856, they are all the same; what reading
+                raises.
+        """
+        (name,) = label_columns(table, columns, "tags")
+        tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
+        labels = in_order(tag for tag in tags if tag is not None)
+        require_choice(labels, table.source.name, name)
+        return cls(columns, labels), f"{len(labels)} tags: {', '.join(labels)}"
+
+    @cached_property
     def family(self) -> TokenClassification:
         """Return the kind of task."""
         return TokenClassification(HeadConfig(kind="token-classification", labels=self.labels))
@@ -60,26 +77,21 @@ class Words:
             id, words, tuple(require_number(name, self._numbers, tag, place) for tag in tags)
         )
 
+    def lacks_label(self, row: Row) -> bool:
+        """Whether a row has no tags."""
+        return not _members(row, self.columns.one("tags"))
+
     def key(self, example: TagExample) -> str:
         """Return what may not be both trained and evaluated on."""
         return " ".join(example.words)
 
+    def stratum(self, example: TagExample) -> str:  # noqa: ARG002
+        """Return nothing: a sentence has no label of its own."""
+        return ""
+
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}
-
-
-def settle_words(table: Table, columns: Columns) -> tuple[Words, str]:
-    """Read the tags of a whole table; return how its rows become examples, and say it.
-
-    Raises:
-        LitebertError: LB-861, it has no tags; LB-856, they are all the same; what reading raises.
-    """
-    name = require_labels(table, columns, "tags")[0]
-    tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
-    labels = in_order(tag for tag in tags if tag is not None)
-    require_choice(labels, table.source.name, name)
-    return Words(columns, labels), f"{len(labels)} tags: {', '.join(labels)}"
 
 
 def _members(row: Row, name: str | None) -> Sequence[object]:
