@@ -6,9 +6,10 @@ from importlib.resources import as_file
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from litebert.config import Origin, Settings, settings_from_toml
+from litebert.config import Origin, Setting, Settings, settings_from_toml
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_text
+from litebert.tasks.registry import is_registered
 
 KINDS = ("pretrain", "finetune")
 
@@ -72,9 +73,14 @@ def copy_recipe(name: str, target: str | Path, *, force: bool = False) -> Path:
 
 
 def recipe_settings(kind: str, name: str) -> Settings:
-    """Return the settings of a recipe of one kind, or of a TOML file."""
+    """Return the settings of a recipe of one kind, or of a TOML file.
+
+    A task that another package registered needs no recipe: it has the defaults.
+    """
     if name not in recipe_names(kind) and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
+    if kind == "finetune" and name not in recipe_names(kind) and is_registered(name):
+        return {"task.name": Setting(name, Origin("recipe", name))}
     recipe(name)  # says which names there are
     with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
         return settings_from_toml(path, origin=Origin("recipe", name))

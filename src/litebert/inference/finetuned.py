@@ -27,6 +27,7 @@ from litebert.folder import load_model, locate
 from litebert.nn import DTYPES, AlbertForTask
 from litebert.runs import RUN_FILE, RunFile, is_run, read_record, read_run
 from litebert.tasks.dataset import Dataset
+from litebert.tasks.ensemble import require_same_data
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.classification import TextClassification
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
@@ -144,6 +145,7 @@ def measured(
 ) -> tuple[dict[str, float], list[Any], list[Any]]:
     """Return measures, examples and answers of one labelled split."""
     dataset = models[0].dataset
+    require_same_data({str(model.folder): model.dataset for model in models}, data)
     examples = dataset.read(data, split)
     answers = ensemble_answers(models, examples)
     return dataset.family.measures(examples, answers), examples, answers

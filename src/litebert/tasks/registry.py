@@ -17,6 +17,27 @@ OWN = "table"
 DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **race.DATASETS, **squad.DATASETS}
 
 
+def register(dataset: Dataset[Any, Any]) -> None:
+    """Make a data set known by its name, as `litebert finetune NAME` and recipes use it.
+
+    Raises:
+        LitebertError: LB-882, another one has this name.
+    """
+    if dataset.name == OWN or DATASETS.setdefault(dataset.name, dataset) is not dataset:
+        raise LitebertError(
+            "LB-882",
+            "there is a task of this name",
+            received=dataset.name,
+            expected=f"a name that is not one of {', '.join([*DATASETS, OWN])}",
+            next="litebert recipes list",
+        )
+
+
+def is_registered(name: str) -> bool:
+    """Whether a data set has this name."""
+    return name in DATASETS
+
+
 def open_dataset(
     task: TaskConfig, data: TaskDataConfig, *, settled: Mapping[str, Json] | None = None
 ) -> Dataset[Any, Any]:

@@ -37,6 +37,7 @@ class TableDataset(Dataset[Example, Answer]):
     columns: tuple[str, ...] = ()
     problem: str = ""
     labels: tuple[str, ...] = ()
+    train: Path | None = None
 
     @property
     def settled(self) -> dict[str, Json]:
@@ -89,6 +90,7 @@ def table_dataset(
         columns=settled.words,
         problem=reading.problem,
         labels=reading.labels,
+        train=train,
     )
 
 

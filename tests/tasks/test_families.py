@@ -1,0 +1,177 @@
+"""Every family of tasks passes one harness; a family from outside passes it, too."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import litebert
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.config.head import HEADS
+from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.nn import AlbertForPretraining
+from litebert.tasks.baseline import baseline, doubts
+from litebert.tasks.ensemble import require_same_data
+from litebert.tasks.finetuning import LabelledSet
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.kinds.classification import TextClassification, TextExample
+from litebert.tasks.kinds.family import AnswerRow, Family
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    SpanAnswering,
+    SpanExample,
+)
+from litebert.tasks.kinds.tagging import TagExample, TokenClassification
+from litebert.tasks.named.glue import DATASETS as GLUE
+from litebert.tasks.own import table_dataset
+from litebert.tasks.registry import DATASETS, register
+from litebert.tokenizer import Tokenizer
+
+ROOT = Path(__file__).parents[2]
+Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
+
+
+def texts(*labels: Any) -> list[TextExample]:
+    return [TextExample(str(n), f"ball {n}", "river", label) for n, label in enumerate(labels)]
+
+
+def classifier(problem: Any, *labels: str) -> TextClassification:
+    return TextClassification(
+        HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem)
+    )
+
+
+CONTEXT = "Anna took a red ball to the river."
+BALL = (GoldAnswer("red ball", 12),)
+TAGGED = [TagExample(str(n), ("Anna", "took", "ball"), (1, 0, 0)) for n in range(4)]
+CHOICES = [ChoiceExample(str(n), CONTEXT, "Where?", ("river", "ball"), n % 2) for n in range(4)]
+FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any]]] = {
+    "classification": (
+        classifier("single_label_classification", "no", "yes"),
+        texts(0, 1, 1, 1),
+    ),
+    "multi-label": (
+        classifier("multi_label_classification", "red", "old"),
+        texts((0,), (0, 1), (), (0,)),
+    ),
+    "regression": (classifier("regression", "score"), texts(0.5, 1.5, 2.0, 4.0)),
+    "tagging": (
+        TokenClassification(HeadConfig(kind="token-classification", labels=("O", "B-PER"))),
+        TAGGED,
+    ),
+    "choice": (MultipleChoice(num_choices=2), CHOICES),
+    "spans": (
+        SpanAnswering(),
+        [SpanExample(str(n), "What?", CONTEXT, BALL) for n in range(4)],
+    ),
+    "conditional spans": (
+        ConditionalSpanAnswering(),
+        [SpanExample(str(n), "What?", CONTEXT, BALL if n % 2 else ()) for n in range(4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_passes_the_harness(name: str, passes_harness: Harness) -> None:
+    assert passes_harness(*FAMILIES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "measure", "value"),
+    [
+        ("classification", "accuracy", 0.75),
+        ("multi-label", "exact_match", 0.5),
+        ("regression", "pearson", 0.0),
+        ("tagging", "accuracy", 2 / 3),
+        ("choice", "accuracy", 0.5),
+        ("spans", "exact", 0.0),
+        ("conditional spans", "exact", 50.0),
+    ],
+)
+def test_baseline_gives_what_is_commonest_in_training(
+    name: str, measure: str, value: float
+) -> None:
+    family, examples = FAMILIES[name]
+    measures = family.measures(examples, family.constant(examples, examples))
+    assert measures[measure] == pytest.approx(value)
+
+
+def test_baseline_has_the_names_of_an_evaluation() -> None:
+    examples = texts(0, 1, 1, 1)
+    held_out = {name: LabelledSet(examples, ()) for name in ("dev_matched", "dev_mismatched")}
+    measured = baseline(GLUE["sst2"], examples, held_out)
+    assert measured["dev_matched_accuracy"] == measured["dev_mismatched_accuracy"] == 0.75
+
+
+def test_a_result_that_is_worth_nothing_is_doubted() -> None:
+    rows = [AnswerRow(str(n), "ball", expected, "yes", 0.9, 1.0) for n, expected in enumerate("ab")]
+    found = doubts("accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}, {"dev": rows})
+    assert [line.split()[0] for line in found] == ["accuracy", "every"]
+    assert not doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": rows[:1]})
+
+
+@pytest.fixture(scope="module")
+def blocks() -> list[str]:
+    """Give the code of the how-to page."""
+    page = (ROOT / "docs/extending/task.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def test_family_of_the_how_to_passes_the_harness_and_trains(
+    blocks: list[str],
+    passes_harness: Harness,
+    small_tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
+    names |= {"model": tmp_path / "model", "data": tmp_path}
+    config = AlbertConfig(
+        vocab_size=small_tokenizer.vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+    )
+    save_model(AlbertForPretraining(config), tmp_path / "model")
+    small_tokenizer.save(tmp_path / "model")
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
+    with monkeypatch.context() as undone:
+        undone.setattr("litebert.tasks.registry.DATASETS", dict(DATASETS))
+        exec(blocks[0], names)
+        try:
+            examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
+            assert "distance" in passes_harness(names["OrderedLabels"](), examples)
+            exec(blocks[1], names)
+            assert "distance" in names["run"].result["last"]
+        finally:
+            del HEADS["ordered"]
+
+
+def test_two_data_sets_of_one_name_are_refused() -> None:
+    register(DATASETS["sst2"])  # the same one again does nothing
+    with pytest.raises(LitebertError, match="LB-882"):
+        register(replace(DATASETS["sst2"], key_measure="f1"))
+
+
+def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None:
+    rows = "".join(f"row {n},line {n},{n % 2}\n" for n in range(20))
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in paths:
+        path.write_text("text,title,label\n" + rows, encoding="utf-8")
+    a, b = (table_dataset(path, columns=("text=text",)) for path in paths)
+    other = table_dataset(paths[0], columns=("text=title",))
+    require_same_data({"a": a, "also a": a}, paths[0])
+    require_same_data({"a": a, "b": b}, tmp_path / "new.csv")
+    with pytest.raises(LitebertError, match="LB-881"):
+        require_same_data({"a": a, "b": b}, paths[0])
+    with pytest.raises(LitebertError, match="LB-880"):
+        require_same_data({"a": a, "other": other}, paths[0])
