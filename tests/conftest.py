@@ -88,3 +88,30 @@ def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
 def source(write: Callable[[str, bytes | str], Path]) -> Callable[[str, bytes | str], Source]:
     """Give a writer of input files that looks them up."""
     return lambda name, content: find_text(str(write(name, content)))
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with a model of a few thousand parameters and its tokenizer."""
+    import torch
+
+    from litebert.config import AlbertConfig
+    from litebert.folder import save_model
+    from litebert.nn import AlbertForPretraining
+    from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+
+    lines = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"] * 9
+    folder = tmp_path_factory.mktemp("model") / "small"
+    tokenizer = write_tokenizer(folder, train_tokenizer(lines, vocab_size=36))
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=64,
+    )
+    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+    save_model(network, folder)
+    return folder

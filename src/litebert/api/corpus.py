@@ -7,7 +7,7 @@ from pathlib import Path
 from litebert.api.settings import Paths, paths
 from litebert.corpus import BuildProgress, build_corpus
 from litebert.corpus.read import read_texts
-from litebert.folder import locate
+from litebert.hub import locate
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.log import duration

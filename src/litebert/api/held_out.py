@@ -18,7 +18,8 @@ from litebert.config import (
 )
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
-from litebert.folder import load_model, locate, read_head, read_weights
+from litebert.folder import load_model, read_head, read_weights
+from litebert.hub import locate
 from litebert.inference.finetuned import run_of
 from litebert.nn import DTYPES, AlbertForPretraining
 from litebert.objectives import PretrainingBatch, evaluation_batches

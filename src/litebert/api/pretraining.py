@@ -14,7 +14,7 @@ from litebert.api.run import Run
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, run_folder
 from litebert.config import PretrainConfig, Resolved, resolve
 from litebert.errors import LitebertError
-from litebert.folder import locate
+from litebert.hub import locate
 from litebert.reading.find import find_texts
 from litebert.tokenizer import Tokenizer
 from litebert.train import plan

@@ -34,8 +34,8 @@ def pull(name: str, output: Path | None, revision: str | None, as_json: bool) ->
     litebert hub pull albert/albert-base-v2
     litebert hub pull albert/albert-base-v2 --output models/base --json
     """
+    from litebert import hub
     from litebert.files import staged_folder
-    from litebert.folder import hub
 
     if output is not None:
         hub.require_new(output)
@@ -43,6 +43,7 @@ def pull(name: str, output: Path | None, revision: str | None, as_json: bool) ->
     if output is not None:
         with staged_folder(output) as staged:
             for file_name, file in hub.model_files(folder).items():
+                (staged / file_name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(file, staged / file_name)
         folder = output
     click.echo(json.dumps({"folder": str(folder)}) if as_json else str(folder))
@@ -78,7 +79,7 @@ def push(
     litebert hub push runs/mine/model OWNER/mine --license apache-2.0 --language en --dry-run
     litebert hub push runs/mine/model OWNER/mine --private
     """
-    from litebert.folder.publish import plan_publication
+    from litebert.hub.publish import plan_publication
 
     plan = plan_publication(
         folder,

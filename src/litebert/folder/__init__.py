@@ -1,7 +1,6 @@
 """A model on disk, in the Hugging Face layout."""
 
 from litebert.folder.configuration import read_config, read_head, write_config
-from litebert.folder.hub import locate
 from litebert.folder.model import LoadedModel, build_network, head_of, load_model, save_model
 from litebert.folder.sentence_vectors import (
     Pooling,
@@ -20,7 +19,6 @@ __all__ = [
     "build_network",
     "head_of",
     "load_model",
-    "locate",
     "read_config",
     "read_head",
     "read_sentence_vectors",

@@ -17,9 +17,9 @@ from litebert.folder import (
     Pooling,
     SentenceVectors,
     load_model,
-    locate,
     read_sentence_vectors,
 )
+from litebert.hub import locate
 from litebert.inference import downstream, pretrained
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.embedding import embed

@@ -13,7 +13,8 @@ import torch
 from litebert.errors import LitebertError
 from litebert.fast import calibrate, is_int8, pack, to_int8
 from litebert.files import staged_folder
-from litebert.folder import load_model, locate, save_model
+from litebert.folder import load_model, save_model
+from litebert.hub import locate
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.inference.pretrained import framed
 from litebert.nn import Batch, Network

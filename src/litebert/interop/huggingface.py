@@ -27,9 +27,9 @@ from litebert.folder import (
 )
 from litebert.folder.configuration import CONFIG_FILE, read_layout
 from litebert.folder.doubts import doubts
-from litebert.folder.hub import locate, require_new
 from litebert.folder.names import BERT
 from litebert.folder.weights import INDEX_FILE, WEIGHTS_FILE
+from litebert.hub import locate, require_new
 from litebert.interop.old_names import folded, renamed
 from litebert.interop.torchfile import read_torch_file
 from litebert.tokenizer import Tokenizer

@@ -15,7 +15,8 @@ from litebert import rng
 from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, Resolved, flattened
 from litebert.errors import LitebertError
 from litebert.files import Json, write_text
-from litebert.folder import Start, locate, read_config, start_from
+from litebert.folder import Start, read_config, start_from
+from litebert.hub import locate
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule
 from litebert.runs import (

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, PretrainConfig, Resolved, flattened
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import locate, read_config, start_from
+from litebert.folder import read_config, start_from
+from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.optim import MomentOptimizer, load_state_tensors
 from litebert.tokenizer import Tokenizer

@@ -13,9 +13,10 @@ from huggingface_hub import ModelCard
 from litebert.cli.hub import hub as command
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import load_model, locate, save_model
-from litebert.folder.card import model_card
-from litebert.folder.publish import plan_publication
+from litebert.folder import load_model, save_model
+from litebert.hub import locate
+from litebert.hub.card import model_card
+from litebert.hub.publish import plan_publication
 from litebert.nn import AlbertForPretraining, AlbertForTask
 
 HEADS = [

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from litebert.cli.hub import hub as command
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.folder import load_model, locate
-from litebert.folder.hub import HubName, pull
+from litebert.folder import load_model
+from litebert.hub import HubName, locate, pull
 
 NAME = HubName("me/small")
 
@@ -39,6 +39,24 @@ def test_only_the_files_of_a_model_are_fetched(hub, small_model: Path) -> None:
     files |= {"onnx/model.safetensors": b"x", "README.md": b"# small"}
     fetched = {path.name for path in pull(NAME).iterdir()}
     assert fetched == {path.name for path in small_model.iterdir()} | {"README.md"}
+
+
+def test_the_files_of_sentence_transformers_come_along(hub, small_model: Path) -> None:
+    files = hub.add("me/small", small_model).files
+    files |= {"modules.json": b"[]", "1_Pooling/config.json": b"{}"}
+    files |= {"2_Dense/model.safetensors": b"x", "onnx/config.json": b"{}"}
+    fetched = model_files(pull(NAME))
+    assert {"modules.json", "1_Pooling/config.json"} < set(fetched)
+    assert not {"2_Dense/model.safetensors", "onnx/config.json"} & set(fetched)
+
+
+@pytest.mark.parametrize(
+    "path", ["runs/mine", "mine/model", "mine/best", "models/base", "a/b.json"]
+)
+def test_a_path_that_is_absent_is_never_asked_of_the_hub(hub, path: str) -> None:
+    with pytest.raises(LitebertError, match="LB-620"):
+        locate(path)
+    assert not hub.requests
 
 
 def test_a_revision_is_what_it_was(hub, small_model: Path) -> None:

@@ -12,14 +12,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import torch
-
-from litebert.config import AlbertConfig
-from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining
-from litebert.tokenizer.train import train_tokenizer, write_tokenizer
-
-LINES = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"] * 9
 
 
 @dataclass
@@ -267,22 +259,3 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-@pytest.fixture(scope="session")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a model of a few thousand parameters and its tokenizer."""
-    folder = tmp_path_factory.mktemp("model") / "small"
-    tokenizer = write_tokenizer(folder, train_tokenizer(LINES, vocab_size=36))
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=64,
-    )
-    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
-    save_model(network, folder)
-    return folder

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped
-from litebert.folder.card import CARD_FILE, model_card
-from litebert.folder.hub import PATIENCE, HubName, model_files, push
+from litebert.hub.card import CARD_FILE, model_card
+from litebert.hub.fetch import model_files
+from litebert.hub.names import HubName
+from litebert.hub.remote import PATIENCE, request, run
 
 _LONGEST_CARD = 4 << 20
 
@@ -99,3 +101,22 @@ def plan_publication(
         card = data.decode("utf-8", "replace")
     files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
     return Publication(hub_name, files, card, is_card_kept, private, message)
+
+
+def push(
+    name: HubName,
+    files: dict[str, Path],
+    *,
+    texts: dict[str, str],
+    private: bool = False,
+    message: str = "Upload model",
+    patience: float = PATIENCE,
+) -> str:
+    """Send files, and texts that become files, in one commit; return the commit's address.
+
+    Repository and branch are made where they do not exist. Raises: LitebertError, LB-621 to LB-633.
+    """
+    asked = request("push", name)
+    asked["files"] = {path: str(file.resolve()) for path, file in files.items()}
+    asked["texts"], asked["private"], asked["message"] = texts, private, message
+    return str(run(asked, patience)["url"])

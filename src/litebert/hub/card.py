@@ -12,8 +12,8 @@ from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
 from litebert.folder.heads import architecture
 from litebert.folder.model import LoadedModel, head_of, load_model
-from litebert.folder.run_facts import RunFacts, run_facts
 from litebert.folder.weights import WEIGHTS_FILE
+from litebert.hub.run_facts import RunFacts, run_facts
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"

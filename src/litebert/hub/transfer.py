@@ -1,4 +1,4 @@
-"""The process that talks to the Hub, run by litebert.folder.hub; it alone knows huggingface_hub.
+"""The process that talks to the Hub, run by litebert.hub.remote; it alone knows huggingface_hub.
 
 It is a process of its own because several calls of huggingface_hub wait for an answer without end
 (repo_info, create_commit): this one can be stopped. It reads one request from stdin as JSON and
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TextIO, TypedDict
 
 _CHUNK = 1 << 16
+# Of the folders in a repository only 1_Pooling/config.json and the like are of use.
+_IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin", "*/*.md"]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BARRED = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO}
 
@@ -93,7 +95,7 @@ def _fetch(request: Request) -> dict[str, object]:
         name,
         revision=request["revision"],
         allow_patterns=request["patterns"],
-        ignore_patterns=["*/*"],
+        ignore_patterns=_IN_FOLDERS,
         library_name="litebert",
         library_version=version("litebert"),
     )

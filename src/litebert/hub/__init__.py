@@ -1,0 +1,19 @@
+"""Models on the Hugging Face Hub: found and fetched by name, described by a card, published."""
+
+from litebert.hub.card import CARD_FILE, model_card
+from litebert.hub.fetch import model_files, pull
+from litebert.hub.location import locate, require_new
+from litebert.hub.names import HubName
+from litebert.hub.publish import Publication, plan_publication
+
+__all__ = [
+    "CARD_FILE",
+    "HubName",
+    "Publication",
+    "locate",
+    "model_card",
+    "model_files",
+    "plan_publication",
+    "pull",
+    "require_new",
+]

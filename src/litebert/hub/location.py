@@ -1,0 +1,75 @@
+"""A model's folder, wherever it is: on this disk, or on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.hub.fetch import pull
+from litebert.hub.names import HubName, looks_local
+
+
+def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
+    """Return a model's folder: the one named, or that of a Hub name, which is fetched if needed.
+
+    A path whose first folder exists is never looked for on the Hub. `legacy_pickle` also accepts
+    pytorch_model.bin from repositories that have nothing else.
+
+    Raises:
+        LitebertError: LB-620, nothing there; LB-621 to LB-634, it could not be fetched.
+    """
+    path = Path(name_or_path)
+    found = _found(path)
+    if found == "a folder":
+        return path
+    name = HubName.parse(str(name_or_path))
+    is_path = looks_local(str(path)) or Path(name.repository).parent.is_dir() if name else True
+    if name is None or is_path or found != "nothing":
+        raise LitebertError(
+            "LB-620",
+            f"there is no model folder {str(path)[:200]!r}",
+            received=found,
+            expected=f"a folder{_similar(path)}; or a name on the Hub, such as "
+            "albert/albert-base-v2",
+            next=f"ls {_existing_parent(path)}",
+        )
+    return pull(name, legacy_pickle=legacy_pickle)
+
+
+def require_new(folder: Path) -> None:
+    """Refuse to write over what is there.
+
+    Raises:
+        LitebertError: LB-638, it is a file, or a folder with something in it.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise LitebertError(
+            "LB-638",
+            f"{folder} is there already",
+            received="a folder with files in it" if folder.is_dir() else "a file",
+            expected="a new folder",
+            next="choose another --output",
+        )
+
+
+def _found(path: Path) -> str:
+    """Say what lies at a path; no path is too long or too well guarded for that."""
+    try:
+        return "a folder" if path.is_dir() else "a file" if path.exists() else "nothing"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _existing_parent(path: Path) -> Path:
+    return next(parent for parent in path.absolute().parents if _found(parent) == "a folder")
+
+
+def _similar(path: Path) -> str:
+    """Say which folder was perhaps meant, where one is called nearly so."""
+    parent = _existing_parent(path)
+    missing = path.absolute().relative_to(parent).parts[0]
+    with suppress(OSError):
+        hint = did_you_mean(missing, [entry.name for entry in parent.iterdir() if entry.is_dir()])
+        return f" ({hint})" if hint.startswith("did") else ""
+    return ""
