@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from litebert.cli.hub import hub as command
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model
-from litebert.hub import HubName, locate, pull
+from litebert.hub import HubName, locate, model_files, pull
 
 NAME = HubName("me/small")
 

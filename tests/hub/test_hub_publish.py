@@ -176,8 +176,9 @@ def test_a_card_tells_the_run_but_no_paths(folder: Path, run: Path) -> None:
 
 
 def test_a_card_tells_the_measures_of_the_kept_model(folder: Path, run: Path) -> None:
-    result = {"last": {"step": 8, "accuracy": 0.75}, "best": {"step": 4, "accuracy": 0.875}}
-    (run / "result.json").write_text(json.dumps(result))
+    last, best = ({"step": 8, "accuracy": 0.75}, {"step": 4, "accuracy": 0.875})
+    result = {"task": "mine", "key_measure": "accuracy", "last": last, "best": best}
+    (run / "result.json").write_text(json.dumps(result | {"evaluations": 2, "fresh": []}))
     shutil.copytree(folder, run / "best")
     assert "| accuracy | 0.75 |" in model_card(folder)
     assert "| accuracy | 0.875 |" in model_card(run / "best")
