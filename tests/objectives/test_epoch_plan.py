@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from litebert import rng
 from litebert.config.schema import ObjectiveConfig
 from litebert.objectives import EpochPlan, Library, Text, plan_epoch
-from litebert.objectives.instances import IN_ORDER, RANDOM_SECOND, SWAPPED, room
+from litebert.objectives.instances import room
+from litebert.objectives.sentences.base import IN_ORDER, RANDOM_SECOND, SWAPPED
 
 Sentence = Literal["order", "order-official", "next", "none"]
 Documents = list[list[int]]

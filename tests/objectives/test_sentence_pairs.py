@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import DamagedError
 from litebert.objectives import (
+    SENTENCE_OBJECTIVES,
     FramedPair,
     Instance,
     Library,
@@ -19,7 +20,7 @@ from litebert.objectives import (
     frame,
     truncated_sizes,
 )
-from litebert.objectives.instances import IN_ORDER, RANDOM_SECOND, SWAPPED
+from litebert.objectives.sentences.base import IN_ORDER, RANDOM_SECOND, SWAPPED
 from litebert.rng import stream
 
 # sentences 14 to 16 against 16 to 19 of the numbered corpus; its token i has the id 5 + i
@@ -32,6 +33,7 @@ def framed(
     return frame(
         Library.of([text]),
         instance,
+        sentence=SENTENCE_OBJECTIVES["order"],
         vocabulary=vocabulary,
         max_seq_length=length,
         generator=stream(1, "test", 0, sample),
@@ -126,6 +128,7 @@ def test_a_random_second_may_come_from_any_shard(
         split = frame(
             Library.of([half, rest]),
             instance,
+            sentence=SENTENCE_OBJECTIVES["order"],
             vocabulary=numbered_vocabulary,
             max_seq_length=64,
             generator=stream(1, "test", 0, sample),

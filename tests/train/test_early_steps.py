@@ -77,8 +77,11 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(
 def test_early_batches_have_more_masked_pieces(configure: Configure) -> None:
     config = configure("early.mask_prob=0.3", "early.mask_share=0.5").config
     plain = configure().config
-    corpus = Sources.open(config).corpus.path
-    early, steady = (loader_for(corpus, config=each) for each in (config, plain))
+    sources = Sources.open(config)
+    early, steady = (
+        loader_for(sources.corpus.path, config=each, sentence=sources.sentence)
+        for each in (config, plain)
+    )
 
     for step in range(12):
         batch, usual = early.batch(step), steady.batch(step)

@@ -1,23 +1,33 @@
 """What pretraining predicts: sentence order and masked words, drawn fresh from shards of tokens."""
 
 from litebert.objectives.batch import PretrainingBatch, longest_first
-from litebert.objectives.instances import EpochPlan, Instance, plan_epoch
+from litebert.objectives.instances import EpochPlan, plan_epoch
 from litebert.objectives.loader import Loader, evaluation_batches
 from litebert.objectives.masking import Masking, mask, num_to_predict, run_length_law
 from litebert.objectives.pairs import FramedPair, frame, truncated_sizes
 from litebert.objectives.prefetch import prefetch
+from litebert.objectives.sentences import (
+    SENTENCE_OBJECTIVES,
+    InOrder,
+    Instance,
+    SentenceObjective,
+    sentence_objective,
+)
 from litebert.objectives.shards import Library, Shard, Text
 from litebert.objectives.unigram import log_frequencies
 from litebert.objectives.vocabulary import Vocabulary
 
 __all__ = [
+    "SENTENCE_OBJECTIVES",
     "EpochPlan",
     "FramedPair",
+    "InOrder",
     "Instance",
     "Library",
     "Loader",
     "Masking",
     "PretrainingBatch",
+    "SentenceObjective",
     "Shard",
     "Text",
     "Vocabulary",
@@ -30,5 +40,6 @@ __all__ = [
     "plan_epoch",
     "prefetch",
     "run_length_law",
+    "sentence_objective",
     "truncated_sizes",
 ]

@@ -14,6 +14,7 @@ from litebert.objectives.batch import PretrainingBatch, collate
 from litebert.objectives.instances import plan_epoch
 from litebert.objectives.masking import Masking, mask
 from litebert.objectives.pairs import FramedPair, frame
+from litebert.objectives.sentences import SentenceObjective, sentence_objective
 from litebert.objectives.shards import Library, Shard
 from litebert.objectives.vocabulary import Vocabulary
 
@@ -26,8 +27,9 @@ class Loader:
     more, a random few stay unseen; where it has a few less, a random few are seen twice, with other
     masks. In return any sample is found from its own epoch's plan: a resumed run replays nothing.
 
-    The first `early_samples` have `early_mask_prob` of their pieces masked, if that is given.
-    `purpose` names the random numbers, so that evaluation never draws what training draws.
+    `sentence` is the objective that `config` names, unless it is given. The first `early_samples`
+    have `early_mask_prob` of their pieces masked, if that is given. `purpose` names the random
+    numbers, so that evaluation never draws what training draws.
     Raises: LitebertError where the corpus holds nothing that the objective can use.
     """
 
@@ -40,6 +42,7 @@ class Loader:
         batch_size: int,
         seed: int,
         purpose: str = "train",
+        sentence: SentenceObjective | None = None,
         early_mask_prob: float | None = None,
         early_samples: int = 0,
     ) -> None:
@@ -48,11 +51,14 @@ class Loader:
         self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
         self._vocabulary, self._config = vocabulary, config
         self._batch_size, self._seed, self._purpose = batch_size, seed, purpose
-        plan = partial(plan_epoch, self._library, config, seed=seed, purpose=purpose)
+        self._sentence = sentence or sentence_objective(config.sentence)
+        plan = partial(
+            plan_epoch, self._library, config, sentence=self._sentence, seed=seed, purpose=purpose
+        )
         self._plan = lru_cache(maxsize=2)(plan)
         first = self._plan(epoch=0)
         if not len(first):
-            raise _nothing_to_learn(self._library, config)
+            raise _nothing_to_learn(self._library, self._sentence)
         self.epoch_size = len(first)
         self.skipped_documents = first.skipped_documents
 
@@ -79,7 +85,7 @@ class Loader:
             for position, row in zip(positions, self._rows(epoch, positions), strict=True)
         ]
         pairs, maskings = zip(*made, strict=True)
-        return collate(pairs, maskings, has_sentence_task=self._config.sentence != "none")
+        return collate(pairs, maskings, has_sentence_task=self._sentence.has_labels)
 
     def _by_epoch(self, start: int, stop: int) -> Iterator[tuple[int, range]]:
         while start < stop:
@@ -100,6 +106,7 @@ class Loader:
         pair = frame(
             self._library,
             self._plan(epoch=epoch).instance(row),
+            sentence=self._sentence,
             vocabulary=self._vocabulary,
             max_seq_length=self._config.max_seq_length,
             generator=generator,
@@ -122,6 +129,7 @@ def evaluation_batches(
     batch_size: int,
     seed: int,
     num_sequences: int,
+    sentence: SentenceObjective | None = None,
 ) -> Iterator[PretrainingBatch]:
     """Yield a held-out corpus in batches: the same at most `num_sequences` sequences at every call.
 
@@ -134,17 +142,18 @@ def evaluation_batches(
         batch_size=batch_size,
         seed=seed,
         purpose="evaluation",
+        sentence=sentence,
     )
     total = min(num_sequences, loader.epoch_size)
     for start in range(0, total, batch_size):
         yield loader.samples(start, min(start + batch_size, total))
 
 
-def _nothing_to_learn(library: Library, config: ObjectiveConfig) -> LitebertError:
-    need = "two sentences" if config.sentence == "order" else "one sentence"
+def _nothing_to_learn(library: Library, sentence: SentenceObjective) -> LitebertError:
+    need = "two sentences" if sentence.fewest_sentences == 2 else "one sentence"
     return LitebertError(
         "LB-400",
-        f"the corpus holds no training sequence for objective.sentence = {config.sentence!r}",
+        f"the corpus holds no training sequence for objective.sentence = {sentence.name!r}",
         received=f"{library.num_documents:,} documents",
         expected=f"a document of at least {need}",
         next="give more text, or tell its documents apart (--documents blank-line)",

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from litebert.errors import DamagedError
-from litebert.objectives.instances import IN_ORDER, RANDOM_SECOND, SWAPPED, Instance
+from litebert.objectives.sentences import Instance, SentenceObjective
 from litebert.objectives.shards import Library, Tokens
 from litebert.objectives.vocabulary import Vocabulary
 from litebert.rng import Ints
-
-TRIES_FOR_ANOTHER_DOCUMENT = 10
-"""Draws of a document before the instance's own one is accepted (L314-337)."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,7 @@ def frame(
     library: Library,
     instance: Instance,
     *,
+    sentence: SentenceObjective,
     vocabulary: Vocabulary,
     max_seq_length: int,
     generator: np.random.Generator,
@@ -37,7 +35,7 @@ def frame(
 
     Raises: DamagedError where the shard holds ids that the vocabulary has not.
     """
-    first, second = _segments(library, instance, generator)
+    first, second = sentence.segments(library, instance, generator)
     separators = [vocabulary.sep_id]
     room = max_seq_length - (3 if second.size else 2)
     first_size, second_size = truncated_sizes(first.size, second.size, room)
@@ -51,7 +49,7 @@ def frame(
     ids = np.concatenate(parts, dtype=np.int64)
     if ids.max() >= vocabulary.size:
         raise _foreign_token(ids, instance, vocabulary)
-    return FramedPair(ids, first_size + 2, int(instance.kind != IN_ORDER))
+    return FramedPair(ids, first_size + 2, sentence.label(instance.kind))
 
 
 def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
@@ -62,32 +60,6 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
     """
     first = min(first, max(room - second, (room + 1) // 2))
     return first, min(second, room - first)
-
-
-def _segments(
-    library: Library, instance: Instance, generator: np.random.Generator
-) -> tuple[Tokens, Tokens]:
-    text = library.texts[instance.shard]
-    first = text.between(instance.start, instance.middle)
-    if instance.kind == RANDOM_SECOND:
-        return first, _random_text(library, instance, instance.target - first.size, generator)
-    second = text.between(instance.middle, instance.end)
-    return (second, first) if instance.kind == SWAPPED else (first, second)
-
-
-def _random_text(
-    library: Library, instance: Instance, target: int, generator: np.random.Generator
-) -> Tokens:
-    """Return sentences of another document, from a random one on, of `target` tokens or more."""
-    own = library.document_of(instance.shard, instance.start)
-    draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
-    drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
-    other = next((document for document in drawn if document != own), own)
-    shard, first, stop = library.sentences_of(other)
-    start = first + int(draws[-1] * (stop - first))
-    sentences = library.texts[shard].sentences
-    reached = int(np.searchsorted(sentences, sentences[start] + target))
-    return library.texts[shard].between(start, min(max(reached, start + 1), stop))
 
 
 def _cut(tokens: Tokens, size: int, generator: np.random.Generator) -> Tokens:

@@ -115,7 +115,9 @@ def _built(
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
-    open_loader: Callable[[], Loader] = partial(loader_for, sources.corpus.path, config=config)
+    open_loader: Callable[[], Loader] = partial(
+        loader_for, sources.corpus.path, config=config, sentence=sources.sentence
+    )
     num_parameters = sum(p.numel() for p in network.parameters())
     require_disk(folder, (train.keep_checkpoints + 1) * num_parameters * 12)
     trainer = Trainer(

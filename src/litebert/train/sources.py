@@ -10,7 +10,14 @@ from litebert.corpus import Corpus
 from litebert.corpus.manifest import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
-from litebert.objectives import Loader, PretrainingBatch, Vocabulary, evaluation_batches
+from litebert.objectives import (
+    Loader,
+    PretrainingBatch,
+    SentenceObjective,
+    Vocabulary,
+    evaluation_batches,
+    sentence_objective,
+)
 from litebert.tokenizer import Tokenizer
 
 
@@ -21,10 +28,12 @@ class Sources:
     corpus: Corpus
     held_out: Corpus
     tokenizer: Tokenizer
+    sentence: SentenceObjective
 
     @classmethod
     def open(cls, config: PretrainConfig) -> Sources:
         """Open what `[data]` names; evaluation must never read the training files."""
+        sentence = sentence_objective(config.objective.sentence)
         corpus = Corpus.open(Path(config.data.corpus))
         named = config.data.eval_corpus
         held_out = Corpus.open(Path(named)) if named else corpus.held_out()
@@ -45,7 +54,7 @@ class Sources:
                 next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
             )
         held_out.tokenizer()  # its copy, too, must be what made the ids
-        return cls(corpus, held_out, corpus.tokenizer())
+        return cls(corpus, held_out, corpus.tokenizer(), sentence)
 
     def require_vocabulary(self, size: int, origin: Origin) -> None:
         """Refuse a vocabulary size that somebody asked for and the corpus does not have."""
@@ -79,11 +88,12 @@ class Sources:
                 batch_size=config.train.micro_batch_size or config.train.batch_size,
                 seed=config.train.seed,
                 num_sequences=config.train.eval_sequences,
+                sentence=self.sentence,
             )
         )
 
 
-def loader_for(corpus: Path, *, config: PretrainConfig) -> Loader:
+def loader_for(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective) -> Loader:
     """Open a corpus's loader; small enough to be sent to the processes that prepare batches."""
     train, early = config.train, config.early
     opened = Corpus.open(corpus)
@@ -93,6 +103,7 @@ def loader_for(corpus: Path, *, config: PretrainConfig) -> Loader:
         config=config.objective,
         batch_size=train.batch_size,
         seed=train.seed,
+        sentence=sentence,
         early_mask_prob=early.mask_prob,
         early_samples=round(early.mask_share * train.steps) * train.batch_size,
     )

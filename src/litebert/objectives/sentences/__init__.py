@@ -1,0 +1,38 @@
+"""The sentence objectives by name; adding one: docs/extending/objective.md."""
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.objectives.sentences.base import Draws, InOrder, Instance, SentenceObjective
+from litebert.objectives.sentences.next import NextSentence
+from litebert.objectives.sentences.none import NoSentences
+from litebert.objectives.sentences.order import OfficialOrder, Order
+
+__all__ = [
+    "SENTENCE_OBJECTIVES",
+    "Draws",
+    "InOrder",
+    "Instance",
+    "SentenceObjective",
+    "sentence_objective",
+]
+
+_BUILT_IN: tuple[SentenceObjective, ...] = (Order(), OfficialOrder(), NextSentence(), NoSentences())
+
+SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {each.name: each for each in _BUILT_IN}
+"""What `objective.sentence` may name. Others add their own here before they train."""
+
+
+def sentence_objective(name: str) -> SentenceObjective:
+    """Return the sentence objective of a name.
+
+    >>> sentence_objective("order").fewest_sentences
+    2
+    """
+    if name in SENTENCE_OBJECTIVES:
+        return SENTENCE_OBJECTIVES[name]
+    raise LitebertError(
+        "LB-431",
+        "there is no sentence objective of this name",
+        received=f"objective.sentence={name}",
+        expected=did_you_mean(name, list(SENTENCE_OBJECTIVES)),
+        next="litebert config list pretrain",
+    )

@@ -1,0 +1,135 @@
+"""What a sentence objective is: how a chunk becomes two segments, and what label they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert import rng
+from litebert.objectives.shards import Library, Tokens
+from litebert.rng import IntLike, Ints
+
+IN_ORDER, SWAPPED, RANDOM_SECOND = 0, 1, 2
+"""Kinds of instance: B follows A; B comes first; B is from another document (labels 0, 1, 1)."""
+
+TRIES_FOR_ANOTHER_DOCUMENT = 10
+"""Draws of a document before the instance's own one is accepted (L314-337)."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Name the sentences of one instance: A start to middle, B middle to end or as `kind` says."""
+
+    shard: int
+    start: int
+    middle: int
+    end: int
+    kind: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draw for sentences of one shard in one epoch: the same number for the same sentence."""
+
+    seed: int
+    purpose: str
+    epoch: int
+    shard: int
+
+    def uniform(self, what: str, sentence: Ints) -> NDArray[np.float64]:
+        """Return a number in [0, 1) for each sentence."""
+        return rng.uniform(self.seed, f"{self.purpose}-{what}", self.epoch, self.shard, sentence)
+
+    def integers(self, what: str, low: IntLike, high: IntLike, sentence: Ints) -> Ints:
+        """Return an integer in [low, high] for each sentence."""
+        purpose = f"{self.purpose}-{what}"
+        return rng.integers(self.seed, purpose, low, high, self.epoch, self.shard, sentence)
+
+
+class SentenceObjective(Protocol):
+    """A way to cut chunks of sentences into segments that the sentence head tells apart.
+
+    A chunk is the sentences start, ... end - 1 of one document. All methods but `segments` work on
+    arrays with one entry a chunk; every random number comes from `draws` or `generator`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What `objective.sentence` calls it."""
+
+    @property
+    def fewest_sentences(self) -> int:
+        """Sentences that a chunk needs at least; shorter documents are skipped."""
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are two segments and a label 0 or 1 for the sentence head."""
+
+    def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Return where the second segment starts, and the kind of each instance."""
+
+    def following(self, draws: Draws, start: Ints, end: Ints) -> Ints:
+        """Return where the next chunks start."""
+
+    def segments(
+        self, library: Library, instance: Instance, generator: np.random.Generator
+    ) -> tuple[Tokens, Tokens]:
+        """Return the tokens of both segments, uncut."""
+
+    def label(self, kind: int) -> int:
+        """Return what the sentence head is to answer."""
+
+
+class InOrder:
+    """Two neighbouring segments of random lengths, in order: what every objective starts from."""
+
+    name = "in-order"
+    fewest_sentences = 1
+    has_labels = True
+
+    def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Draw where A ends; every instance is in order."""
+        return drawn_middle(draws, start, end), np.full_like(end, IN_ORDER)
+
+    def following(self, _draws: Draws, _start: Ints, end: Ints) -> Ints:
+        """Return the ends: no sentence is used twice."""
+        return end
+
+    def segments(
+        self, library: Library, instance: Instance, generator: np.random.Generator
+    ) -> tuple[Tokens, Tokens]:
+        """Return A and B as `kind` says."""
+        text = library.texts[instance.shard]
+        first = text.between(instance.start, instance.middle)
+        if instance.kind == RANDOM_SECOND:
+            return first, random_text(library, instance, instance.target - first.size, generator)
+        second = text.between(instance.middle, instance.end)
+        return (second, first) if instance.kind == SWAPPED else (first, second)
+
+    def label(self, kind: int) -> int:
+        """Return 0 for what is in order, 1 for all else."""
+        return int(kind != IN_ORDER)
+
+
+def drawn_middle(draws: Draws, start: Ints, end: Ints) -> Ints:
+    """Draw where A ends, at least a sentence after the start, and before the end if possible."""
+    return start + draws.integers("middle", 1, np.maximum(end - start - 1, 1), start)
+
+
+def random_text(
+    library: Library, instance: Instance, target: int, generator: np.random.Generator
+) -> Tokens:
+    """Return sentences of another document, from a random one on, of `target` tokens or more."""
+    own = library.document_of(instance.shard, instance.start)
+    draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
+    drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
+    other = next((document for document in drawn if document != own), own)
+    shard, first, stop = library.sentences_of(other)
+    start = first + int(draws[-1] * (stop - first))
+    sentences = library.texts[shard].sentences
+    reached = int(np.searchsorted(sentences, sentences[start] + target))
+    return library.texts[shard].between(start, min(max(reached, start + 1), stop))
