@@ -30,8 +30,11 @@ def write_bytes(path: Path, data: bytes) -> None:
     write_stream(path, (data,))
 
 
-def write_stream(path: Path, chunks: Iterable[bytes]) -> None:
-    """Replace `path` by the chunks end to end; when one cannot be made, `path` stays as it was."""
+def write_stream(path: Path, chunks: Iterable[bytes], *, is_temporary: bool = False) -> None:
+    """Replace `path` by the chunks end to end; when one cannot be made, `path` stays as it was.
+
+    A temporary file need not survive a power cut: it is not synced.
+    """
     _require_replaceable(path)
     _make_parent(path)
     staged = _staged_sibling(path)
@@ -40,9 +43,11 @@ def write_stream(path: Path, chunks: Iterable[bytes]) -> None:
             with open(staged, "wb") as file:
                 file.writelines(chunks)
                 file.flush()
-                os.fsync(file.fileno())
+                if not is_temporary:
+                    os.fsync(file.fileno())
             staged.replace(path)
-            sync_folder(path.parent)
+            if not is_temporary:
+                sync_folder(path.parent)
     finally:
         staged.unlink(missing_ok=True)
 

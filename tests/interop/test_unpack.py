@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import tarfile
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -236,3 +237,12 @@ def test_any_bytes_are_unpacked_inside_or_refused(
     with contextlib.suppress(LitebertError):
         unpack(folder / "x", folder / "out")
     assert {path.name for path in folder.iterdir()} <= {"x", "out"}
+
+
+def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
+    archive = _archive(tmp_path / "many.tar.gz", *(_file(f"{n}", b"") for n in range(20_000)))
+    assert archive.stat().st_size < 500_000
+    begin = time.process_time()
+    with pytest.raises(LitebertError, match="LB-701"):
+        unpack(archive, tmp_path / "into")
+    assert time.process_time() - begin < 1

@@ -143,3 +143,14 @@ def test_parquet_with_a_damaged_page_is_damaged(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DamagedError, match="is damaged after row"):
         read(path)
+
+
+def test_parquet_strings_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    words = pyarrow.array([b"fine", b"caf\xe9"]).cast(pyarrow.string(), safe=False)
+    path = tmp_path / "latin.parquet"
+    try:
+        words = pyarrow.StringArray.from_buffers(2, *words.buffers()[1:])
+    finally:
+        pyarrow.parquet.write_table(pyarrow.table({"text": words}), path)
+    with pytest.raises(DamagedError, match=r"LB-342.*latin\.parquet, row 1"):
+        list(read_passages(find_text(str(path)), TextSettings()))

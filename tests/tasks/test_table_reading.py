@@ -247,7 +247,7 @@ def test_questions_of_squad_are_rows(write: Write) -> None:
 def test_endless_line_is_refused_with_its_number(
     name: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 19)
+    monkeypatch.setattr(lines, "MAX_ROW_BYTES", 1 << 19)
     starts = {
         "big.csv": "text,label\na,b\n",
         "big.jsonl": '{"text": "a"}\n{}\n',

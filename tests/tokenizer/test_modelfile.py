@@ -2,6 +2,8 @@
 
 import math
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,7 +50,7 @@ def test_the_reader_agrees_with_sentencepiece(own_model: bytes, own: Tokenizer) 
         ("LB-201", lambda small, message: small + b"\x03"),
         ("LB-201", lambda small, message: small + b"\x0d1234"),
         ("LB-201", lambda small, message: small + b"\x02\x00"),
-        ("LB-201", lambda small, message: small + message(1, b"\x0d1234")),
+        ("LB-204", lambda small, message: small + message(1, b"\x0d1234")),
         ("LB-201", lambda small, message: small + piece(message, b"\xff")),
         ("LB-203", lambda small, message: small + message(2, b"") + message(2, b"")),
         ("LB-204", lambda small, message: small + piece(message, b"")),
@@ -64,6 +66,8 @@ def test_the_reader_agrees_with_sentencepiece(own_model: bytes, own: Tokenizer) 
         ("LB-208", lambda small, message: small + message(3, b"\x18\x00")),
         ("LB-209", lambda small, message: small + message(3, message(2, b"1234567890"))),
         ("LB-209", lambda small, message: small + message(5, message(2, b"1234567890"))),
+        ("LB-204", lambda small, message: small + piece(message, b"x", message(4, b"y" * 8192))),
+        ("LB-256", lambda small, message: small + message(2, b"\x0a\x00" * 600_000)),
         ("LB-200", lambda small, message: b"\0" * (MAX_MODEL_BYTES + 1)),
     ],
 )  # fmt: skip
@@ -153,3 +157,26 @@ def mutated(data: bytes, case: int) -> bytes:
     if case % 7 == 0:
         changed[start:start] = changed[start : start + 40]
     return bytes(changed)
+
+
+def test_a_file_of_a_million_pieces_costs_little_to_refuse() -> None:
+    """It would take 19 s and half a gigabyte to parse."""
+    script = """
+import resource, sys, time
+from litebert.errors import LitebertError
+from litebert.tokenizer.modelfile import read_model
+data = bytes.fromhex("0a0d0a0678787878787815000080bf") * 1_000_000
+before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+try:
+    read_model(data, "large")
+except LitebertError as error:
+    spent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(error.code, time.process_time() - begin, spent >> 10)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    code, seconds, mebibytes = done.stdout.split()
+    assert code == "LB-202"
+    assert float(seconds) < 1
+    assert int(mebibytes) < 64

@@ -1,5 +1,6 @@
 """A comma after a digit is a piece of its own (official tokenization.py L53-88)."""
 
+import time
 from collections.abc import Callable
 from itertools import chain
 
@@ -55,3 +56,16 @@ def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer, own_model:
 
 def test_special_names_are_the_official_ones() -> None:
     assert list(UNIGRAM_SPECIAL) == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def test_time_grows_with_the_length_of_the_text(make_model: Maker) -> None:
+    """Eight times the text takes about eight times as long; 64 times where pieces are inserted."""
+    tokenizer = Tokenizer.from_model(make_model(LETTERS | {"▁15,": -1.0, "▁15": -6.0}))
+
+    def seconds(num_words: int) -> float:
+        text, begin = "15, " * num_words, time.process_time()
+        tokenizer.encode_ids([text], num_threads=1)
+        return time.process_time() - begin
+
+    short, long = (min(seconds(size) for _ in range(3)) for size in (25_000, 200_000))
+    assert long < 24 * short

@@ -15,7 +15,8 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import write_stream
 
 MAX_BYTES = 10 << 30
-MAX_ENTRIES = 10_000
+MAX_ENTRIES = 1_000
+"""The released models have at most nine files."""
 MAX_RATIO = 100
 """Unpacked bytes for each byte of the archive, past the first MiB."""
 
@@ -50,7 +51,7 @@ def unpack(archive: Path, into: Path) -> None:
                 path = into / _inside(name, archive)
                 if path in written or path in folders or not written.isdisjoint(path.parents):
                     raise _unsafe(archive, f"{name} twice")
-                write_stream(path, chunks)
+                write_stream(path, chunks, is_temporary=True)
                 written.add(path)
                 folders.update(path.parents)
     except (tarfile.HeaderError, EOFError, zlib.error, gzip.BadGzipFile) as error:

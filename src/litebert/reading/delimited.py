@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Literal, Protocol
 
 from litebert.errors import LitebertError
-from litebert.reading.lines import read_lines
+from litebert.reading.lines import read_rows
 from litebert.reading.rows import Row, RowPlace, Scanned
 from litebert.reading.source import Source
 
@@ -74,7 +74,7 @@ class Dialect:
 def first_lines(source: Source) -> list[str]:
     """Return the first lines without their ends, to guess the dialect from."""
     lines, size = [], 0
-    for _, line in islice(read_lines(source), SAMPLE_LINES):
+    for _, line in islice(read_rows(source), SAMPLE_LINES):
         lines.append(line)
         size += len(line)
         if size > SAMPLE_CHARACTERS:
@@ -115,7 +115,7 @@ def scan_delimited(
 
 
 def _cells(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str] | LitebertError]]:
-    reader = dialect.read(f"{line}\n" for _, line in read_lines(source))
+    reader = dialect.read(f"{line}\n" for _, line in read_rows(source))
     while True:
         number = reader.line_num + 1
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from litebert.errors import LitebertError
 from litebert.files import parse_json
-from litebert.reading.lines import read_lines
+from litebert.reading.lines import read_lines, read_rows
 from litebert.reading.rows import RowPlace, Scanned, parse_row
 from litebert.reading.source import Source
 
@@ -16,7 +16,7 @@ MAX_CHARACTERS = 1 << 27
 
 def scan_json_lines(source: Source) -> Iterator[Scanned]:
     """Yield the object on each line that is not blank."""
-    for number, line in read_lines(source):
+    for number, line in read_rows(source):
         if line and not line.isspace():
             try:
                 yield number, parse_row(line, RowPlace(source, number))

@@ -8,20 +8,27 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.reading.source import CorruptStreamError, Source, read_pieces
 
 MAX_LINE_BYTES = 64 << 20
+MAX_ROW_BYTES = 8 << 20
+"""In a table a line is a row, of which several copies are held."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without its end) of a .txt or .jsonl input.
+def read_rows(source: Source) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a table as `read_lines` does, with a lower cap."""
+    return read_lines(source, longest=MAX_ROW_BYTES)
+
+
+def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line without its end) of a text file.
 
     Lines end at LF or CR LF alone, so that a number is what an editor shows. A leading byte-order
-    mark is dropped.
+    mark is dropped. `longest` is the cap on the bytes of a line.
 
     Raises: LitebertError for bytes that are not UTF-8 and for a line over the cap; DamagedError
     for a damaged compressed file. Each names file and line.
     """
     number = 0
-    for block in _whole_lines(source):
+    for block in _whole_lines(source, longest or MAX_LINE_BYTES):
         try:
             text = block.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -34,13 +41,13 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix("\r")
 
 
-def _whole_lines(source: Source) -> Iterator[bytes]:
+def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
     """Cut the pieces of a file anew at line ends; of a line over the cap only the cap is held."""
     held, number = bytearray(), 1
     for piece in _pieces(source):
         end = piece.rfind(b"\n") + 1
-        if len(held) + (end or len(piece)) > MAX_LINE_BYTES:
-            raise _too_long(source.name, number)
+        if len(held) + (end or len(piece)) > longest:
+            raise _too_long(source.name, number, longest)
         held += piece[:end] or piece
         if end:
             block = bytes(held)
@@ -89,11 +96,11 @@ def _not_utf8(
     )
 
 
-def _too_long(name: str, number: int) -> LitebertError:
+def _too_long(name: str, number: int, longest: int) -> LitebertError:
     return LitebertError(
         "LB-308",
         f"{name}, line {number:,}: too long",
-        received=f"more than {MAX_LINE_BYTES >> 20} MiB without a line end",
-        expected=f"lines of at most {MAX_LINE_BYTES >> 20} MiB",
+        received=f"more than {longest >> 20} MiB without a line end",
+        expected=f"lines of at most {longest >> 20} MiB",
         next="break the text into lines or rows",
     )

@@ -76,6 +76,14 @@ def _errors(source: Source) -> Iterator[list[int]]:
     done = [0]
     try:
         yield done
+    except UnicodeDecodeError as error:
+        raise DamagedError(
+            "LB-342",
+            f"{source.name}, row {done[0] + 1:,} or one of the next {ROWS_AT_ONCE}: not UTF-8",
+            received=f"byte 0x{error.object[error.start]:02x}",
+            expected="strings in UTF-8",
+            next="write the file again with a Parquet library, from text that was decoded",
+        ) from error
     except (pyarrow.ArrowException, OSError) as error:
         raise DamagedError(
             "LB-317",

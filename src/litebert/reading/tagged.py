@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from litebert.errors import LitebertError
-from litebert.reading.lines import read_lines
+from litebert.reading.lines import read_rows
 from litebert.reading.rows import RowPlace, Scanned
 from litebert.reading.source import Source
 
@@ -23,7 +23,7 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
     tags: list[str] = []
     number, width = 0, 0
     problem: LitebertError | None = None
-    for line_number, line in read_lines(source):
+    for line_number, line in read_rows(source):
         cells = line.split("\t") if "\t" in line else line.split()
         if _is_aside(cells, width):
             continue

@@ -28,7 +28,7 @@ from litebert.tokenizer.jsonparts import (
     special_names,
     steps_of,
 )
-from litebert.tokenizer.model_writer import write_model
+from litebert.tokenizer.modelfile import write_model
 from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.restore import restored
 from litebert.tokenizer.unigram import SPACE, UNIGRAM_SPECIAL

@@ -1,40 +1,46 @@
-"""Read a sentencepiece model of a stranger; refuse what could harm before native code sees it.
+"""Read and write sentencepiece's model files; refuse what could harm before anything parses it.
 
-The messages and field numbers are those of sentencepiece's `sentencepiece_model.proto`. Only what
-an ALBERT tokenizer can use is let through: a unigram model that puts one space before the text and
-between words.
+The number and size of all sections are bounded first, then sentencepiece's own protobuf module
+parses them. Only what an ALBERT tokenizer can use is let through: a unigram model that puts one
+space before the text and between words.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.tokenizer.charsmap import charsmap_fault
-from litebert.tokenizer.wire import BYTES, FIXED32, VARINT, Field, WireError, fields
+from litebert.tokenizer.wire import BYTES, WireError, fields
 
-MAX_MODEL_BYTES = 64 << 20
-MAX_PIECES = 1_000_000
+MAX_MODEL_BYTES = 16 << 20
+MAX_PIECES = 300_000
 MAX_PIECE_BYTES = 1024
+"""The largest vocabularies in use have 262,144 pieces in 5 MB."""
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 _AGAIN = "get the file again from where it came from, or train one: litebert tokenizer train --help"
-_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER = 1, 2, 3, 5
+_PIECES, _NORMALIZERS = 1, (3, 5)
+_PIECE_FRAME = 32
+"""Bytes of a piece besides its text: score, type, tags and lengths."""
+_MAX_SECTION = (1 << 20, 8 << 20)
+"""Bytes of a section, and of one with a character map."""
 _UNIGRAM = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One entry of the vocabulary; `score_at` is where its score lies in the file (0: nowhere)."""
+    """One entry of the vocabulary."""
 
     text: str
     score: float
     kind: int
-    score_at: int
 
 
 @dataclass(frozen=True)
@@ -66,10 +72,8 @@ def read_model(data: bytes, name: str) -> ModelFile:
         )
     try:
         return _read_model(data, name)
-    except WireError as error:
-        raise _damaged(
-            "LB-201", f"{name} is cut off or damaged", str(error), "a sentencepiece model"
-        ) from error
+    except (WireError, DecodeError) as error:
+        raise _unreadable(name, error) from error
 
 
 def ends_in_number_comma(piece: str) -> bool:
@@ -81,52 +85,104 @@ def ends_in_number_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
+def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
+    """Return a unigram model of these pieces, one of which is the unknown one.
+
+    The same arguments give the same bytes. The trainer's settings hold what readers of the file
+    look up there (transformers takes the id of the unknown piece from them).
+
+    >>> pieces = [Piece("<unk>", 0.0, UNKNOWN), Piece("▁", -1.5, NORMAL)]
+    >>> [(piece.text, piece.score) for piece in read_model(write_model(pieces, b""), "it").pieces]
+    [('<unk>', 0.0), ('▁', -1.5)]
+    """
+    model = ModelProto()
+    try:
+        for piece in pieces:
+            model.pieces.add(piece=piece.text, score=piece.score, type=piece.kind)
+    except UnicodeEncodeError as error:
+        raise _unreadable("the vocabulary", error) from error
+    unknown = next(index for index, piece in enumerate(pieces) if piece.kind == UNKNOWN)
+    trainer = model.trainer_spec
+    trainer.model_type, trainer.vocab_size = _UNIGRAM, len(pieces)
+    trainer.unk_id, trainer.unk_piece = unknown, model.pieces[unknown].piece
+    model.normalizer_spec.SetInParent()
+    if charsmap:
+        model.normalizer_spec.precompiled_charsmap = charsmap
+    return bytes(model.SerializeToString())
+
+
+def with_scores(data: bytes, change: Callable[[Piece], float]) -> bytes:
+    """Return a model of our own training with the score that `change` gives each piece."""
+    model = ModelProto.FromString(data)
+    for piece in model.pieces:
+        piece.score = change(Piece(piece.piece, piece.score, piece.type))
+    return bytes(model.SerializeToString())
+
+
 def _read_model(data: bytes, name: str) -> ModelFile:
-    pieces: list[Piece] = []
-    specs: dict[int, Field] = {}
+    _check_sections(data, name)
+    model = ModelProto.FromString(data)
+    pieces = [
+        _checked(piece.piece, piece.score, piece.type, f"{name}, piece {index:,}")
+        for index, piece in enumerate(model.pieces)
+    ]
+    _check_vocabulary(pieces, name)
+    _check_kind(model, name)
+    for spec in (model.normalizer_spec, model.denormalizer_spec):
+        charsmap = spec.precompiled_charsmap
+        if fault := charsmap_fault(charsmap) if charsmap else None:
+            raise _damaged(
+                "LB-209",
+                f"{name}: damaged character map",
+                fault,
+                "a map as sentencepiece writes it",
+            )
+    return ModelFile(tuple(pieces), model.normalizer_spec.precompiled_charsmap)
+
+
+def _check_sections(data: bytes, name: str) -> None:
+    """Bound what parsing will allocate: the number of pieces and the size of every section."""
+    seen: set[int] = set()
+    num_pieces = 0
     for field in fields(data, 0, len(data)):
+        size = field.end - field.begin
+        if field.kind != BYTES:
+            raise WireError(f"field {field.number} at byte {field.begin} is no message")
         if field.number == _PIECES:
-            pieces.append(_read_piece(data, field, f"{name}, piece {len(pieces):,}"))
-            if len(pieces) > MAX_PIECES:
+            num_pieces += 1
+            if num_pieces > MAX_PIECES:
                 raise _damaged(
                     "LB-202",
                     f"{name} has too many pieces",
                     "more",
                     f"at most {MAX_PIECES:,} pieces",
                 )
-        elif field.number in specs:
+            if size > MAX_PIECE_BYTES + _PIECE_FRAME:
+                raise _impossible_text(f"{name}, piece {num_pieces - 1:,}", size)
+        elif field.number in seen:
             raise _damaged(
                 "LB-203",
                 f"{name} says one thing twice",
                 f"two fields {field.number}",
                 "one of each",
             )
-        elif field.number in (_TRAINER, _NORMALIZER, _DENORMALIZER):
-            specs[field.number] = field
-    _check_vocabulary(pieces, name)
-    _check_kind(_settings(data, specs.get(_TRAINER)), _settings(data, specs.get(_NORMALIZER)), name)
-    charsmaps = [
-        _charsmap(data, specs.get(number), name) for number in (_NORMALIZER, _DENORMALIZER)
-    ]
-    return ModelFile(tuple(pieces), charsmaps[0])
+        elif size > _MAX_SECTION[field.number in _NORMALIZERS]:
+            raise _damaged(
+                "LB-256",
+                f"{name}: a section is too large",
+                f"{size:,} bytes in field {field.number}",
+                f"at most {_MAX_SECTION[field.number in _NORMALIZERS]:,} bytes",
+            )
+        else:
+            seen.add(field.number)
 
 
-def _read_piece(data: bytes, message: Field, name: str) -> Piece:
-    text, score, kind, score_at = b"", 0.0, NORMAL, 0
-    for field in _message(data, message, {1: BYTES, 2: FIXED32, 3: VARINT}):
-        if field.number == 1:
-            text = data[field.begin : field.end]
-        elif field.number == 2:
-            (score,), score_at = struct.unpack_from("<f", data, field.begin), field.begin
-        elif field.number == 3:
-            kind = field.value
-    if not 0 < len(text) <= MAX_PIECE_BYTES or 0 in text:
-        raise _damaged(
-            "LB-204",
-            f"{name}: impossible text",
-            f"{len(text):,} bytes",
-            "1 to 1,024 bytes, none zero",
-        )
+def _checked(text: str | bytes, score: float, kind: int, name: str) -> Piece:
+    if isinstance(text, bytes):  # protobuf's way to return what is not UTF-8
+        raise WireError(f"{name} is not UTF-8")
+    size = len(text.encode())
+    if not 0 < size <= MAX_PIECE_BYTES or "\0" in text:
+        raise _impossible_text(name, size)
     if not math.isfinite(score):
         raise _damaged("LB-205", f"{name}: impossible score", score, "a finite number")
     if kind not in (NORMAL, UNKNOWN, CONTROL, USER_DEFINED):
@@ -136,10 +192,13 @@ def _read_piece(data: bytes, message: Field, name: str) -> Piece:
             kind,
             "1 normal, 2 unknown, 3 control, 4 user-defined",
         )
-    try:
-        return Piece(text.decode("utf-8"), score, kind, score_at)
-    except UnicodeDecodeError as error:
-        raise WireError(f"{name} is not UTF-8") from error
+    return Piece(text, score, kind)
+
+
+def _impossible_text(name: str, size: int) -> DamagedError:
+    return _damaged(
+        "LB-204", f"{name}: impossible text", f"{size:,} bytes", "1 to 1,024 bytes, none zero"
+    )
 
 
 def _check_vocabulary(pieces: list[Piece], name: str) -> None:
@@ -154,15 +213,16 @@ def _check_vocabulary(pieces: list[Piece], name: str) -> None:
         )
 
 
-def _check_kind(trainer: dict[int, int], normalizer: dict[int, int], name: str) -> None:
+def _check_kind(model: ModelProto, name: str) -> None:
     """Refuse what changes the meaning of pieces: other algorithms, bytes, other spaces."""
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
     faults = {
-        "not a unigram model": trainer.get(3, _UNIGRAM) != _UNIGRAM,
-        "a space after words": trainer.get(24, 0) != 0,
-        "byte pieces": trainer.get(35, 0) != 0,
-        "no space before the text": normalizer.get(3, 1) == 0,
-        "repeated spaces kept": normalizer.get(4, 1) == 0,
-        "spaces not shown as ▁": normalizer.get(5, 1) == 0,
+        "not a unigram model": trainer.model_type != _UNIGRAM,
+        "a space after words": trainer.treat_whitespace_as_suffix,
+        "byte pieces": trainer.byte_fallback,
+        "no space before the text": not normalizer.add_dummy_prefix,
+        "repeated spaces kept": not normalizer.remove_extra_whitespaces,
+        "spaces not shown as ▁": not normalizer.escape_whitespaces,
     }
     if any(faults.values()):
         raise LitebertError(
@@ -174,31 +234,8 @@ def _check_kind(trainer: dict[int, int], normalizer: dict[int, int], name: str) 
         )
 
 
-def _charsmap(data: bytes, spec: Field | None, name: str) -> bytes:
-    found = [field for field in _message(data, spec, {2: BYTES}) if field.number == 2]
-    charsmap = data[found[-1].begin : found[-1].end] if found else b""
-    fault = charsmap_fault(charsmap) if charsmap else None
-    if fault:
-        raise _damaged(
-            "LB-209", f"{name}: damaged character map", fault, "a map as sentencepiece writes it"
-        )
-    return charsmap
-
-
-def _settings(data: bytes, spec: Field | None) -> dict[int, int]:
-    """Return a message's numbers; of a repeated one the last counts, as in protobuf."""
-    return {field.number: field.value for field in _message(data, spec, {}) if field.kind == VARINT}
-
-
-def _message(data: bytes, message: Field | None, kinds: dict[int, int]) -> Iterable[Field]:
-    if message is None:
-        return
-    if message.kind != BYTES:
-        raise WireError(f"field {message.number} at byte {message.begin} is no message")
-    for field in fields(data, message.begin, message.end):
-        if kinds.get(field.number, field.kind) != field.kind:
-            raise WireError(f"field {field.number} at byte {field.begin} is of the wrong kind")
-        yield field
+def _unreadable(name: str, error: Exception) -> DamagedError:
+    return _damaged("LB-201", f"{name} is cut off or damaged", str(error), "a sentencepiece model")
 
 
 def _damaged(code: str, what: str, received: object, expected: str) -> DamagedError:

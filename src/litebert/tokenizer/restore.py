@@ -43,12 +43,12 @@ def restored(
         is_defined = score == 0 or _same(score, user_defined_score(text, best))
         return USER_DEFINED if is_defined else NORMAL
 
-    pieces = [Piece(*row, kind(index, *row), 0) for index, row in enumerate(scores)]
+    pieces = [Piece(*row, kind(index, *row)) for index, row in enumerate(scores)]
     commas = [p for p in pieces if p.kind == NORMAL and ends_in_number_comma(p.text)]
     penalty = NUMBER_COMMA_PENALTY if _is_lowered([piece.score for piece in commas]) else 0.0
     own = {piece.text: piece.score for piece in pieces if piece.kind == NORMAL}
     own |= {piece.text: piece.score + penalty for piece in commas}
-    return [Piece(piece.text, own.get(piece.text, 0.0), piece.kind, 0) for piece in pieces]
+    return [Piece(piece.text, own.get(piece.text, 0.0), piece.kind) for piece in pieces]
 
 
 def _is_lowered(scores: Iterable[float]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import sentencepiece
 
 from litebert.errors import LitebertError
 from litebert.tokenizer.huggingface import NUMBER_COMMA_PENALTY
-from litebert.tokenizer.modelfile import NORMAL, ends_in_number_comma, read_model
+from litebert.tokenizer.modelfile import NORMAL, Piece, ends_in_number_comma, with_scores
 from litebert.tokenizer.normalize import Normalizer, refuse_lone_string
 from litebert.tokenizer.tokenizer import Tokenizer
 
@@ -78,7 +77,7 @@ def train_tokenizer(
         )
     except (RuntimeError, ValueError) as error:
         raise lines.failure or _explained(str(error), vocab_size, lines.count) from error
-    return _without_number_commas(model.getvalue())
+    return with_scores(model.getvalue(), _penalised)
 
 
 def write_tokenizer(
@@ -113,13 +112,9 @@ class _Lines:
             raise
 
 
-def _without_number_commas(model: bytes) -> bytes:
-    patched = bytearray(model)
-    for piece in read_model(model, "the trained model").pieces:
-        if piece.kind == NORMAL and ends_in_number_comma(piece.text):
-            assert piece.score_at
-            struct.pack_into("<f", patched, piece.score_at, piece.score - NUMBER_COMMA_PENALTY)
-    return bytes(patched)
+def _penalised(piece: Piece) -> float:
+    is_penalised = piece.kind == NORMAL and ends_in_number_comma(piece.text)
+    return piece.score - NUMBER_COMMA_PENALTY if is_penalised else piece.score
 
 
 def _explained(message: str, vocab_size: int, num_lines: int) -> LitebertError:

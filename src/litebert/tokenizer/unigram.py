@@ -114,10 +114,11 @@ class UnigramModel:
     def _split_number_commas(self, ids: list[int]) -> list[int]:
         if self._number_commas.keys().isdisjoint(ids):
             return ids
-        places = [place for place, index in enumerate(ids) if index in self._number_commas]
-        for place in reversed(places):
-            ids[place : place + 1] = self._number_commas[ids[place]]
-        return ids
+        split: list[int] = []
+        for index in ids:
+            parts = self._number_commas.get(index)
+            split.extend(parts) if parts else split.append(index)
+        return split
 
     def _id(self, piece: str) -> int:
         known = piece in self.ids and piece not in self._never_spelled
