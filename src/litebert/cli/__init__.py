@@ -34,6 +34,7 @@ VERBS = {
     "recipes": "list, show or copy the recipes that come along",
     "report": "write a run's report.html again",
     "runs": "list runs; compare some",
+    "serve": "answer over HTTP, with a page to try the model at /",
     "sizes": "parameters, bytes and compute of every preset",
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",

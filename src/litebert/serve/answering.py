@@ -1,0 +1,121 @@
+"""What the model process does with a batch: requests that fit together are computed together."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import LitebertError
+from litebert.files import Json
+from litebert.inference import Model
+from litebert.serve.steps import steps
+
+Arguments: TypeAlias = dict[str, Json]
+log = logging.getLogger("litebert.serve")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A verb of `Model` with its arguments, as they came over the wire."""
+
+    verb: str
+    arguments: Arguments
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of a verb that takes several."""
+        return cast(list[str], self.arguments["texts"])
+
+    @property
+    def group(self) -> str | None:
+        """Requests of one group can be computed as one; None cannot be joined."""
+        if self.verb not in ("embed", "classify", "tag"):
+            return None
+        others = {name: value for name, value in self.arguments.items() if name != "texts"}
+        if others.get("pairs") is not None:
+            others["pairs"] = "given"
+        return f"{self.verb} {sorted(others.items())}"
+
+
+def answer_all(model: Model, requests: Sequence[Request]) -> list[Json]:
+    """Answer each request with {"result": ...} or {"error": ...}, in order."""
+    answers: list[Json] = [None] * len(requests)
+    for numbers in _groups(requests):
+        group = [requests[number] for number in numbers]
+        for number, found in zip(numbers, _answer_group(model, group), strict=True):
+            answers[number] = found
+    return answers
+
+
+def _groups(requests: Sequence[Request]) -> list[list[int]]:
+    groups: dict[str, list[int]] = {}
+    for number, request in enumerate(requests):
+        groups.setdefault(request.group or f"alone {number}", []).append(number)
+    return list(groups.values())
+
+
+def _answer_group(model: Model, group: Sequence[Request]) -> list[Json]:
+    if len(group) == 1:
+        return [_answer_one(model, group[0])]
+    try:
+        together = _call(model, _joined(group))
+    except LitebertError:  # one of them is at fault: only that one shall hear it
+        return [_answer_one(model, request) for request in group]
+    assert isinstance(together, list)
+    bounds = np.cumsum([0, *(len(request.texts) for request in group)]).tolist()
+    return [{"result": together[a:b]} for a, b in pairwise(bounds)]
+
+
+def _answer_one(model: Model, request: Request) -> Json:
+    try:
+        return {"result": _call(model, request)}
+    except LitebertError as error:
+        told = {"code": error.code, "what": error.what, "next": error.next}
+        return {"error": {**told, "expected": error.expected}}
+    except Exception:
+        log.exception("%s failed", request.verb)
+        return {"error": None}
+
+
+def _joined(group: Sequence[Request]) -> Request:
+    arguments = dict(group[0].arguments)
+    for name in ("texts", "pairs"):
+        if arguments.get(name) is not None:
+            lists = [cast(list[str], request.arguments[name]) for request in group]
+            arguments[name] = [text for texts in lists for text in texts]
+    return Request(group[0].verb, arguments)
+
+
+def _call(model: Model, request: Request) -> Json:
+    """Call the verb; its arguments have the names and types of the method's."""
+    if request.verb == "embed":
+        pooling = cast(Literal["mean", "cls"], request.arguments["pooling"])
+        return _embeddings(model, request.texts, model.embed(request.texts, pooling=pooling))
+    if request.verb == "steps":
+        return steps(model, str(request.arguments["text"]))
+    return _plain(getattr(model, request.verb)(**request.arguments))
+
+
+def _embeddings(model: Model, texts: Sequence[str], vectors: NDArray[np.float32]) -> Json:
+    """Return the bytes of each vector (float32, little-endian, base64) and its text's tokens."""
+    longest = model.network.config.max_position_embeddings
+    tokens = [min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts)]
+    rows = vectors.astype("<f4")
+    return [
+        {"vector": base64.b64encode(row.tobytes()).decode("ascii"), "tokens": number}
+        for row, number in zip(rows, tokens, strict=True)
+    ]
+
+
+def _plain(found: object) -> Json:
+    """Return result records, and lists of them, as JSON."""
+    if isinstance(found, list | tuple):
+        return [_plain(item) for item in found]
+    return cast(Json, asdict(found))  # type: ignore[call-overload]

@@ -1,0 +1,76 @@
+"""OpenAI's routes, for clients that exist already: /v1/embeddings and /v1/models."""
+
+from __future__ import annotations
+
+import base64
+import math
+from array import array
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Body, Depends, Request, Response
+from fastapi.security import HTTPBearer
+
+from litebert.files import Json
+from litebert.serve import schemas
+from litebert.serve.models import Models
+from litebert.serve.queueing import count_tokens
+from litebert.serve.strict_json import encode
+from litebert.serve.strict_route import StrictRoute
+from litebert.serve.verbs import PROBLEMS, ask, floats, rows_of
+
+router = APIRouter(
+    prefix="/v1",
+    route_class=StrictRoute,
+    tags=["OpenAI"],
+    dependencies=[Depends(HTTPBearer(auto_error=False))],
+)
+
+
+@router.post("/embeddings", response_model=schemas.EmbeddingsOut, responses=PROBLEMS)  # type: ignore[arg-type]
+async def embeddings(request: Request, body: Annotated[schemas.EmbeddingsBody, Body()]) -> Response:
+    """Turn texts into vectors of length 1: the mean over tokens, normalised."""
+    model = cast(Models, request.app.state.models).named(body.model)
+    found = await ask(
+        request,
+        model,
+        "embed",
+        {"texts": cast(list[Json], body.texts), "pooling": "mean"},
+        tokens=count_tokens(body.texts),
+        timeout_ms=body.timeout_ms,
+    )
+    rows = rows_of(found)
+    tokens = sum(cast(int, row["tokens"]) for row in rows)
+    data: list[Json] = [
+        {"object": "embedding", "index": number, "embedding": _written(row, body.encoding_format)}
+        for number, row in enumerate(rows)
+    ]
+    usage: Json = {"prompt_tokens": tokens, "total_tokens": tokens}
+    answer: Json = {"object": "list", "data": data, "model": model.name, "usage": usage}
+    return Response(encode(answer), media_type="application/json")
+
+
+@router.get("/models", responses={401: {"model": schemas.ProblemOut}})
+async def models(request: Request) -> Response:
+    """List the served models and what each can do."""
+    found: list[Json] = [
+        {
+            "id": model.name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "litebert",
+            "ready": model.is_ready,
+            **{name: model.facts.get(name) for name in ("verbs", "version", "notes")},
+            **{name: model.facts.get(name) for name in ("hidden_size", "num_steps", "max_tokens")},
+        }
+        for model in cast(Models, request.app.state.models).all
+    ]
+    return Response(encode({"object": "list", "data": found}), media_type="application/json")
+
+
+def _written(row: dict[str, Json], encoding: str) -> Json:
+    vector = cast(list[float], floats(row))
+    length = math.sqrt(sum(x * x for x in vector)) or 1.0
+    normed = [x / length for x in vector]
+    if encoding == "float":
+        return cast(list[Json], normed)
+    return base64.b64encode(array("f", normed).tobytes()).decode("ascii")

@@ -1,0 +1,24 @@
+"""Where a model process begins: named here, without torch, so that the server never imports it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from litebert.config import Precision
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a model process loads, and with how many threads it computes (0: torch decides)."""
+
+    path: str
+    precision: Precision = "fp32"
+    threads: int = 0
+
+
+def enter(connection: socket.socket, source: Source) -> None:
+    """Become the model process."""
+    from litebert.serve.model_process import run
+
+    run(connection, source)

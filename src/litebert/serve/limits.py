@@ -1,0 +1,37 @@
+"""What one request, one client and one server may ask for; docs/serving.md lists these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_BODY_BYTES = 2_000_000
+MAX_BODY_DEPTH = 16
+MAX_HEADER_BYTES = 16_384
+MAX_TEXTS = 32
+MAX_CHARACTERS = 10_000
+MAX_TOP = 50
+MAX_TIMEOUT_MS = 120_000
+MAX_CONNECTIONS = 1_024
+MAX_HELD_BYTES = 64 << 20
+"""Bytes of request bodies that the server holds at once while they are being read."""
+IDLE_SECONDS = 30
+"""A connection without a request is closed after this long."""
+STOP_SECONDS = 8
+"""Accepted requests have this long to finish after SIGTERM."""
+BATCH_SECONDS = 60
+"""A model process that computes longer than this on one batch is killed and started again."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the operator chooses; the defaults are those of `litebert serve`.
+
+    `client_seconds` is how long a client may take to send its headers, and again its body.
+    """
+
+    queue: int = 64
+    batch_tokens: int = 4_096
+    timeout_ms: int = 30_000
+    client_seconds: float = 10.0
+    api_keys: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()

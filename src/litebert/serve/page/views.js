@@ -1,0 +1,203 @@
+// What each verb asks for and how its answer is shown: one object a verb.
+import { ask, embed } from "/page/api.js";
+import { bars, cosine, curve, el, map, percent, shaded } from "/page/charts.js";
+
+const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
+function sentences(text) {
+  const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
+  return [...parts].map((part) => part.segment.trim()).filter(Boolean).slice(0, 32);
+}
+
+const ranked = (names, values) => names
+  .map((name, i) => ({ name, value: values[i] })).sort((a, b) => b.value - a.value);
+
+const fill = {
+  title: "Fill blanks",
+  lead: "Leave out a word and the model says what could stand there.",
+  fields: [{ name: "text", label: "A text with one or more blanks, written [MASK]", rows: 3 }],
+  insert: "[MASK]",
+  examples: [
+    { text: "The ship left the [MASK] in the morning." },
+    { text: "He opened the [MASK] and went into the [MASK]." },
+    { text: "London is the [MASK] of England." },
+  ],
+  body: ({ text }) => ({ text, top: 8 }),
+  show: (found) => [bars(found.map((one) => ({
+    name: one.words.join(" … "), value: one.probability, more: [one.text],
+  })))],
+};
+
+const answer = {
+  title: "Answer",
+  lead: "Give a passage and ask about it: the answer is a span of the passage.",
+  fields: [
+    { name: "question", label: "Question", rows: 1 },
+    { name: "context", label: "Passage", rows: 7 },
+  ],
+  examples: [{
+    question: "When did Ada leave?",
+    context: "Ada packed her books in the morning. She left the house at noon and took the train.",
+  }],
+  body: ({ question, context }) => ({ question, context, top: 5 }),
+  show: (found, { context }) => {
+    const best = found[0];
+    const [before, span, after] = best.text
+      ? [slice(context, 0, best.start), slice(context, best.start, best.stop),
+        slice(context, best.stop)]
+      : [context, "", ""];
+    return [
+      el("p", { class: "passage" }, before, ...(span ? [el("mark", {}, span)] : []), after),
+      bars(found.map((one) => ({
+        name: one.text || "no answer in this passage", value: one.probability,
+      })), 1),
+    ];
+  },
+};
+
+// Offsets count characters as Python does: code points, not UTF-16 units.
+const slice = (text, start, stop) => Array.from(text).slice(start, stop).join("");
+
+const classify = {
+  title: "Classify",
+  lead: "One text a line; each gets its label.",
+  fields: [
+    { name: "texts", label: "Texts, one a line", rows: 4 },
+    { name: "pairs", label: "Second texts, one a line, if the task compares pairs", rows: 2,
+      optional: true },
+  ],
+  examples: [{ texts: "A fine film, warm and funny.\nDull from the first minute to the last." }],
+  body: ({ texts, pairs }) => ({
+    texts: lines(texts), ...(lines(pairs).length ? { pairs: lines(pairs) } : {}),
+  }),
+  show: (found, { texts }) => found.map((one, i) => el("section", {},
+    el("h2", {}, lines(texts)[i]),
+    bars(ranked(Object.keys(one.values), Object.values(one.values)).map((row) => (
+      Object.keys(one.values).length > 1 ? row : { ...row, shown: row.value.toFixed(3) })), 1))),
+};
+
+const tag = {
+  title: "Tag",
+  lead: "Every word gets its tag; words end at white space.",
+  fields: [{ name: "texts", label: "Texts, one a line", rows: 4 }],
+  examples: [{ texts: "Ada Lovelace lived in London ." }],
+  body: ({ texts }) => ({ texts: lines(texts) }),
+  show: (found) => found.map((words) => el("p", { class: "tagged" }, ...words.map((one) => el(
+    "span", { class: one.tag === "O" ? "" : "on" }, one.word, el("small", {}, one.tag))))),
+};
+
+const choose = {
+  title: "Choose",
+  lead: "Which of several answers fits?",
+  fields: [
+    { name: "context", label: "Context", rows: 4, optional: true },
+    { name: "question", label: "Question", rows: 1 },
+    { name: "choices", label: "Choices, one a line", rows: 4 },
+  ],
+  examples: [{
+    context: "Ada packed her books and went to the station.",
+    question: "What will she do next?", choices: "take a train\nbake a cake\nfall asleep",
+  }],
+  body: ({ context, question, choices }) => ({ question, choices: lines(choices), context }),
+  show: (found, { choices }) => [bars(ranked(lines(choices), found.probabilities), 1)],
+};
+
+const order = {
+  title: "Sentence order",
+  lead: "ALBERT was trained to tell whether two sentences come in this order. Over a whole text " +
+    "that is a curve of coherence: where it falls below one half, the text breaks.",
+  fields: [{ name: "text", label: "A text of two or more sentences", rows: 7 }],
+  examples: [
+    { text: "She opened the door. Then she went into the room. It was dark there. " +
+      "So she lit a candle." },
+    { text: "So she lit a candle. She opened the door. It was dark there. " +
+      "Then she went into the room." },
+  ],
+  body: ({ text }) => {
+    const [first = "", second = ""] = sentences(text);
+    return { first, second };
+  },
+  run: async ({ text }, model) => {
+    const all = sentences(text);
+    if (all.length < 2) throw new Error("A text needs two sentences at least.");
+    const found = await Promise.all(all.slice(1).map((second, i) => ask(
+      "order", { model, first: all[i], second })));
+    return { all, probabilities: found.map((one) => one.probability) };
+  },
+  show: ({ all, probabilities }) => {
+    const breaks = probabilities.filter((p) => p < 0.5).length;
+    return [
+      el("p", { class: "big" }, breaks
+        ? `The text breaks ${breaks === 1 ? "once" : `${breaks} times`}.`
+        : "Every sentence follows the one before it."),
+      ...(probabilities.length < 2 ? [] : [curve("Coherence",
+        "Probability that a sentence follows the one before it.", probabilities,
+        { low: 0, high: 1, limit: 0.5, first: 2 })]),
+      el("ol", { class: "sentences" }, ...all.flatMap((sentence, i) => [
+        ...(i ? [el("li", { class: probabilities[i - 1] < 0.5 ? "join break" : "join" },
+          `${percent(probabilities[i - 1])}${probabilities[i - 1] < 0.5 ? ", a break" : ""}`)] : []),
+        el("li", {}, sentence),
+      ])),
+    ];
+  },
+};
+
+const embeddings = {
+  title: "Map and search",
+  lead: "Each text becomes a vector. Near in the map means near for the model; the search box " +
+    "ranks your texts by cosine.",
+  fields: [
+    { name: "texts", label: "Your texts, one a line", rows: 8 },
+    { name: "query", label: "Search in them", rows: 1, optional: true },
+  ],
+  examples: [{
+    texts: "The ship sailed into the harbour.\nThe boat reached the shore at night.\n" +
+      "Captain and crew were lost at sea.\nThe king raised an army.\n" +
+      "The soldiers marched to war.\nThe general won the battle.\n" +
+      "She baked bread in the kitchen.\nThey had soup and cheese for dinner.\n" +
+      "The apples in the garden were ripe.",
+    query: "a storm on the ocean",
+  }],
+  verb: "embed",
+  body: ({ texts }) => ({ texts: lines(texts).slice(0, 32) }),
+  run: async ({ texts, query }, model) => {
+    const all = lines(texts);
+    const wanted = query.trim();
+    const vectors = await embed(model, wanted ? [...all, wanted] : all);
+    const target = wanted ? vectors.pop() : null;
+    return { all, vectors, target };
+  },
+  show: ({ all, vectors, target }) => [
+    ...(target ? [el("h2", {}, "Nearest to your search"), bars(all
+      .map((name, i) => ({ name: `${i + 1}. ${name}`, value: cosine(vectors[i], target) }))
+      .map((row) => ({ ...row, shown: row.value.toFixed(3) }))
+      .sort((a, b) => b.value - a.value).slice(0, 5), 1)] : []),
+    el("figure", {}, el("h3", {}, "Map"), map(vectors, all, target),
+      el("figcaption", {}, "The two directions in which these texts differ most.")),
+    el("ol", { class: "quiet list" }, ...all.map((text) => el("li", {}, text))),
+  ],
+};
+
+const steps = {
+  title: "Look inside",
+  lead: "ALBERT applies one block again and again. How far does each step move the hidden states " +
+    "of your sentence? (Figure 1 of the paper, for your text.)",
+  fields: [{ name: "text", label: "A sentence", rows: 2 }],
+  examples: [{ text: "The cat sat on the mat." },
+    { text: "Sharing parameters across layers stabilises the network." }],
+  body: ({ text }) => ({ text }),
+  show: (found) => [
+    el("div", { class: "pair" },
+      curve("L2 distance", "Between input and output of each step, mean over tokens.", found.l2,
+        { low: 0, high: Math.ceil(Math.max(...found.l2, 0.1)) }),
+      curve("Cosine", "Between input and output of each step, mean over tokens.", found.cosine,
+        { low: Math.min(0, ...found.cosine), high: 1 })),
+    el("h2", {}, "L2 distance by token and step"),
+    shaded("L2 distance by token and step", found.l2.map((_, i) => String(i + 1)),
+      found.pieces.slice(0, 64).map((piece, i) => ({
+        name: piece.replace("▁", ""), values: found.by_token[i],
+      }))),
+  ],
+};
+
+export const VIEWS = { fill, answer, classify, tag, choose, order, embed: embeddings, steps };

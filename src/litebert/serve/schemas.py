@@ -1,0 +1,224 @@
+"""The bodies of the routes: a verb's arguments in, its result out, in the words of Python."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from litebert.serve.limits import MAX_CHARACTERS, MAX_TEXTS, MAX_TIMEOUT_MS, MAX_TOP
+
+Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+Top = Annotated[int, Field(ge=1, le=MAX_TOP)]
+Name = Annotated[str, StringConstraints(max_length=200)]
+Result = TypeVar("Result")
+
+
+class Body(BaseModel):
+    """What every request may say: which model (the first by default), and how long it waits."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    model: Name | None = None
+    timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The arguments of the verb."""
+        return self.model_dump(exclude={"model", "timeout_ms"})
+
+    @property
+    def texts_read(self) -> list[str]:
+        """The texts that the model reads, for an estimate of the work."""
+        return _strings(list(self.arguments.values()))
+
+
+class FillBody(Body):
+    """Fill every [MASK] of a text."""
+
+    text: Annotated[Text, Field(examples=["The cat sat on the [MASK]."])]
+    top: Top = 5
+
+
+class OrderBody(Body):
+    """Tell whether `first` comes before `second` in running text."""
+
+    first: Annotated[Text, Field(examples=["She opened the door."])]
+    second: Annotated[Text, Field(examples=["Then she went in."])]
+
+
+class EmbedBody(Body):
+    """Turn texts into vectors."""
+
+    texts: Annotated[Texts, Field(examples=[["A fine film.", "A dull one."]])]
+    pooling: Literal["mean", "cls"] = "mean"
+
+
+class ClassifyBody(Body):
+    """Say which label each text has, alone or with its pair."""
+
+    texts: Annotated[Texts, Field(examples=[["A fine film.", "A dull one."]])]
+    pairs: Texts | None = None
+
+    @model_validator(mode="after")
+    def _one_pair_a_text(self) -> ClassifyBody:
+        if self.pairs is not None and len(self.pairs) != len(self.texts):
+            raise ValueError("pairs must be as many as texts")
+        return self
+
+
+class TagBody(Body):
+    """Tag every word of each text."""
+
+    texts: Annotated[Texts, Field(examples=[["Ada lives in London."]])]
+
+
+class ChooseBody(Body):
+    """Choose the answer to a question about a context."""
+
+    question: Annotated[Text, Field(examples=["Who left at noon?"])]
+    choices: Annotated[list[Text], Field(min_length=2, max_length=MAX_TEXTS)]
+    context: Text = ""
+
+    @property
+    def texts_read(self) -> list[str]:
+        """Each choice is read with the question and the context."""
+        return [f"{self.context} {self.question} {choice}" for choice in self.choices]
+
+
+class AnswerBody(Body):
+    """Answer a question with a span of a context."""
+
+    question: Annotated[Text, Field(examples=["When did Ada leave?"])]
+    context: Annotated[Text, Field(examples=["Ada left at noon."])]
+    top: Top = 1
+
+
+class StepsBody(Body):
+    """Show how the hidden states of a text move from step to step."""
+
+    text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
+
+
+class EmbeddingsBody(BaseModel):
+    """OpenAI's request for embeddings; token ids and `dimensions` are not supported."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    input: Annotated[Text, Field(examples=["A fine film."])] | Texts
+    model: Name
+    encoding_format: Literal["float", "base64"] = "float"
+    user: Name | None = None
+    timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, one or several."""
+        return [self.input] if isinstance(self.input, str) else self.input
+
+
+class Answer(BaseModel, Generic[Result]):
+    """The model and the version of its files that answered, and what the verb returns."""
+
+    model: str
+    version: str
+    result: Result
+
+
+class FillingOut(BaseModel):
+    """One way to fill the blanks."""
+
+    text: str
+    words: list[str]
+    probability: float
+
+
+class OrderOut(BaseModel):
+    """Whether the order given is the likelier one, and its probability."""
+
+    is_in_order: bool
+    probability: float
+
+
+class ClassificationOut(BaseModel):
+    """The label or labels of a text, and the value of each label."""
+
+    labels: list[str]
+    values: dict[str, float]
+
+
+class TaggedOut(BaseModel):
+    """A word and its tag."""
+
+    word: str
+    tag: str
+
+
+class ChoiceOut(BaseModel):
+    """The chosen answer, by number and in words, and the probability of each."""
+
+    index: int
+    text: str
+    probabilities: list[float]
+
+
+class SpanOut(BaseModel):
+    """Characters `start` to `stop` of the context; an empty text says "no answer"."""
+
+    text: str
+    start: int
+    stop: int
+    probability: float
+
+
+class StepsOut(BaseModel):
+    """Distance and cosine between input and output of each step: means, and by token."""
+
+    pieces: list[str]
+    l2: list[float]
+    cosine: list[float]
+    by_token: list[list[float]]
+
+
+class EmbeddingOut(BaseModel):
+    """One vector, of length 1; base64 holds float32, little-endian."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(BaseModel):
+    """Tokens read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsOut(BaseModel):
+    """OpenAI's list of embeddings."""
+
+    object: Literal["list"]
+    data: list[EmbeddingOut]
+    model: str
+    usage: Usage
+
+
+class Problem(BaseModel):
+    """What is wrong, what is expected, what to do; `code` is stable (docs/errors.md)."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ProblemOut(BaseModel):
+    """Every error has this body."""
+
+    error: Problem
+
+
+def _strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [text for item in value for text in _strings(item)] if isinstance(value, list) else []

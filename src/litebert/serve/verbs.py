@@ -1,0 +1,151 @@
+"""Our own routes: POST /v1/VERB with a verb's arguments gives its result."""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from functools import partial
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Body, Depends, Request, Response
+from fastapi.security import HTTPBearer
+
+from litebert.files import Json
+from litebert.serve import schemas
+from litebert.serve.models import Models
+from litebert.serve.queueing import Job, count_tokens
+from litebert.serve.refusals import HttpError
+from litebert.serve.served import ServedModel
+from litebert.serve.strict_json import encode
+from litebert.serve.strict_route import StrictRoute
+
+PROBLEMS = {
+    status: {"model": schemas.ProblemOut, "description": text}
+    for status, text in {
+        400: "Not strict JSON.",
+        401: "No valid API key.",
+        404: "No such model.",
+        408: "The body did not arrive in time.",
+        413: "The body is too large.",
+        415: "Not plain JSON.",
+        422: "A field is wrong, or the model has no head for this.",
+        429: "The queue is full; Retry-After says when to try again.",
+        503: "The model is not there at the moment.",
+        504: "The deadline passed.",
+    }.items()
+}
+"""The errors of every route that takes a body."""
+
+router = APIRouter(
+    prefix="/v1",
+    route_class=StrictRoute,
+    tags=["verbs"],
+    responses=PROBLEMS,  # type: ignore[arg-type]
+    dependencies=[Depends(HTTPBearer(auto_error=False))],  # for the documentation; Gate checks
+)
+
+
+@router.post("/fill", response_model=schemas.Answer[list[schemas.FillingOut]])
+async def fill(request: Request, body: Annotated[schemas.FillBody, Body()]) -> Response:
+    """Fill every [MASK] of a text, best first."""
+    return await _answered(request, "fill", body)
+
+
+@router.post("/order", response_model=schemas.Answer[schemas.OrderOut])
+async def order(request: Request, body: Annotated[schemas.OrderBody, Body()]) -> Response:
+    """Tell whether the first sentence comes before the second."""
+    return await _answered(request, "order", body)
+
+
+@router.post("/embed", response_model=schemas.Answer[list[list[float]]])
+async def embed(request: Request, body: Annotated[schemas.EmbedBody, Body()]) -> Response:
+    """Turn each text into a vector."""
+    return await _answered(request, "embed", body)
+
+
+@router.post("/classify", response_model=schemas.Answer[list[schemas.ClassificationOut]])
+async def classify(request: Request, body: Annotated[schemas.ClassifyBody, Body()]) -> Response:
+    """Say which label each text has."""
+    return await _answered(request, "classify", body)
+
+
+@router.post("/tag", response_model=schemas.Answer[list[list[schemas.TaggedOut]]])
+async def tag(request: Request, body: Annotated[schemas.TagBody, Body()]) -> Response:
+    """Tag every word of each text."""
+    return await _answered(request, "tag", body)
+
+
+@router.post("/choose", response_model=schemas.Answer[schemas.ChoiceOut])
+async def choose(request: Request, body: Annotated[schemas.ChooseBody, Body()]) -> Response:
+    """Choose the answer to a question."""
+    return await _answered(request, "choose", body)
+
+
+@router.post("/answer", response_model=schemas.Answer[list[schemas.SpanOut]])
+async def answer(request: Request, body: Annotated[schemas.AnswerBody, Body()]) -> Response:
+    """Answer a question with spans of a context, best first."""
+    return await _answered(request, "answer", body)
+
+
+@router.post("/steps", response_model=schemas.Answer[schemas.StepsOut])
+async def steps(request: Request, body: Annotated[schemas.StepsBody, Body()]) -> Response:
+    """Show how the hidden states of a text move from step to step."""
+    return await _answered(request, "steps", body)
+
+
+async def _answered(request: Request, verb: str, body: schemas.Body) -> Response:
+    model = cast(Models, request.app.state.models).named(body.model)
+    found = await ask(
+        request,
+        model,
+        verb,
+        cast(dict[str, Json], body.arguments),
+        tokens=count_tokens(body.texts_read),
+        timeout_ms=body.timeout_ms,
+    )
+    if verb == "embed":
+        found["result"] = [floats(row) for row in rows_of(found)]
+    return Response(encode({"model": model.name, **found}), media_type="application/json")
+
+
+async def ask(
+    request: Request,
+    model: ServedModel,
+    verb: str,
+    arguments: dict[str, Json],
+    *,
+    tokens: int,
+    timeout_ms: int | None,
+) -> dict[str, Json]:
+    """Put a verb to a model and wait, as long as the client does."""
+    if model.is_ready and verb != "steps" and verb not in cast(list[str], model.facts["verbs"]):
+        raise HttpError(
+            "LB-956",
+            f"this model cannot {verb}: it has no head for that",
+            status=422,
+            expected=f"one of {', '.join(cast(list[str], model.facts['verbs']))}",
+            next="GET /v1/models says what each model can do",
+        )
+    job = Job(verb, arguments, tokens)
+    default = request.app.state.settings.timeout_ms
+    found = await model.answer(
+        job, timeout_ms=timeout_ms or default, left=partial(_departure, request)
+    )
+    return cast(dict[str, Json], found)
+
+
+def rows_of(found: dict[str, Json]) -> list[dict[str, Json]]:
+    """Return the embeddings as the model process gives them."""
+    return cast(list[dict[str, Json]], found["result"])
+
+
+def floats(row: dict[str, Json]) -> list[Json]:
+    """Return the numbers of one embedding."""
+    vector = array("f", base64.b64decode(str(row["vector"])))
+    return cast(list[Json], vector.tolist())
+
+
+async def _departure(request: Request) -> None:
+    """Wait until the client hangs up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

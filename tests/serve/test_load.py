@@ -1,0 +1,149 @@
+"""Under load: answers stay the same, the queue stays bounded, dead requests cost nothing."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+WORDS = "Anna found a red ball under the tree and took it home before noon"
+TEXTS = [" ".join((WORDS.split() * 6)[number % 7 : number % 7 + 1 + number % 60]) for number in range(200)]
+HEAVY = {"texts": ["word " * 1_990] * 32}
+
+
+@contextmanager
+def _busy(server) -> Iterator[None]:
+    """Keep the model busy with three requests, one of which at least still waits."""
+    threads = [
+        threading.Thread(target=server.ask, args=("/v1/embed", HEAVY)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    while server.metric("litebert_queue_requests") == 0:
+        pass
+    yield
+    for thread in threads:
+        thread.join()
+
+
+def _vectors(server, calls: list[tuple[str, object]], clients: int) -> list[list[float]]:
+    replies = server.ask_all(calls, clients=clients)
+    assert {reply.status for reply in replies} == {200}
+    return [reply.json["result"][0] for reply in replies]
+
+
+def _furthest(some: list[list[float]], others: list[list[float]]) -> float:
+    return max(
+        abs(x - y)
+        for one, other in zip(some, others, strict=True)
+        for x, y in zip(one, other, strict=True)
+    )
+
+
+def test_concurrent_answers_equal_single_ones(server) -> None:
+    """Rows of a batch may differ in the last bits from a text alone, and in no more (float32)."""
+    calls = [("/v1/embed", {"texts": [text]}) for text in TEXTS]
+    alone = _vectors(server, calls, clients=1)
+    batches = server.metric("litebert_batch_requests_count")
+    together = _vectors(server, calls, clients=16)
+    assert server.metric("litebert_batch_requests_count") - batches < 200, "nothing was batched"
+    assert _furthest(alone, together) <= 1e-5
+    # The negative control: an answer that goes to its neighbour is far away.
+    assert _furthest(alone[1:] + alone[:1], together) > 1e-2
+
+
+def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> None:
+    """An open loop far beyond capacity: each client asks again as soon as it is answered."""
+    started = time.monotonic()
+    single = small_server.ask("/v1/embed", HEAVY)
+    seconds = time.monotonic() - started
+    assert single.status == 200
+    waits: dict[int, list[float]] = {200: [], 429: []}
+
+    def ask() -> None:
+        begun = time.monotonic()
+        reply = small_server.ask("/v1/embed", HEAVY)
+        waits[reply.status].append(time.monotonic() - begun)
+        if reply.status == 429:
+            assert reply.code == "LB-957"
+            assert int(reply.headers["retry-after"]) >= 1
+
+    threads = [threading.Thread(target=ask) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 4 <= len(waits[200]) < 20  # the queue of four, and what was computed meanwhile
+    assert len(waits[429]) >= 20
+    assert max(waits[200]) < 20 * seconds + 2
+    assert small_server.metric("litebert_queue_requests") == 0
+    assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
+
+
+def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
+    """Three requests keep the model busy; the fourth waits in vain, and never reaches it."""
+    tokens = small_server.metric("litebert_tokens_total")
+    with _busy(small_server):
+        started = time.monotonic()
+        late = small_server.ask("/v1/embed", {**HEAVY, "timeout_ms": 5})
+        waited = time.monotonic() - started
+    assert (late.status, late.code) == (504, "LB-958")
+    assert waited < 5
+    computed = small_server.metric("litebert_tokens_total") - tokens
+    assert computed < 3.5 * 32 * 2_489, "the dead request was computed"
+
+
+def test_a_client_that_leaves_frees_its_place(small_server) -> None:
+    left = small_server.metric("litebert_abandoned_total")
+    body = json.dumps(HEAVY).encode()
+    with _busy(small_server):
+        with socket.create_connection(("127.0.0.1", small_server.port)) as link:
+            link.sendall(
+                b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first\r\n"
+                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            )
+        while small_server.metric("litebert_abandoned_total") == left:
+            pass
+    assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
+    assert small_server.metric("litebert_queue_requests") == 0
+
+
+def test_a_thousand_requests_leak_nothing(server) -> None:
+    calls = [
+        ("/v1/embed", {"texts": ["Anna found a ball."]}),
+        ("/v1/fill", {"text": "no blank"}),
+        ("/v1/embed", {"texts": 3}),
+        ("/v1/order", {"first": "a", "second": "b"}),
+    ]
+    processes = [server.process.pid, *server.children()]
+    server.ask_all(calls * 100, clients=4)
+    before = [_usage(pid) for pid in processes]
+    server.ask_all(calls * 250, clients=4)
+    for (memory, files), (memory_now, files_now) in zip(
+        before, map(_usage, processes), strict=True
+    ):
+        assert memory_now - memory < 2 << 10, "kB"
+        assert files_now <= files + 1
+
+
+def _usage(pid: int) -> tuple[int, int]:
+    """Return resident memory in kB, and the number of open files."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(resident.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.mark.parametrize("key", ["", "Bearer ", "Bearer wrong", "first", "Bearer FIRST"])
+def test_without_a_key_only_health_and_pages_are_open(small_server, key: str) -> None:
+    headers = {"Content-Type": "application/json", "Authorization": key}
+    reply = small_server.ask("/v1/embed", {"texts": ["a"]}, headers=headers)
+    if key == "first":  # some clients send the bare key
+        assert reply.status == 200
+        return
+    assert (reply.status, reply.code) == (401, "LB-960")
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert small_server.ask("/live", headers=headers).status == 200

@@ -1,0 +1,164 @@
+"""Every route gives what the verb of the same name gives; limits and errors are as documented."""
+
+import base64
+from array import array
+from dataclasses import asdict
+from pathlib import Path
+
+import openai
+import pytest
+
+import litebert
+from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS
+
+TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
+CALLS = {
+    "base": [
+        ("fill", {"text": "Anna walked to the [MASK] with [MASK].", "top": 3}),
+        ("order", {"first": "Anna left.", "second": "Then Anna came back."}),
+        ("embed", {"texts": TEXTS, "pooling": "cls"}),
+    ],
+    "classify": [
+        ("classify", {"texts": TEXTS}),
+        ("classify", {"texts": TEXTS, "pairs": ["Who?", "What?", "Why?"]}),
+        ("embed", {"texts": TEXTS}),
+    ],
+    "tag": [("tag", {"texts": TEXTS})],
+    "choose": [("choose", {"question": "Who?", "choices": ["Anna", "Bert"], "context": TEXTS[0]})],
+    "answer": [("answer", {"question": "What?", "context": TEXTS[0], "top": 3})],
+}
+
+
+def _plain(found: object) -> object:
+    if isinstance(found, list | tuple):
+        return [_plain(item) for item in found]
+    if hasattr(found, "tolist"):
+        return found.tolist()
+    if hasattr(found, "__dataclass_fields__"):
+        return {name: _plain(value) for name, value in asdict(found).items()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "body"), [(name, *call) for name, calls in CALLS.items() for call in calls]
+)
+def test_a_route_gives_what_the_verb_gives(server, folders, name, verb, body) -> None:
+    reply = server.ask(f"/v1/{verb}", {"model": name, **body})
+    assert reply.status == 200, reply.body
+    expected = _plain(getattr(litebert.load(folders[name]), verb)(**body))
+    assert _rounded(reply.json["result"]) == _rounded(expected)
+    assert reply.json["model"] == name
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, float):
+        return pytest.approx(value, abs=1e-5)
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return value
+
+
+def test_steps_show_a_point_for_each_step_and_token(server) -> None:
+    found = server.ask("/v1/steps", {"text": "Anna walked home. " * 30}).json["result"]
+    assert len(found["l2"]) == len(found["cosine"]) == 2
+    assert len(found["pieces"]) == len(found["by_token"]) == 64
+    assert found["pieces"][0] == "[CLS]"
+    means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]
+    assert means == pytest.approx(found["l2"], rel=1e-4)
+    assert all(-1 <= cosine <= 1 for cosine in found["cosine"])
+
+
+def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none") as client:
+        assert [model.id for model in client.models.list()] == list(folders)
+        packed = client.embeddings.create(model="base", input=TEXTS)
+        plain = client.embeddings.create(model="base", input=TEXTS[0], encoding_format="float")
+        with pytest.raises(openai.NotFoundError):
+            client.embeddings.create(model="nobody", input="a")
+    assert packed.usage.prompt_tokens > 3 * 2
+    assert packed.data[0].embedding == pytest.approx(plain.data[0].embedding, abs=1e-6)
+    assert sum(x * x for x in plain.data[0].embedding) == pytest.approx(1)
+    ours = server.ask("/v1/embed", {"texts": TEXTS}).json["result"][0]
+    length = sum(x * x for x in ours) ** 0.5
+    assert plain.data[0].embedding == pytest.approx([x / length for x in ours], abs=1e-6)
+
+
+def test_base64_is_float32_little_endian(server) -> None:
+    body = {"model": "base", "input": "a", "encoding_format": "base64"}
+    packed = server.ask("/v1/embeddings", body).json["data"][0]["embedding"]
+    assert len(array("f", base64.b64decode(packed))) == 32
+
+
+LIMITS = {
+    "body": (413, "LB-952", "/v1/embed", {"texts": ["a" * (MAX_BODY_BYTES + 1)]}),
+    "texts": (422, "LB-954", "/v1/embed", {"texts": ["a"] * (MAX_TEXTS + 1)}),
+    "no texts": (422, "LB-954", "/v1/embed", {"texts": []}),
+    "characters": (422, "LB-954", "/v1/embed", {"texts": ["a" * (MAX_CHARACTERS + 1)]}),
+    "top": (422, "LB-954", "/v1/fill", {"text": "[MASK]", "top": 51}),
+    "one choice": (422, "LB-954", "/v1/choose", {"question": "a", "choices": ["b"]}),
+    "pairs": (422, "LB-954", "/v1/classify", {"texts": ["a"], "pairs": ["b", "c"]}),
+    "number as text": (422, "LB-954", "/v1/fill", {"text": 1}),
+    "text as number": (422, "LB-954", "/v1/fill", {"text": "[MASK]", "top": "3"}),
+    "unknown field": (422, "LB-954", "/v1/fill", {"text": "[MASK]", "secret-word": 1}),
+    "no blank": (422, "LB-610", "/v1/fill", {"text": "secret-word"}),
+    "no head": (422, "LB-956", "/v1/classify", {"texts": ["secret-word"]}),
+    "no model": (404, "LB-955", "/v1/fill", {"text": "[MASK]", "model": "secret-word"}),
+    "no route": (404, "LB-961", "/v1/secret-word", {}),
+}
+
+
+@pytest.mark.parametrize(("status", "code", "path", "body"), LIMITS.values(), ids=LIMITS)
+def test_a_request_beyond_the_limits_is_refused_by_code(server, status, code, path, body) -> None:
+    reply = server.ask(path, body)
+    assert (reply.status, reply.code) == (status, code)
+    assert b"secret-word" not in reply.body
+    assert reply.json["error"].keys() == {"message", "type", "param", "code"}
+
+
+def test_what_is_at_the_limit_is_answered(server) -> None:
+    body = {"texts": ["a" * MAX_CHARACTERS] * MAX_TEXTS}
+    assert len(server.ask("/v1/embed", body).json["result"]) == MAX_TEXTS
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+        {},
+    ],
+)
+def test_only_plain_json_is_read(server, headers) -> None:
+    reply = server.ask("/v1/fill", raw=b'{"text": "[MASK]"}', headers=headers)
+    assert (reply.status, reply.code) == (415, "LB-953")
+
+
+def test_another_method_is_refused_with_those_allowed(server) -> None:
+    reply = server.ask("/v1/fill", method="GET")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+def test_health_and_metrics_are_told(server) -> None:
+    assert server.ask("/live").json == {"live": True}
+    assert server.ask("/ready").status == 200
+    assert server.metric("litebert_ready") == 5
+    before = server.metric("litebert_requests_total")
+    server.ask("/v1/fill", {"text": "[MASK]"})
+    assert server.metric("litebert_requests_total") == before + 2  # and that of /metrics
+
+
+def test_another_origin_gets_no_permission(server) -> None:
+    headers = {"Origin": "http://elsewhere", "Access-Control-Request-Method": "POST"}
+    reply = server.ask("/v1/fill", method="OPTIONS", headers=headers)
+    assert reply.status == 405
+    assert "access-control-allow-origin" not in reply.headers
+
+
+def test_pages_forbid_everything_from_elsewhere(server) -> None:
+    for path in ("/", "/docs"):
+        reply = server.ask(path)
+        assert reply.status == 200
+        assert "default-src 'self'" in reply.headers["content-security-policy"]
+        assert b"//" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")

@@ -1,0 +1,186 @@
+"""The model process may die, be replaced or be told to stop: clients always get a clear answer."""
+
+import http.client
+import os
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
+
+
+@pytest.fixture(scope="module")
+def folder(make_model: Callable[..., Path], tmp_path_factory) -> Path:
+    """Give a model folder of our own."""
+    return Path(shutil.copytree(make_model(), tmp_path_factory.mktemp("own") / "mortal"))
+
+
+@pytest.fixture(scope="module")
+def mortal(run_server, folder: Path) -> Iterator:
+    """Give a server whose model process we may kill."""
+    with run_server(folder) as started:
+        started.wait_for_line("mortal is ready")
+        yield started
+
+
+@contextmanager
+def _load(server, clients: int = 3) -> Iterator[list]:
+    """Ask all the time; give the replies."""
+    replies, is_over = [], threading.Event()
+
+    def ask() -> None:
+        with closing(server.connect()) as link:
+            while not is_over.is_set():
+                replies.append(server.ask(*EMBED, connection=link))
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield replies
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _wait_until_ready(server, seconds: float) -> float:
+    started = time.monotonic()
+    while server.ask("/ready").status != 200:
+        assert time.monotonic() - started < seconds
+    return time.monotonic() - started
+
+
+def _rounded(reply) -> list[float]:
+    """Return a few numbers to the digits that do not depend on the batch."""
+    return [round(value, 3) for value in reply.json["result"][0][:3]]
+
+
+def _model_process(server) -> int:
+    """Return the process id of the only model."""
+    (pid,) = server.children()
+    return pid
+
+
+def test_a_killed_model_process_is_a_503_and_soon_back(mortal) -> None:
+    starts = mortal.metric("litebert_model_starts_total")
+    with _load(mortal) as replies:
+        before = len(replies)
+        os.kill(_model_process(mortal), signal.SIGKILL)
+        mortal.wait_for_line("the model process ended")
+        assert _wait_until_ready(mortal, 5) < 5
+    statuses = Counter(reply.status for reply in replies[before:])
+    assert statuses.keys() <= {200, 503}
+    refused = [reply for reply in replies if reply.status == 503]
+    assert {reply.code for reply in refused} <= {"LB-959", "LB-964"}
+    assert all(int(reply.headers["retry-after"]) >= 1 for reply in refused)
+    assert mortal.metric("litebert_model_starts_total") == starts + 1
+    after = mortal.ask_all([EMBED] * 50, clients=2)
+    assert Counter(reply.status for reply in after) == {200: 50}
+
+
+def test_a_model_that_cannot_start_backs_off_and_is_not_ready(mortal, folder: Path) -> None:
+    weights = (folder / "model.safetensors").read_bytes()
+    seen = len(mortal.lines)
+    (folder / "model.safetensors").write_bytes(weights[:-100])
+    try:
+        os.kill(_model_process(mortal), signal.SIGKILL)
+        mortal.wait_for_line("next start in 1 s", seen=seen)
+        assert mortal.ask("/ready").status == 503
+        assert mortal.ask("/live").status == 200
+        refused = mortal.ask(*EMBED)
+        assert (refused.status, refused.code) == (503, "LB-959")
+    finally:
+        (folder / "model.safetensors").write_bytes(weights)
+    _wait_until_ready(mortal, 60)
+    assert mortal.ask(*EMBED).status == 200
+
+
+def test_models_are_changed_under_load_without_an_error(mortal, folder, make_model) -> None:
+    first = _rounded(mortal.ask(*EMBED))
+    original = (folder / "model.safetensors").read_bytes()
+    others = [(make_model(seed=2) / "model.safetensors").read_bytes(), original]
+    with _load(mortal) as replies:
+        for weights in others * 2:
+            seen = len(mortal.lines)
+            (folder / "new").write_bytes(weights)
+            (folder / "new").replace(folder / "model.safetensors")
+            os.kill(mortal.process.pid, signal.SIGHUP)
+            mortal.wait_for_line("reloaded", seen=seen)
+    assert Counter(reply.status for reply in replies).keys() == {200}
+    answers = {}
+    for reply in replies:
+        answers.setdefault(reply.json["version"], set()).add(str(_rounded(reply)))
+    assert len(answers) == 2
+    assert all(len(results) == 1 for results in answers.values()), "a version has one answer"
+    assert _rounded(mortal.ask(*EMBED)) == first
+
+
+def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> None:
+    weights = (folder / "model.safetensors").read_bytes()
+    seen = len(mortal.lines)
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    os.kill(mortal.process.pid, signal.SIGHUP)
+    mortal.wait_for_line("the running model stays", seen=seen)
+    (folder / "model.safetensors").write_bytes(weights)
+    assert mortal.ask(*EMBED).status == 200
+
+
+def test_sigterm_loses_no_accepted_request_and_exits_with_zero(run_server, folder: Path) -> None:
+    heavy = {"texts": ["word " * 1_990] * 32}
+    with run_server(folder) as server:
+        server.wait_for_line("mortal is ready")
+        server.ask("/v1/embed", heavy)
+        links = [server.connect() for _ in range(6)]
+        for link in links:
+            body = b'{"texts": [%s]}' % b",".join([b'"' + b"word " * 1_990 + b'"'] * 32)
+            link.request("POST", "/v1/embed", body, {"Content-Type": "application/json"})
+        while server.metric("litebert_queue_requests") < 4:
+            pass
+        started = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        statuses = [link.getresponse().status for link in links]
+        for link in links:
+            link.close()
+        assert server.process.wait(60) == 0
+        assert time.monotonic() - started < 10
+        assert statuses == [200] * 6
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            server.ask("/live")
+
+
+def test_sigkill_of_the_server_leaves_no_model_process(run_server, folder: Path) -> None:
+    """The negative control of a graceful stop: answers are lost, but nothing stays behind."""
+    with run_server(folder) as server:
+        server.wait_for_line("mortal is ready")
+        model = _model_process(server)
+        server.process.kill()
+        server.process.wait(60)
+        deadline = time.monotonic() + 60
+        while _is_running(model):
+            assert time.monotonic() < deadline
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process computes still; one that ended may wait to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_damaged_model_is_one_clear_error_at_the_start(run_server, folder, tmp_path) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
+    weights = (damaged / "model.safetensors").read_bytes()
+    (damaged / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with run_server(damaged) as server:
+        assert server.process.wait(120) == 3
+        server.wait_for_line("LB-6")
+        assert not [line for line in server.lines if "Traceback" in line]
