@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 
 WORDS = "Anna found a red ball under the tree and took it home before noon"
-TEXTS = [" ".join((WORDS.split() * 6)[number % 7 : number % 7 + 1 + number % 60]) for number in range(200)]
+TEXTS = [
+    " ".join((WORDS.split() * 6)[number % 7 : number % 7 + 1 + number % 60])
+    for number in range(200)
+]
 HEAVY = {"texts": ["word " * 1_990] * 32}
 
 
 @contextmanager
 def _busy(server) -> Iterator[None]:
     """Keep the model busy with three requests, one of which at least still waits."""
-    threads = [
-        threading.Thread(target=server.ask, args=("/v1/embed", HEAVY)) for _ in range(3)
-    ]
+    threads = [threading.Thread(target=server.ask, args=("/v1/embed", HEAVY)) for _ in range(3)]
     for thread in threads:
         thread.start()
     while server.metric("litebert_queue_requests") == 0:
