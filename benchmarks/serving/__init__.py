@@ -1,0 +1,1 @@
+"""litebert serve beside transformers behind FastAPI."""

@@ -1,0 +1,99 @@
+"""The rival: transformers behind FastAPI, as its users write it, alone or with padded batches.
+
+`python -m benchmarks.serving.rival MODEL --port 9001 [--batched]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+from transformers import AlbertModel, AutoTokenizer
+
+MAX_BATCH = 32
+
+
+class Body(BaseModel):
+    """Texts to embed."""
+
+    texts: list[str]
+
+
+class Embedder:
+    """Mean-pooled vectors of padded batches."""
+
+    def __init__(self, model: str) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(model)
+        self.network = AlbertModel.from_pretrained(model, dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector a text."""
+        inputs = self.tokenizer(
+            texts, padding=True, truncation=True, max_length=512, return_tensors="pt"
+        )
+        hidden = self.network(**inputs).last_hidden_state
+        mask = inputs["attention_mask"].unsqueeze(-1)
+        means = (hidden * mask).sum(1) / mask.sum(1)
+        vectors: list[list[float]] = means.tolist()
+        return vectors
+
+
+def simple(embedder: Embedder) -> FastAPI:
+    """Compute each request in FastAPI's thread pool."""
+    app = FastAPI()
+
+    @app.post("/v1/embed")
+    def embed(body: Body) -> dict[str, list[list[float]]]:
+        return {"result": embedder.embed(body.texts)}
+
+    return app
+
+
+def batched(embedder: Embedder) -> FastAPI:
+    """Compute together whatever waits, at most MAX_BATCH texts, padded to the longest."""
+    queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = asyncio.Queue()
+
+    async def compute() -> None:
+        while True:
+            jobs = [await queue.get()]
+            while not queue.empty() and len(jobs) < MAX_BATCH:
+                jobs.append(queue.get_nowait())
+            texts = [text for own, _ in jobs for text in own]
+            vectors = await asyncio.to_thread(embedder.embed, texts)
+            for own, done in jobs:
+                done.set_result(vectors[: len(own)])
+                vectors = vectors[len(own) :]
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(compute())
+        yield
+        task.cancel()
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.post("/v1/embed")
+    async def embed(body: Body) -> dict[str, list[list[float]]]:
+        done: asyncio.Future[list[list[float]]] = asyncio.get_running_loop().create_future()
+        await queue.put((body.texts, done))
+        return {"result": await done}
+
+    return app
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--batched", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    make = batched if given.batched else simple
+    uvicorn.run(make(Embedder(given.model)), port=given.port, log_level="error")

@@ -1,0 +1,224 @@
+"""litebert serve beside transformers behind FastAPI: same weights, same load, one core.
+
+`python -m benchmarks.serving.run [--model FOLDER] [--record benchmarks/serving/RESULTS.md]`
+
+All servers are pinned to one core with one thread each; the load goes to one of them at a time, in
+turns, so that a busy machine is busy for all. Ratios are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from litebert.files import write_text
+
+ROOT = Path(__file__).parents[2]
+OURS = "litebert serve"
+RIVALS = {"transformers + FastAPI": (), "the same with padded batches": ("--batched",)}
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many clients, each of which asks again as soon as it is answered."""
+
+    name: str
+    texts: tuple[str, ...]
+    clients: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One round of one server."""
+
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+
+
+def loads(requests: int) -> list[Load]:
+    """Return the loads: mixed lengths for many clients, one short text for one client."""
+    words = " ".join(path.read_text("utf-8") for path in sorted(ROOT.glob("docs/*.md"))).split()
+    draws = np.random.default_rng(7)
+    lengths = np.clip(np.exp(draws.normal(3.3, 1.0, requests)), 3, 350).astype(int)
+    starts = draws.integers(0, len(words) - 400, requests)
+    mixed = tuple(" ".join(words[a : a + n]) for a, n in zip(starts, lengths, strict=True))
+    short = ("The cat sat on the mat near the old door.",) * (requests // 4)
+    return [Load("mixed lengths, 16 clients", mixed, 16), Load("one short text", short, 1)]
+
+
+def measure(port: int, load: Load) -> Measured:
+    """Put the whole load to one server."""
+    own, links = threading.local(), []
+
+    def ask(text: str) -> float:
+        if not hasattr(own, "link"):
+            own.link = http.client.HTTPConnection("127.0.0.1", port)
+            links.append(own.link)
+        started = time.perf_counter()
+        body = json.dumps({"texts": [text]})
+        own.link.request("POST", "/v1/embed", body, {"Content-Type": "application/json"})
+        answer = own.link.getresponse()
+        found = answer.read()
+        assert answer.status == 200, found
+        return time.perf_counter() - started
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(load.clients) as pool:
+        times = list(pool.map(ask, load.texts))
+    seconds = time.perf_counter() - started
+    for link in links:
+        link.close()
+    p50, p99 = np.percentile(times, [50, 99]) * 1_000
+    return Measured(len(times) / seconds, float(p50), float(p99))
+
+
+@contextmanager
+def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
+    """Run a server on one core; give its port once it answers."""
+    process = subprocess.Popen(
+        command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), cwd=ROOT
+    )
+    try:
+        for _ in range(1_200):
+            try:
+                measure(port, Load("", ("warm up",), 1))
+                break
+            except (ConnectionError, AssertionError):
+                time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def require_same_answers(ports: Sequence[int]) -> float:
+    """Return how far the servers' vectors are apart; same weights must give the same."""
+    body = json.dumps({"texts": ["The cat sat on the mat.", "A longer text " * 20]})
+    found = []
+    for port in ports:
+        link = http.client.HTTPConnection("127.0.0.1", port)
+        link.request("POST", "/v1/embed", body, {"Content-Type": "application/json"})
+        found.append(np.array(json.loads(link.getresponse().read())["result"]))
+        link.close()
+    furthest = max(float(np.abs(found[0] - other).max()) for other in found[1:])
+    assert furthest < 1e-3, furthest
+    return furthest
+
+
+def run(model: Path, *, rounds: int, requests: int) -> str:
+    """Measure all servers in turns; return the page of results."""
+    core = max(os.sched_getaffinity(0))
+    ports = {name: free_port() for name in (OURS, *RIVALS)}
+    python = sys.executable
+    commands = {
+        OURS: [python, "-m", "litebert", "serve", str(model), "--threads", "1"],
+        **{
+            name: [python, "-m", "benchmarks.serving.rival", str(model), *options]
+            for name, options in RIVALS.items()
+        },
+    }
+    found: dict[tuple[str, str], list[Measured]] = {}
+    with ExitStack() as stack:
+        for name, port in ports.items():
+            stack.enter_context(server([*commands[name], "--port", str(port)], port, core))
+        furthest = require_same_answers(list(ports.values()))
+        for number in range(rounds + 1):
+            for load in loads(requests):
+                for name, port in ports.items():
+                    measured = measure(port, load)
+                    if number:  # the first round warms up
+                        found.setdefault((load.name, name), []).append(measured)
+    return page(model, found, rounds=rounds, requests=requests, furthest=furthest)
+
+
+def page(
+    model: Path,
+    found: dict[tuple[str, str], list[Measured]],
+    *,
+    rounds: int,
+    requests: int,
+    furthest: float,
+) -> str:
+    """Return the table, with ratios of each round's figures."""
+    lines = [
+        "# Serving",
+        "",
+        f"`python -m benchmarks.serving.run`, model {model.name}, float32, one core for every "
+        f"server, {rounds} rounds of {requests} requests in turns, closed loop; medians over the "
+        "rounds. Ratios are of litebert to the other within a round: throughput above 1 and "
+        "waiting times below 1 are in favour of litebert. "
+        f"Vectors differ by {furthest:.0e} at most.",
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"torch {version('torch')}, transformers {version('transformers')}, "
+        f"fastapi {version('fastapi')}, uvicorn {version('uvicorn')}.",
+    ]
+    for load in dict.fromkeys(load for load, _ in found):
+        lines += [
+            "",
+            f"## {load[0].upper()}{load[1:]}",
+            "",
+            "| server | requests/s | p50 ms | p99 ms | throughput ratio (range) | p50 ratio | "
+            "p99 ratio |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        ours = found[load, OURS]
+        for name in (OURS, *RIVALS):
+            theirs = found[load, name]
+            rates = [a.per_second / b.per_second for a, b in zip(ours, theirs, strict=True)]
+            p50 = [a.p50_ms / b.p50_ms for a, b in zip(ours, theirs, strict=True)]
+            p99 = [a.p99_ms / b.p99_ms for a, b in zip(ours, theirs, strict=True)]
+            mean = statistics.median
+            ratios = (
+                ["", "", ""]
+                if name == OURS
+                else [
+                    f"{mean(rates):.2f} ({min(rates):.2f} to {max(rates):.2f})",
+                    f"{mean(p50):.2f}",
+                    f"{mean(p99):.2f}",
+                ]
+            )
+            figures = [
+                f"{mean(one.per_second for one in theirs):.0f}",
+                f"{mean(one.p50_ms for one in theirs):.1f}",
+                f"{mean(one.p99_ms for one in theirs):.1f}",
+            ]
+            lines.append(f"| {name} | " + " | ".join([*figures, *ratios]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path, default=ROOT / "models" / "books-wiki-mini")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--record", type=Path)
+    given = parser.parse_args()
+    results = run(given.model, rounds=given.rounds, requests=given.requests)
+    print(results)
+    if given.record:
+        write_text(given.record, results)

@@ -1,0 +1,194 @@
+"""The playground as a person uses it, in a real Chromium; `make test-browser` runs these."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed"),
+]
+ALL = {"base": ["fill", "order", "embed"], "classify": ["classify"], "answer": ["answer"]}
+ALL |= {"choose": ["choose"], "tag": ["tag"]}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    """Give a Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser, server) -> Iterator[Callable]:
+    """Return a function that opens a page; afterwards: no errors, no request elsewhere."""
+    contexts, faults = [], []
+    origin = f"http://127.0.0.1:{server.port}"
+
+    def open_at(path: str = "/", **options):
+        context = browser.new_context(
+            permissions=["clipboard-read", "clipboard-write"], base_url=origin, **options
+        )
+        context.set_default_timeout(60_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: _note(faults, message))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: _require_own(faults, request.url, origin))
+        page.goto(path)
+        page.wait_for_selector(".run, .route, #key-row:not([hidden])")
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def _note(faults: list[str], message) -> None:
+    if message.type in ("error", "warning"):
+        faults.append(message.text)
+
+
+def _require_own(faults: list[str], url: str, origin: str) -> None:
+    if not url.startswith((origin, "data:")):
+        faults.append(url)
+
+
+def _ask(page) -> None:
+    page.click(".run")
+    page.wait_for_selector("#result:not(.waiting) > :not(.empty)")
+
+
+@pytest.mark.parametrize(("model", "verbs"), ALL.items())
+def test_only_what_a_model_can_do_is_shown_and_all_of_it_works(open_page, model, verbs) -> None:
+    page = open_page()
+    page.select_option("#model", model)
+    tabs = page.locator("[role=tab]")
+    shown = [tab.get_attribute("id") for tab in tabs.all()]
+    assert set(shown) == {f"tab-{verb}" for verb in [*verbs, "embed", "steps"]}
+    for tab in shown:
+        page.click(f"#{tab}")
+        _ask(page)
+        assert page.locator("#result .error").count() == 0
+        assert page.locator("#result li, #result svg, #result .tagged").count() > 0
+
+
+def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
+    page = open_page("/#fill")
+    page.fill("textarea", "Anna found [MASK] under the [MASK].")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".bars li:nth-child(8)")
+    values = [float(text.rstrip(" %")) for text in page.locator(".bars .value").all_inner_texts()]
+    assert values == sorted(values, reverse=True)
+    assert all(" … " in name for name in page.locator(".bars .name").all_inner_texts())
+
+
+def test_an_answer_is_marked_in_the_passage(open_page) -> None:
+    page = open_page("/#answer")
+    page.select_option("#model", "answer")
+    page.fill("[name=context]", "😀 In the morning Anna walked to the house. There was a ball.")
+    page.fill("[name=question]", "Where?")
+    _ask(page)
+    best = page.locator(".bars .name").first.inner_text()
+    assert page.locator(".passage mark").inner_text() == best
+
+
+def test_the_curve_of_a_text_has_a_point_for_each_pair_of_sentences(open_page) -> None:
+    page = open_page("/#order")
+    page.fill("textarea", "Anna left. Bert came. Then Clara slept. It was night.")
+    _ask(page)
+    assert page.locator("svg circle").count() == 3
+    assert page.locator(".sentences li:not(.join)").count() == 4
+
+
+def test_search_finds_the_text_itself_first(open_page) -> None:
+    page = open_page("/#embed")
+    page.fill("[name=texts]", "Anna left.\nBert found three apples.\nThe river was quiet.")
+    page.fill("[name=query]", "Bert found three apples.")
+    _ask(page)
+    assert page.locator(".bars .name").first.inner_text() == "2. Bert found three apples."
+    assert page.locator("figure circle").count() == 4
+
+
+def test_looking_inside_shows_every_step_and_token(open_page) -> None:
+    page = open_page("/#steps")
+    page.fill("textarea", "Anna left.")
+    _ask(page)
+    assert page.locator("svg circle").count() == 2 * 2
+    assert page.locator("thead th").count() == 1 + 2
+
+
+def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:
+    page = open_page("/#fill")
+    page.fill("textarea", "Anna's [MASK] isn't \"here\" \\ there.")
+    _ask(page)
+    page.click("summary")
+    shown = page.locator(".bars .more").first.inner_text()
+    for name, command in (("Shell", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
+        page.click(f"text=Copy {name}")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        run = subprocess.run([*command, copied], capture_output=True, text=True, check=True)
+        found = json.loads(run.stdout)["result"] if name == "Shell" else eval(run.stdout)
+        assert found[0]["text"] == shown
+
+
+def test_a_mistake_is_told_in_words(open_page) -> None:
+    page = open_page("/#fill")
+    page.fill("textarea", " ")
+    page.click(".run")
+    assert "is empty" in page.locator(".error").inner_text()
+
+
+def test_everything_can_be_done_with_the_keyboard(open_page) -> None:
+    page = open_page("/#fill")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('role')") == "tab":
+            break
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "tab-order"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#result .sentences")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390, 320])
+def test_pages_fit_their_window_and_pass_axe(open_page, scheme: str, width: int) -> None:
+    """320 CSS pixels are a window of 1,280 at a zoom of 400 % (WCAG 1.4.10)."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    for path in ("/#fill", "/#steps", "/docs"):
+        page = open_page(path, viewport={"width": width, "height": 800}, color_scheme=scheme)
+        if path != "/docs":
+            _ask(page)
+            page.click("summary")
+            page.wait_for_timeout(400)  # the bars have grown
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        report = Axe().run(page)
+        assert report.violations_count == 0, report.generate_report()
