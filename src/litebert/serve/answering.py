@@ -7,13 +7,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 from litebert.files import Json
+from litebert.folder import Pooling
 from litebert.inference import Model
 from litebert.serve.steps import steps
 
@@ -96,17 +96,21 @@ def _joined(group: Sequence[Request]) -> Request:
 def _call(model: Model, request: Request) -> Json:
     """Call the verb; its arguments have the names and types of the method's."""
     if request.verb == "embed":
-        pooling = cast(Literal["mean", "cls"], request.arguments["pooling"])
-        return _embeddings(model, request.texts, model.embed(request.texts, pooling=pooling))
+        return _embeddings(model, request)
     if request.verb == "steps":
         return steps(model, str(request.arguments["text"]))
     return _plain(getattr(model, request.verb)(**request.arguments))
 
 
-def _embeddings(model: Model, texts: Sequence[str], vectors: NDArray[np.float32]) -> Json:
+def _embeddings(model: Model, request: Request) -> Json:
     """Return the bytes of each vector (float32, little-endian, base64) and its text's tokens."""
+    vectors = model.embed(
+        request.texts,
+        pooling=cast(Pooling | None, request.arguments.get("pooling")),
+        normalize=cast(bool | None, request.arguments.get("normalize")),
+    )
     longest = model.network.config.max_position_embeddings
-    tokens = [min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts)]
+    tokens = [min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(request.texts)]
     rows = vectors.astype("<f4")
     return [
         {"vector": base64.b64encode(row.tobytes()).decode("ascii"), "tokens": number}

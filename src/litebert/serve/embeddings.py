@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import math
-from array import array
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Body, Depends, Request, Response
@@ -28,13 +25,13 @@ router = APIRouter(
 
 @router.post("/embeddings", response_model=schemas.EmbeddingsOut, responses=PROBLEMS)  # type: ignore[arg-type]
 async def embeddings(request: Request, body: Annotated[schemas.EmbeddingsBody, Body()]) -> Response:
-    """Turn texts into vectors of length 1: the mean over tokens, normalised."""
+    """Turn texts into vectors of length 1."""
     model = cast(Models, request.app.state.models).named(body.model)
     found = await ask(
         request,
         model,
         "embed",
-        {"texts": cast(list[Json], body.texts), "pooling": "mean"},
+        {"texts": cast(list[Json], body.texts), "normalize": True},
         tokens=count_tokens(body.texts),
         timeout_ms=body.timeout_ms,
     )
@@ -68,9 +65,5 @@ async def models(request: Request) -> Response:
 
 
 def _written(row: dict[str, Json], encoding: str) -> Json:
-    vector = cast(list[float], floats(row))
-    length = math.sqrt(sum(x * x for x in vector)) or 1.0
-    normed = [x / length for x in vector]
-    if encoding == "float":
-        return cast(list[Json], normed)
-    return base64.b64encode(array("f", normed).tobytes()).decode("ascii")
+    """Return a vector as the client wants it; base64 is what the model process gave."""
+    return row["vector"] if encoding == "base64" else floats(row)

@@ -48,10 +48,11 @@ class OrderBody(Body):
 
 
 class EmbedBody(Body):
-    """Turn texts into vectors."""
+    """Turn texts into vectors; unset, pooling and length are those the model was made for."""
 
     texts: Annotated[Texts, Field(examples=[["A fine film.", "A dull one."]])]
-    pooling: Literal["mean", "cls"] = "mean"
+    pooling: Literal["mean", "max", "cls"] | None = None
+    normalize: bool | None = None
 
 
 class ClassifyBody(Body):
