@@ -13,7 +13,7 @@ import torch
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file
-from litebert.folder import locate
+from litebert.hub import locate
 from litebert.inference import Model
 from litebert.serve.answering import Request, answer_all
 from litebert.serve.entry import Source
