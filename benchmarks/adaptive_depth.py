@@ -25,7 +25,7 @@ from torch import Tensor
 
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.fast import limit_depth, patient_logits
-from litebert.fast.exits import logits_by_step, says_the_same
+from litebert.fast.exits import is_same_answer, logits_by_step
 from litebert.inference import Finetuned
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import joined
@@ -117,7 +117,7 @@ def steps_taken(by_step: Sequence[Tensor], patience: int, network: AlbertForTask
     """Replay, from the logits of all steps, after how many each text stops."""
     problem = network.head_config.problem_type
     pairs = pairwise(by_step)
-    is_same = torch.stack([says_the_same(before, after, problem) for before, after in pairs])
+    is_same = torch.stack([is_same_answer(before, after, problem) for before, after in pairs])
     taken = []
     for of_text in is_same.T.tolist():
         repeats, step = 0, 1

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.fast import packed
 from litebert.nn import AlbertForPretraining, Batch, block
+from litebert.nn.attention import Layout
 from litebert.nn.block import Prepared
-from litebert.nn.layout import Layout
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
@@ -178,7 +178,7 @@ def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
     compiled = _compiled_apply(next(network.parameters()).device.type)
 
     def apply(prepared: Prepared, hidden: Tensor, layout: Layout) -> Tensor:
-        chosen = compiled if layout.read is None else _apply
+        chosen = compiled if layout.queries is None else _apply
         return chosen(prepared, hidden, layout)
 
     network.albert.apply_block = apply

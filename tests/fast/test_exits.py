@@ -7,7 +7,7 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
 from litebert.fast import calibrate, limit_depth, pack, patient_logits, to_int8
-from litebert.fast.exits import SAME_SCORE, logits_by_step, mean_by_depth, says_the_same
+from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
 STEPS = 5
@@ -68,7 +68,7 @@ def _stops(by_step: list[torch.Tensor], patience: int, problem: Problem) -> list
         counter = 0
         for step in range(1, len(by_step)):
             pair = (by_step[step - 1][number : number + 1], by_step[step][number : number + 1])
-            counter = counter + 1 if says_the_same(*pair, problem) else 0
+            counter = counter + 1 if is_same_answer(*pair, problem) else 0
             if counter == patience:
                 break
         found.append(step)
@@ -80,9 +80,9 @@ def _stops(by_step: list[torch.Tensor], patience: int, problem: Problem) -> list
 @torch.no_grad()
 def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, is_packed: bool) -> None:
     network, batch = _network(sharing=sharing).albert, _batch()
-    states = list(network.states(batch))
     if is_packed:
         pack(network)
+    states = list(network.states(batch))
     read = torch.tensor([40, 0, 3])
     for depth in range(1, STEPS + 1):
         network.depth = depth
@@ -209,11 +209,11 @@ def test_eight_bits_stop_too() -> None:
 
 def test_what_counts_as_the_same() -> None:
     before, after = torch.tensor([[1.0, 2.0], [1.0, -2.0]]), torch.tensor([[1.5, 1.6], [3.0, 4.0]])
-    assert says_the_same(before, after, "single_label_classification").tolist() == [True, False]
-    assert says_the_same(before, after, "multi_label_classification").tolist() == [True, False]
+    assert is_same_answer(before, after, "single_label_classification").tolist() == [True, False]
+    assert is_same_answer(before, after, "multi_label_classification").tolist() == [True, False]
     scores = torch.tensor([[1.0], [1.0]])
     moved = scores + torch.tensor([[0.9 * SAME_SCORE], [-1.1 * SAME_SCORE]])
-    assert says_the_same(scores, moved, "regression").tolist() == [True, False]
+    assert is_same_answer(scores, moved, "regression").tolist() == [True, False]
 
 
 def test_later_heads_weigh_more_in_the_loss() -> None:

@@ -1,4 +1,4 @@
-"""Every faster way to ask a network gives what the plain way gives."""
+"""Packed and eight-bit networks give what the plain network gives."""
 
 import copy
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
-from litebert.fast import calibrate, int8, pack, packed, to_int8
-from litebert.fast.int8 import Calibration, Grid, quantize
-from litebert.nn import Albert, AlbertForPretraining, Batch, attention
-from litebert.nn.attention import attend
+from litebert.fast import calibrate, int8_product, pack, packed, rectangles, to_int8
+from litebert.fast.int8 import Calibration
+from litebert.fast.int8_product import Grid, quantize
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.attention import Attend, Layout, attention, full
 from litebert.nn.block import AttentionBlock, FeedForwardBlock
-from litebert.nn.layout import Layout
 
 LENGTHS = (3, 40, 16, 1, 33, 40)
 
@@ -75,7 +75,7 @@ def test_bf16_is_within_a_hundredth_of_float32() -> None:
 def test_without_the_private_kernels_the_public_ones_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(packed, "pays", lambda way, dtype: False)
+    monkeypatch.setattr(packed, "pays", lambda kernel, dtype: False)
     network = _network(_config())
     expected = network(_batch())
     pack(network)
@@ -83,7 +83,7 @@ def test_without_the_private_kernels_the_public_ones_are_used(
 
 
 @pytest.mark.parametrize(
-    ("way", "dtype"),
+    ("kernel", "dtype"),
     [
         (packed._mkl, torch.float32),
         (packed._onednn, torch.float32),
@@ -92,14 +92,14 @@ def test_without_the_private_kernels_the_public_ones_are_used(
 )
 @pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
 def test_private_kernels_multiply_rightly_any_number_of_rows(
-    way: packed.Way, dtype: torch.dtype, num_rows: int
+    kernel: packed.Kernel, dtype: torch.dtype, num_rows: int
 ) -> None:
     """Where torch has renamed them, everything works, slower; this test says so."""
     draws = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(70, 90, generator=draws), torch.randn(70, generator=draws)
     x = torch.randn(num_rows, 90, generator=draws)
     y = torch.randn(num_rows, 70, generator=draws)
-    product = way(weight.to(dtype), bias.to(dtype), "linear")
+    product = kernel(weight.to(dtype), bias.to(dtype), "linear")
     expected, tolerance = torch.nn.functional.linear(x, weight, bias), 1e-6
     if dtype == torch.bfloat16:
         tolerance = 1e-2
@@ -123,17 +123,17 @@ def test_rows_multiplied_in_pieces_are_the_same_rows(
     torch.testing.assert_close(found[0], found[1])
 
 
-@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("is_prepared", [True, False])
 @torch.no_grad()
-def test_rows_that_are_read_are_those_of_the_whole(is_packed: bool) -> None:
+def test_query_rows_are_those_of_the_whole(is_prepared: bool) -> None:
     network, batch = _network(_config()), _batch()
-    if is_packed:
+    if is_prepared:
         pack(network)
     read = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
     assert _difference(network(batch, read), network(batch)[read]) < 1e-6
 
 
-def test_gradients_through_rows_that_are_read_are_those_of_the_whole() -> None:
+def test_gradients_through_query_rows_are_those_of_the_whole() -> None:
     batch, read = _batch(), torch.tensor([0, 3, 43, 59, 60, 93])
     gradients = []
     for is_whole in (True, False):
@@ -179,7 +179,7 @@ def test_what_was_packed_is_forgotten_when_the_weights_may_change(change: str) -
         network.load_state_dict(_network(_config()).state_dict())
     else:
         network.to(torch.float64).to(torch.float32)
-    assert not network.is_packed
+    assert not network.is_prepared
 
 
 def test_gradients_are_there_although_weights_are_packed() -> None:
@@ -189,21 +189,16 @@ def test_gradients_are_there_although_weights_are_packed() -> None:
     assert network.attention[0].query.weight.grad is not None
 
 
-@pytest.mark.parametrize("read", [None, [0, 3, 43, 59, 60, 93], [60, 60, 2]])
-@pytest.mark.parametrize("is_padded", [True, False])
-def test_attention_in_any_layout_is_the_formula(is_padded: bool, read: list[int] | None) -> None:
-    batch = _batch()
-    q, k, v = torch.randn(3, sum(LENGTHS), 2, 8, generator=torch.Generator().manual_seed(0)).unbind(
-        0
-    )
-    rows = []
-    for start, stop in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
-        scores = torch.einsum("qhd,khd->hqk", q[start:stop], k[start:stop]) / 8**0.5
-        rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[start:stop]))
-    expected, asking = torch.cat(rows), None if read is None else torch.tensor(read)
-    layout = Layout(batch, read=asking, is_padded=is_padded)
-    found = attend(q, k, v, layout, 0.0)
-    torch.testing.assert_close(found, expected if asking is None else expected[asking])
+@pytest.mark.parametrize("queries", [None, [0, 3, 43, 59, 60, 93], [2, 60, 60]])
+@pytest.mark.parametrize("attend", [full, rectangles.attend])
+def test_attention_of_any_rows_is_the_formula(attend: Attend, queries: list[int] | None) -> None:
+    draws = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, sum(LENGTHS), 2, 8, generator=draws).unbind(0)
+    expected = attention(q, k, v, Layout(_batch()))
+    rows = slice(None) if queries is None else torch.tensor(queries)
+    layout = Layout(_batch(), None if queries is None else torch.tensor(queries))
+    torch.testing.assert_close(attend(q[rows], k, v, layout, 0.0), expected[rows])
+    torch.testing.assert_close(attention(q[rows], k, v, layout), expected[rows])
 
 
 @torch.no_grad()
@@ -217,7 +212,7 @@ def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say()
     rows = torch.tensor([60, 0, 2])
     assert _difference(eight(_batch(), rows), found[rows]) < 0.01
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "kernels_work", lambda: False)
+        patch.setattr(int8_product, "kernels_work", lambda: False)
         pack(eight)
     assert _difference(eight(_batch()), found) < 0.01
 
@@ -259,7 +254,7 @@ def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:
     found = quantize(torch.tensor([[-5.0, -0.011, 0.0, 0.004, 0.006, 9.0]]), grid)
     assert found.tolist() == [[0, 99, 100, 100, 101, 255]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "_rounds_at_once", lambda: False)
+        patch.setattr(int8_product, "_rounds_at_once", lambda: False)
         assert quantize(torch.tensor([[-5.0, -0.011, 0.0, 9.0]]), grid).tolist() == [
             [0, 99, 100, 255]
         ]
@@ -267,10 +262,15 @@ def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:
 
 def test_probes_leave_the_random_numbers_of_others_alone() -> None:
     before = torch.get_rng_state()
-    for probe in (packed.pays, packed._likes_pieces, attention._likes_fused, int8.kernels_work):
+    for probe in (
+        packed.pays,
+        packed._likes_pieces,
+        rectangles._likes_fused,
+        int8_product.kernels_work,
+    ):
         probe.cache_clear()
     packed.pays(packed._onednn, torch.bfloat16)
     packed._likes_pieces(2, torch.bfloat16)
-    attention._likes_fused(32)
-    int8.kernels_work()
+    rectangles._likes_fused(32)
+    int8_product.kernels_work()
     assert torch.equal(torch.get_rng_state(), before)

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
+Attention = Literal["full", "local"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16"]
 
@@ -32,6 +33,10 @@ class AlbertConfig(Section):
     inner_group_num: int = Field(1, ge=1, le=64, description="distinct blocks in one layer")
     num_attention_heads: int = Field(12, ge=1, le=1_024, description="attention heads")
     intermediate_size: int = Field(3_072, ge=1, le=262_144, description="feed-forward width, I")
+    attention: Attention = Field("full", description="local: neighbours and [CLS] alone")
+    attention_window: int = Field(
+        64, ge=1, le=65_536, description="neighbours on either side that local attention sees"
+    )
     hidden_act: Activation = Field("gelu_new", description="gelu_new: tanh form; gelu: erf")
     hidden_dropout_prob: float = Field(0.0, ge=0, lt=1, description="dropout after each sub-layer")
     attention_probs_dropout_prob: float = Field(0.0, ge=0, lt=1, description="dropout of attention")

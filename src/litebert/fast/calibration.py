@@ -9,17 +9,17 @@ from torch import Tensor, nn
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
-from litebert.fast.int8 import NUM_SHIFTED, SITES, Calibration, Grid
+from litebert.fast.int8 import NUM_SHIFTED, SITES, Calibration
 from litebert.fast.int8_layers import Int8Embedding, Int8Linear
+from litebert.fast.int8_product import Grid
 from litebert.fast.packed import (
-    Linear,
     MakeLinear,
     packed_attention,
     packed_feed_forward,
     packed_linear,
 )
 from litebert.nn.batch import Batch
-from litebert.nn.block import AttentionBlock, FeedForwardBlock
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear
 from litebert.nn.model import Albert
 
 _NUM_DRAWN = 4_096
@@ -30,7 +30,7 @@ _SMALLEST = 16_384
 _BLOCKS = (AttentionBlock, FeedForwardBlock)
 
 
-class Watch:
+class Observer:
     """What a product was given: extremes and mean of each channel, and some rows."""
 
     def __init__(self) -> None:
@@ -63,29 +63,29 @@ class Watch:
 
 
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
-    """Watch what each product of each step multiplies."""
-    watches = [[Watch() for _ in SITES] for _ in albert.plan]
+    """Observer what each product of each step multiplies."""
+    observers = [[Observer() for _ in SITES] for _ in albert.plan]
     attention = list(albert.blocks(AttentionBlock))
     feed_forward = list(albert.blocks(FeedForwardBlock))
     albert.use(
         [
             (
-                packed_attention(attention[step.attention], torch.float32, _watched(seen[:2])),
+                packed_attention(attention[step.attention], torch.float32, _observed(seen[:2])),
                 packed_feed_forward(
-                    feed_forward[step.feed_forward], torch.float32, _watched(seen[2:])
+                    feed_forward[step.feed_forward], torch.float32, _observed(seen[2:])
                 ),
             )
-            for step, seen in zip(albert.plan, watches, strict=True)
+            for step, seen in zip(albert.plan, observers, strict=True)
         ]
     )
     with torch.no_grad():
         for batch in batches:
             albert(batch)
     albert.use(None)
-    means = [[watch.mean() for watch in seen] for seen in watches]
+    means = [[observer.mean() for observer in seen] for seen in observers]
     ranges = [
         [seen[0].range(first), seen[1].range(0.0), seen[2].range(second), seen[3].range(0.0)]
-        for seen, (first, _, second, _) in zip(watches, means, strict=True)
+        for seen, (first, _, second, _) in zip(observers, means, strict=True)
     ]
     return Calibration(
         ranges=torch.tensor(ranges),
@@ -126,15 +126,15 @@ def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
     return linear.bias + lost
 
 
-def _watched(watches: list[Watch]) -> MakeLinear:
+def _observed(observers: list[Observer]) -> MakeLinear:
     """Return what makes linear layers whose inputs are watched, one watch a layer."""
-    remaining = iter(watches)
+    remaining = iter(observers)
 
     def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation) -> Linear:
-        watch, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
+        observer, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
 
         def seen(x: Tensor, y: Tensor | None) -> Tensor:
-            watch.see(x)
+            observer.see(x)
             return linear(x, y)
 
         return seen

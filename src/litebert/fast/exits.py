@@ -15,9 +15,8 @@ from torch import Tensor
 
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
-from litebert.nn.batch import Batch
-from litebert.nn.layout import Layout
-from litebert.nn.rows import filled
+from litebert.nn.attention import Layout
+from litebert.nn.batch import Batch, filled
 from litebert.nn.task import AlbertForTask, Network
 
 SAME_SCORE = 0.1
@@ -72,9 +71,9 @@ def logits_by_step(
     if not network.exits:
         return [network(batch)]
     first = batch.first_tokens
-    _, *inner, last = network.albert.states(batch, read=first)
-    read = [*(hidden[first] for hidden in inner), last]
-    return [head(network.albert.pool(x)) for head, x in zip(network.heads, read, strict=False)]
+    _, *inner, last = network.albert.states(batch, first)
+    by_step = [*(hidden[first] for hidden in inner), last]
+    return [head(network.albert.pool(x)) for head, x in zip(network.heads, by_step, strict=False)]
 
 
 def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
@@ -93,33 +92,33 @@ def patient_logits(
 ) -> Float[Tensor, "sequences outputs"]:
     """Return the logits of each sequence at the step where it stops.
 
-    That is where, `patience` times in a row, a classifier has said the same as the one before
-    (section 3.2), or the last step. How a batch is made up changes nothing for a sequence.
+    That is where a classifier has given the same answer as the one before `patience` times in a
+    row (section 3.2), or the last step. A sequence gets the same in any batch.
     """
     require_exits(network, patience)
     albert, steps = network.albert, network.albert.steps()
-    layout, hidden = _layout(batch), albert.embed(batch)
+    layout, hidden = Layout(batch), albert.embed(batch)
     running = torch.arange(len(batch.lengths), device=hidden.device)
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
-    said = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
+    answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
     for step, ((attend, transform), head) in enumerate(zip(steps, network.heads, strict=False), 1):
         first = layout.batch.first_tokens
         if is_last := step == len(steps):
-            layout = replace(layout, read=first)
+            layout = replace(layout, queries=first)
         hidden = transform(attend(hidden, layout), layout)
         logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))
-        is_same = says_the_same(said[running], logits, network.head_config.problem_type)
-        said[running], repeats[running] = logits, torch.where(is_same, repeats[running] + 1, 0)
-        goes_on = repeats[running] < patience
-        if is_last or not goes_on.any():
+        is_same = is_same_answer(answers[running], logits, network.head_config.problem_type)
+        answers[running], repeats[running] = logits, torch.where(is_same, repeats[running] + 1, 0)
+        is_running = repeats[running] < patience
+        if is_last or not is_running.any():
             break
-        if not goes_on.all():
-            running = running[goes_on]
-            layout, hidden = _only(goes_on, layout.batch, hidden)
-    return said
+        if not is_running.all():
+            running = running[is_running]
+            layout, hidden = _only(is_running, layout.batch, hidden)
+    return answers
 
 
-def says_the_same(
+def is_same_answer(
     before: Float[Tensor, "sequences outputs"],
     after: Float[Tensor, "sequences outputs"],
     problem: Problem,
@@ -145,8 +144,4 @@ def _only(
         offsets=torch.cat([sizes.new_zeros(1), sizes[keep].cumsum(0)]),
         lengths=tuple(sizes[keep].tolist()),
     )
-    return _layout(kept), filled(hidden[rows])
-
-
-def _layout(batch: Batch) -> Layout:
-    return Layout(batch, is_padded=not batch.ids.is_cuda)
+    return Layout(kept), filled(hidden[rows])

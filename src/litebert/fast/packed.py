@@ -15,26 +15,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config.schema import Activation
-from litebert.nn.attention import attend
+from litebert.fast import rectangles
+from litebert.fast.probe import fastest
+from litebert.nn.attention import Attend, full
 from litebert.nn.block import (
     ACTIVATIONS,
-    AskingHidden,
     AttentionBlock,
+    AttentionPieces,
     FeedForwardBlock,
-    Hidden,
+    FeedForwardPieces,
+    Linear,
     Prepared,
-    asking,
     cast_norm,
-    per_token,
+    feed_forward_block,
+    on_batch,
 )
-from litebert.nn.layout import Layout
-from litebert.nn.probe import fastest
-from litebert.nn.rows import filled
 
-Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
-"""What returns a product, activated, or plus a second tensor."""
 MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation], Linear]
-"""What makes a linear layer of its weight, its bias, a dtype and what follows."""
+"""(weight, bias, dtype, activation) -> a linear layer."""
 
 FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "gelu_new": ("gelu", "tanh"),
@@ -64,22 +62,13 @@ def packed_attention(
     block: AttentionBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
 ) -> Prepared:
     """Return the block as a function, without dropout and without gradients."""
-    projections = (block.query, block.key, block.value)
-    fused = linear(
-        torch.cat([p.weight for p in projections]),
-        torch.cat([p.bias for p in projections]),
-        dtype,
-        "linear",
+    pieces = AttentionPieces(
+        project=linear(*block.projection(), dtype, "linear"),
+        output=linear(block.output.weight, block.output.bias, dtype, "linear"),
+        norm=cast_norm(block.norm, dtype),
+        heads=block.heads,
     )
-    output = linear(block.output.weight, block.output.bias, dtype, "linear")
-    norm = cast_norm(block.norm, dtype)
-
-    def apply(hidden: Hidden, layout: Layout) -> AskingHidden:
-        query, key, value = per_token(fused(hidden, None), layout, block.heads)
-        mixed = attend(query, key, value, layout, 0.0)
-        return norm(output(filled(mixed.flatten(1)), asking(hidden, layout)))
-
-    return apply
+    return on_batch(pieces, attend_of(block))
 
 
 def packed_feed_forward(
@@ -87,17 +76,24 @@ def packed_feed_forward(
 ) -> Prepared:
     """Return the block as a function, without dropout and without gradients."""
     inner, outer = block.intermediate, block.output
-    intermediate = linear(inner.weight, inner.bias, dtype, block.hidden_act)
-    output = linear(outer.weight, outer.bias, dtype, "linear")
-    norm = cast_norm(block.norm, dtype)
-    return lambda hidden, _: norm(output(intermediate(hidden, None), hidden))
+    pieces = FeedForwardPieces(
+        intermediate=linear(inner.weight, inner.bias, dtype, block.hidden_act),
+        output=linear(outer.weight, outer.bias, dtype, "linear"),
+        norm=cast_norm(block.norm, dtype),
+    )
+    return lambda x, _: feed_forward_block(x, pieces)
 
 
-Way: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
+def attend_of(block: AttentionBlock) -> Attend:
+    """Return the block's attention; full attention in rectangles."""
+    return rectangles.attend if block.attend is full else block.attend
+
+
+Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
 
 
 @lru_cache
-def pays(way: Way, dtype: torch.dtype) -> bool:
+def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
     """Tell whether a kind of packed product is there, right, and not slower here (10 ms)."""
     draws = torch.Generator().manual_seed(0)
     weight, bias = (
@@ -106,7 +102,7 @@ def pays(way: Way, dtype: torch.dtype) -> bool:
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
     plain = _plain(weight, bias, "linear")
     try:
-        packed = way(weight, bias, "linear")
+        packed = kernel(weight, bias, "linear")
         tolerance = torch.finfo(dtype).eps * 768
         is_right = all(
             torch.allclose(packed(x, y).float(), plain(x, y).float(), rtol=0.01, atol=tolerance)

@@ -12,6 +12,7 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
 from litebert.fast import is_int8, pack, to_int8
 from litebert.fast.calibration import without_calibration
+from litebert.fast.empty import without_numbers
 from litebert.folder.configuration import read_config, read_head, read_layout, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import bert_notes, notes_on_loading
@@ -20,7 +21,6 @@ from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
 from litebert.folder.residency import release
 from litebert.folder.weights import INT8_FILE, WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.init import without_numbers
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def answer(
     `progress` is told how many features are done since it was last called.
     """
     network.eval()
-    if not network.albert.is_packed:
+    if not network.albert.is_prepared:
         pack(network.albert)
     device = device_of(network)
     outputs: list[Output | None] = [None] * len(features)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.nn import AlbertForTask
-from litebert.nn.task import ConditionalSpanHead
+from litebert.nn import AlbertForTask, ConditionalSpanHead
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
 from litebert.tasks.kinds.spans import (

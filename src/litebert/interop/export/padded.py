@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from litebert.nn import Albert
-from litebert.nn.block import AttentionBlock, FeedForwardBlock
-from litebert.nn.task import NEVER
+from litebert.nn.block import (
+    AttentionBlock,
+    AttentionPieces,
+    FeedForwardBlock,
+    FeedForwardPieces,
+    attention_block,
+    feed_forward_block,
+)
+from litebert.nn.heads import NEVER
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -67,7 +73,7 @@ class PaddedChoices(PaddedNetwork):
 
 
 class Product(nn.Module):
-    """x W + b, with W as [in, out]."""
+    """x W + b, plus a residual, with W as [in, out]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -79,10 +85,11 @@ class Product(nn.Module):
         """Copy a linear layer."""
         return cls(linear.weight, linear.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Multiply, and add the bias if there is one."""
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Multiply, and add what there is to add."""
         product = x @ self.weight
-        return product if self.bias is None else product + self.bias
+        product = product if self.bias is None else product + self.bias
+        return product if residual is None else residual + product
 
 
 class Encoder(nn.Module):
@@ -122,22 +129,24 @@ class _Attention(nn.Module):
     def __init__(self, block: AttentionBlock) -> None:
         super().__init__()
         self.heads = block.heads
-        scale = self.heads[1] ** -0.5
-        query, key, value = block.query, block.key, block.value
-        self.fused = Product(
-            torch.cat([query.weight * scale, key.weight, value.weight]),
-            torch.cat([query.bias * scale, key.bias, value.bias]),
-        )
+        hidden, scale = block.output.in_features, self.heads[1] ** -0.5
+        weight, bias = (x.detach().clone() for x in block.projection())
+        weight[:hidden] *= scale
+        bias[:hidden] *= scale
+        self.fused = Product(weight, bias)
         self.output, self.norm = Product.of(block.output), block.norm
 
     def forward(self, hidden: Tensor, penalty: Tensor) -> Tensor:
         """Attend where `penalty`, (batch, 1, 1, length), is zero."""
-        parts = self.fused(hidden).chunk(3, -1)
-        query, key, value = (x.unflatten(-1, self.heads).transpose(1, 2) for x in parts)
-        scores = query @ key.transpose(-1, -2) + penalty  # (batch, heads, length, length)
-        mixed = (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
-        normalised: Tensor = self.norm(hidden + self.output(mixed))
-        return normalised
+
+        def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+            scores = q @ k.transpose(-1, -2) + penalty  # (batch, heads, length, length)
+            mixed: Tensor = scores.softmax(-1) @ v
+            return mixed.transpose(1, 2)
+
+        pieces = AttentionPieces(self.fused, self.output, self.norm, self.heads)
+        return attention_block(hidden, pieces, attend, lambda x: x)
 
 
 class _FeedForward(nn.Module):
@@ -149,6 +158,8 @@ class _FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Apply the two layers, the residual and the norm."""
-        wide = self.activation(self.intermediate(hidden))
-        normalised: Tensor = self.norm(hidden + self.output(wide))
-        return normalised
+
+        def intermediate(x: Tensor, _: Tensor | None) -> Tensor:
+            return self.activation(self.intermediate(x))
+
+        return feed_forward_block(hidden, FeedForwardPieces(intermediate, self.output, self.norm))

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from litebert.interop.export.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
 from litebert.nn import AlbertForPretraining, AlbertForTask, ConditionalSpanHead, Network
-from litebert.nn.heads import MaskedLMHead
-from litebert.nn.task import NEVER
+from litebert.nn.heads import NEVER, MaskedLMHead, SpanPieces, conditional_spans
 
 NUM_STARTS = 5
 """Likeliest starts whose ends are scored in the graph (official flag start_n_top)."""
@@ -154,18 +153,10 @@ class _ConditionalSpans(Reader):
         self.answer_hidden, self.answer = Product.of(head.answer_hidden), Product.of(head.answer)
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
-        banned = ~allowed_positions(mask, segments)
+        allowed = allowed_positions(mask, segments)
         hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
-        start = self.start(hidden).squeeze(-1).masked_fill(banned, NEVER).log_softmax(-1)
-        chosen = start.topk(NUM_STARTS).indices
-        index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-        at_starts = self.end_start(hidden.gather(1, index))  # (batch, starts, hidden)
-        mixed = torch.tanh(self.end_token(hidden)[:, None] + at_starts[:, :, None])
-        end = self.end(self.end_norm(mixed)).squeeze(-1)  # (batch, starts, length)
-        end = end.masked_fill(banned[:, None], NEVER).log_softmax(-1)
-        summed = (start.exp().unsqueeze(-1) * hidden).sum(1)
-        answer = torch.tanh(self.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
-        return start, chosen, end, self.answer(answer).squeeze(-1)
+        pieces = SpanPieces(*(getattr(self, name) for name in SpanPieces._fields))
+        return tuple(conditional_spans(hidden, allowed, NUM_STARTS, pieces))
 
 
 def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:

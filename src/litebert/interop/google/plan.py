@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
+from litebert.fast.empty import without_numbers
 from litebert.folder.names import tensor_names
 from litebert.interop.google.names import STEP, is_slot
 from litebert.interop.google.source import Source
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.nn.init import without_numbers
 
 
 @dataclass(frozen=True)

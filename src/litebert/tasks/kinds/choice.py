@@ -15,7 +15,7 @@ from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.task import NEVER
+from litebert.nn.heads import NEVER
 from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
 from litebert.tasks.kinds.framing import frame_ids

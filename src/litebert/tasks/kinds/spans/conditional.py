@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.task import ConditionalSpanHead
 from litebert.tasks.kinds.family import Output
 from litebert.tasks.kinds.spans.answering import SpanAnswering, Windows, padded, without_totals
 from litebert.tasks.kinds.spans.decode import (
@@ -60,10 +59,9 @@ class ConditionalSpanAnswering(SpanAnswering):
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the likeliest candidates of each window; row 0 is the null score."""
         spans = network.spans(batch, _allowed(batch), self.num_starts)
-        starts = ConditionalSpanHead.likeliest(spans.start, self.num_starts)
-        start_scores = spans.start.gather(1, starts)
+        start_scores = spans.start.gather(1, spans.chosen)
         on_host = (
-            part.cpu().numpy() for part in (starts, start_scores, spans.end, spans.no_answer)
+            part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer)
         )
         return [self._conditional(*window) for window in zip(*on_host, strict=True)]
 
