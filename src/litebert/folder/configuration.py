@@ -16,7 +16,9 @@ from litebert.folder.heads import Shapes, architecture, head_from_table, head_ta
 from litebert.folder.names import ALBERT, BERT, Layout, groups_on_disk
 
 CONFIG_FILE = "config.json"
-_OURS_ALONE = ("sharing", "embedding_projection")
+_OURS_ALONE = ("sharing", "embedding_projection", "attention", "attention_window")
+_OTHER_ATTENTION = "albert-litebert"
+"""The model_type of networks whose attention transformers lacks: it refuses them by this name."""
 _LIMIT = 1 << 20
 # transformers' defaults for a BertConfig.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
@@ -59,6 +61,9 @@ def write_config(
     table |= head_table(head)
     if config.sharing != "all":
         table["sharing"] = config.sharing
+    if config.attention != "full":
+        table["model_type"] = _OTHER_ATTENTION
+        table |= {name: fields[name] for name in ("attention", "attention_window")}
     if is_int8:  # it says to others what this is; transformers alone would ignore it
         table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)
@@ -115,7 +120,7 @@ def _layout(table: dict[str, Json], path: Path) -> Layout:
     classes = table.get("architectures")
     is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
     kind = table.get("model_type", "bert" if is_bert else "albert")
-    layouts = {"albert": ALBERT, "bert": BERT}
+    layouts = {"albert": ALBERT, _OTHER_ATTENTION: ALBERT, "bert": BERT}
     if not isinstance(kind, str) or kind not in layouts:
         raise LitebertError(
             "LB-600",

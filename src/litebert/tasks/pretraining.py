@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from litebert.config import EarlyConfig, TrainConfig
 from litebert.fast import pack
-from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.model import PretrainingOutput
+from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.nn import AlbertForTask, ConditionalSpanHead
+from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
 from litebert.tasks.kinds.spans import (
@@ -141,7 +141,7 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(
     allowed = torch.tensor([[n == 0 or s == 1 for n, s in enumerate(batch.segments)]])
     allowed[0, -1] = False
     spans = network.spans(batch, allowed, 5)
-    starts = ConditionalSpanHead.likeliest(spans.start, 5)[0]
+    starts = spans.chosen[0]
     expected = {
         (int(start), int(end)): float(spans.start[0, start] + spans.end[0, n, end])
         for n, start in enumerate(starts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.config import AlbertConfig
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_bytes
 from litebert.folder import load_model
@@ -43,10 +44,11 @@ def open_source(folder: Path, *, head: str | None = None) -> Source:
     """Load a model folder to export it with its own head, or with `head="none"` without.
 
     Raises:
-        LitebertError: LB-750, the folder has no such head; LB-602, no weights; LB-213, no
-            tokenizer.
+        LitebertError: LB-470, its attention cannot be exported; LB-750, the folder has no such
+            head; LB-602, no weights; LB-213, no tokenizer.
     """
     loaded = load_model(folder)
+    _require_full_attention(loaded.network.config)
     tokenizer, network = Tokenizer.load(folder), loaded.network
     own = network.head_config.kind if isinstance(network, AlbertForTask) else "pretraining"
     if head not in (None, own, ENCODER_ONLY):
@@ -60,6 +62,17 @@ def open_source(folder: Path, *, head: str | None = None) -> Source:
     chosen = head or own
     rectangle = padded(network, missing=loaded.missing, has_head=chosen != ENCODER_ONLY)
     return Source(folder, chosen, network, rectangle, tokenizer)
+
+
+def _require_full_attention(config: AlbertConfig) -> None:
+    if config.attention != "full":
+        raise LitebertError(
+            "LB-470",
+            "this kind of attention cannot be exported",
+            received=f"attention {config.attention}",
+            expected="attention full",
+            next="use the model in Python or with the litebert commands",
+        )
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> None:

@@ -93,7 +93,7 @@ def official_config(config: AlbertConfig) -> tuple[str, list[str]]:
     """Return the text of albert_config.json, and what it cannot say as notes.
 
     Raises:
-        LitebertError: LB-709, the official code cannot compute this network.
+        LitebertError: LB-471, LB-709, the official code cannot compute this network.
     """
     if config.embedding_size == config.hidden_size and config.projects_embeddings:
         raise LitebertError(
@@ -102,6 +102,14 @@ def official_config(config: AlbertConfig) -> tuple[str, list[str]]:
             received="a projection of the embeddings although E = H",
             expected="no projection where embedding_size equals hidden_size (modeling.py L1083)",
             next="litebert export onnx --help",
+        )
+    if config.attention != "full":
+        raise LitebertError(
+            "LB-471",
+            "Google's code has full attention only",
+            received=f"attention {config.attention}",
+            expected="attention full",
+            next="use the model in Python or with the litebert commands",
         )
     fields = config.model_dump(mode="json")
     table = _UNUSED | {name: fields[name] for name in _FIELDS}
