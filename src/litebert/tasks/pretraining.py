@@ -15,6 +15,7 @@ from litebert.fast import pack
 from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
+from litebert.tasks.masked_loss import masked_loss
 
 EPSILON = 1e-5
 """Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
@@ -72,7 +73,7 @@ class Pretraining:
         return self._loss(work, self.network(work.batch, work.masked_positions))
 
     def _loss(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
-        masked = F.cross_entropy(logits.masked_lm.float(), work.masked_ids, reduction="sum")
+        masked = masked_loss(logits.masked_lm, work.masked_ids)
         total = masked / (work.step_masked + EPSILON)
         sums = [masked, _correct(logits.masked_lm, work.masked_ids), _count(work.masked_ids)]
         if work.sentence_labels is not None:
