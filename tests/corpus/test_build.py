@@ -339,3 +339,33 @@ def test_real_articles_become_sentences_of_sensible_length(
     assert summary.train.unknown_tokens < 0.003 * summary.train.tokens
     assert 20 < np.median(lengths) < 40
     assert np.mean(lengths > 128) < 0.005
+
+
+def test_a_build_that_holds_nothing_out_says_what_helps(tmp_path: Path, vocabulary: Path) -> None:
+    (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
+    with pytest.raises(LitebertError, match="LB-343") as caught:
+        build_corpus(
+            [tmp_path / "a.txt"],
+            tokenizer=vocabulary,
+            output=tmp_path / "corpus",
+            held_out=0.01,
+            workers=1,
+        )
+    assert "--documents blank-line" in caught.value.next
+
+
+def test_partial_files_of_a_killed_build_are_removed_when_it_is_repeated(
+    tmp_path: Path, vocabulary: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
+
+    def build() -> None:
+        build_corpus(
+            [tmp_path / "a.txt"], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1
+        )
+
+    build()
+    (tmp_path / "corpus" / "corpus.json.partial-1").touch()
+    (tmp_path / "corpus" / "shard-00000-0001.partial-2").mkdir()
+    build()
+    assert not list((tmp_path / "corpus").rglob("*.partial-*"))

@@ -20,10 +20,10 @@ def findings(report_of: object) -> dict[str, Finding]:
 
 
 def test_clean_text_has_no_findings(write: Write, stories: Stories) -> None:
-    text = "\n\n".join("\n".join(story) for story in stories(30))
+    text = "\n\n".join("\n".join(story) for story in stories(60))
     report = check_text([write("a.txt", text)], sentences="line")
     assert report.findings == ()
-    assert (report.counts["documents"], report.counts["sentences"]) == (30, 270)
+    assert (report.counts["documents"], report.counts["sentences"]) == (60, 540)
     assert "nothing to mend" in str(report)
 
 
@@ -49,7 +49,8 @@ def test_trouble_is_found_with_its_line(
 
 def test_good_accents_are_no_mojibake(write: Write) -> None:
     text = "Ângela não está às sós; «Ñandú» et Ça va – naïve Œuvre. It’s fine.\nTwo."
-    assert not check_text([write("a.txt", text)], sentences="line").findings
+    report = check_text([write("a.txt", text)], sentences="line")
+    assert [finding.kind for finding in report.findings] == ["few documents"]
 
 
 def test_duplicates_are_found_across_inputs(write: Write, stories: Stories) -> None:
@@ -105,7 +106,7 @@ def test_missing_input_is_an_error(tmp_path: Path) -> None:
 def test_report_is_json_and_text(write: Write) -> None:
     report = check_text([write("a.txt", "II.\nThree.")], sentences="line")
     value = json.loads(json.dumps(report.to_json()))
-    assert value["findings"][0]["kind"] == "short sentence"
+    assert [finding["kind"] for finding in value["findings"]] == ["few documents", "short sentence"]
     assert value["counts"]["documents"] == 1
     assert "note: short sentence, 1 in all" in str(report)
 
@@ -186,3 +187,19 @@ def test_repeated_documents_are_counted_by_their_hash() -> None:
     repetition = documents.repetition()
     assert repetition is not None
     assert (repetition.count, repetition.where, repetition.original) == (2, "a:3", "a:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "documents", "advice"),
+    [
+        ("One.\n\nTwo.", "file", "--documents blank-line makes a document of every paragraph"),
+        ("One.\nTwo.", "blank-line", "put blank lines between documents"),
+    ],
+)
+def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(
+    write: Write, text: str, documents: str, advice: str
+) -> None:
+    report = check_text([write("a.txt", text)], documents=documents)
+    (found,) = [finding for finding in report.findings if finding.kind == "few documents"]
+    assert found.severity == "warning"
+    assert found.advice.startswith(advice)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.cli.data import data
-from litebert.corpus.findings import Finding
 from litebert.errors import LitebertError
+from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.tasks.check.seen import Likeness, Seen
 from litebert.tasks.registry import DATASETS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from litebert.corpus.findings import CheckReport, Findings
+from litebert.corpus.findings import ADVICE
 from litebert.corpus.place import Place
 from litebert.corpus.read import read_passages
 from litebert.corpus.repeats import Documents, RepeatedLines
@@ -19,12 +19,15 @@ from litebert.corpus.settings import TextSettings, text_settings
 from litebert.corpus.unknown import UnknownPieces
 from litebert.errors import LitebertError
 from litebert.reading.find import find_texts
+from litebert.reading.findings import CheckReport, Findings
 from litebert.reading.source import Source
 from litebert.tokenizer import Tokenizer
 
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
 LINE_CHARACTERS = 200
 REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
+FEW_DOCUMENTS = 50
+"""With fewer, two in a hundred are often none."""
 
 _DAMAGE = (
     # UTF-8 read as Latin-1 or Windows-1252: é becomes Ã©, ’ becomes â€™
@@ -74,15 +77,18 @@ class _TextCheck:
 
     def __init__(self, settings: TextSettings, tokenizer: Tokenizer | None) -> None:
         self._settings = settings
-        self._found = Findings()
+        self._found = Findings(ADVICE)
+        self._first = ""
         self._counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
         self._documents = Documents()
         self._lines = RepeatedLines()
         self._unknown = None if tokenizer is None else UnknownPieces(tokenizer)
+        self._has_blank_lines = False
 
     def read(self, source: Source) -> None:
         """Look through one input."""
         self._counts["inputs"] += 1
+        self._first = self._first or source.name
         self._documents.start_input(source.name)
         document: _Document | None = None
         try:
@@ -102,16 +108,24 @@ class _TextCheck:
         if repetition := self._documents.repetition():
             repeats = f"repeats {repetition.original}"
             self._found.add("duplicate document", repetition.where, repeats, times=repetition.count)
+        if 0 < self._counts["documents"] < FEW_DOCUMENTS:
+            self._found.add("few documents", self._first, advice=self._how_to_tell_apart())
         line, times, where = self._lines.most_frequent()
         if times > max(REPEATED_TIMES, REPEATED_SHARE * self._counts["sentences"]):
             self._found.add("repeated line", where, line, times=times)
         if self._unknown:
             self._counts["tokens"] = self._unknown.num_tokens
             self._unknown.report(self._found)
-        return self._found.report(dict(self._counts))
+        return CheckReport(self._found.report(), dict(self._counts))
+
+    def _how_to_tell_apart(self) -> str:
+        if self._has_blank_lines and self._settings.documents == "file":
+            return "--documents blank-line makes a document of every paragraph"
+        return "put blank lines between documents (--documents blank-line), or give a file for each"
 
     def _look(self, place: Place, document: _Document) -> None:
         text = place.passage.text
+        self._has_blank_lines = self._has_blank_lines or "\n\n" in text
         self._counts["characters"] += len(text)
         document.digest.update("".join(text.split()).encode())
         for kind, pattern in _DAMAGE:

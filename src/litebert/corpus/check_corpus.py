@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from litebert.corpus.findings import CheckReport, Findings
+from litebert.corpus.findings import ADVICE
 from litebert.corpus.manifest import HELD_OUT
 from litebert.corpus.repeats import Documents
 from litebert.corpus.shard import Shard
 from litebert.corpus.shards import Corpus
 from litebert.errors import DamagedError
+from litebert.reading.findings import CheckReport, Findings
 from litebert.tokenizer import Tokenizer
 
 LONG_TOKENS = 512
@@ -26,7 +27,7 @@ def check_corpus(path: str | Path) -> CheckReport:
 
     Raises: LitebertError where there is no finished corpus.
     """
-    found = Findings()
+    found = Findings(ADVICE)
     try:
         corpus = Corpus.open(path, verify=True)
         held_out = corpus.held_out(verify=True)
@@ -34,7 +35,7 @@ def check_corpus(path: str | Path) -> CheckReport:
     except DamagedError as error:
         what = error.what.replace(f"{path}/", "")  # the place is said already
         found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
-        return found.report({})
+        return CheckReport(found.report(), {})
     documents = _look(corpus, tokenizer, found)
     if repetition := documents.repetition():
         repeats = f"repeats {repetition.original}"
@@ -42,7 +43,7 @@ def check_corpus(path: str | Path) -> CheckReport:
     if held_out and (shared := _look(held_out, tokenizer, found).overlap(documents)):
         where = f"{HELD_OUT}/{shared.where}"
         found.add("held-out overlap", where, f"also {shared.original}", times=shared.count)
-    return found.report(corpus.manifest.counts.model_dump())
+    return CheckReport(found.report(), corpus.manifest.counts.model_dump())
 
 
 def _look(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> Documents:

@@ -69,11 +69,25 @@ def finish(output: Path, plan: Plan, parts: Iterable[PartRecord], tokenizer: Tok
         tokenizer.save(staged)
     if plan.held_out:
         held_out = _manifest("held-out", plan, [record.held_out for record in parts])
+        if not held_out.counts.documents:
+            raise _nothing_held_out(output, plan, train.counts.documents)
         with staged_folder(output / HELD_OUT / TOKENIZER) as staged:
             shutil.copytree(output / TOKENIZER, staged, dirs_exist_ok=True)
         write_record(output / HELD_OUT / MANIFEST, held_out)
     write_record(output / MANIFEST, train)
     _clean(output)
+
+
+def _nothing_held_out(output: Path, plan: Plan, num_documents: int) -> LitebertError:
+    tell_apart = "" if plan.documents == "blank-line" else "--documents blank-line, "
+    return LitebertError(
+        "LB-343",
+        "no document is held out to evaluate on",
+        received=f"{num_documents:,} documents, of which --held-out {plan.held_out:g} took none",
+        expected="enough documents for this share, or a larger share",
+        next=f"rm -r {output}, then with blank lines between documents, {tell_apart}a larger "
+        "--held-out, or --held-out 0 and data.eval_corpus",
+    )
 
 
 def _manifest(
@@ -86,6 +100,8 @@ def _manifest(
 
 
 def _clean(output: Path) -> None:
+    for folder in (output, output / HELD_OUT):
+        remove_unfinished(folder)
     (output / PLAN).unlink(missing_ok=True)
     shutil.rmtree(output / PARTS, ignore_errors=True)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from litebert.corpus.findings import Findings
 from litebert.corpus.place import Place
+from litebert.reading.findings import Findings
 from litebert.tokenizer import Tokenizer
 
 MOST_COMMON = 10

@@ -43,7 +43,7 @@ class Sources:
                 "there is nothing held out to evaluate on",
                 received=f"{corpus.path} without a held-out part",
                 expected="a corpus built with --held-out, or data.eval_corpus",
-                next="litebert corpus build ... --held-out 0.01",
+                next="litebert corpus build ... --held-out 0.02; or set data.eval_corpus",
             )
         if held_out.tokenizer_hash != corpus.tokenizer_hash:
             raise LitebertError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.tasks.check.findings import DataReport, Findings, SplitReport
+from litebert.tasks.check.findings import DataReport, SplitReport, TableFindings
 from litebert.tasks.check.lengths import Lengths
 from litebert.tasks.check.rows import is_labelled, items, rows_of
 from litebert.tasks.check.split import Split
@@ -47,7 +47,7 @@ def check_files(
         LitebertError: A file is missing or of an unknown kind; columns or problem are not as they
             were chosen, or cannot be told.
     """
-    found = Findings()
+    found = TableFindings()
     try:
         table = open_table(train, has_header=asked_header(columns))
     except LitebertError as error:
@@ -55,7 +55,7 @@ def check_files(
         found.add_error("unusable file", str(train), error)
         return DataReport((), (), found.report())
     try:
-        good = replace(table, scan=lambda: rows_of(table, Findings()))
+        good = replace(table, scan=lambda: rows_of(table, TableFindings()))
         settled = settle(good, columns, problem)
     except LitebertError as error:
         _require_found(error)
@@ -90,7 +90,7 @@ def check_dataset(
     Raises:
         LitebertError: LB-820, it holds nothing of the task.
     """
-    found, notes = Findings(), [f"{folder}: {dataset.name}"]
+    found, notes = TableFindings(), [f"{folder}: {dataset.name}"]
     look = _Examination(dataset.family.head, found, tokenizer, max_length)
     names = (dataset.train_split, *dataset.dev_splits, *dataset.test_splits)
     names = names[:1] if folder.is_file() else names
@@ -123,7 +123,7 @@ class _Examination:
     """Look at one split after the other; the others are compared with what is trained on."""
 
     def __init__(
-        self, head: HeadConfig, found: Findings, tokenizer: Tokenizer | None, max_length: int
+        self, head: HeadConfig, found: TableFindings, tokenizer: Tokenizer | None, max_length: int
     ) -> None:
         self.head, self.reports = head, list[SplitReport]()
         self._found, self._tokenizer, self._max_length = found, tokenizer, max_length

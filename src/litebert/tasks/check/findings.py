@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
-from litebert.corpus.findings import CheckReport, Finding, Severity
 from litebert.errors import LitebertError
 from litebert.files import Json
+from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.tasks.check.lengths import LengthReport
 
 PLACES = 5
 """So many places of a kind are named."""
 
-ADVICE: dict[str, tuple[Severity, str]] = {
+ADVICE: Advice = {
     "unusable file": ("error", "mend this: nothing beyond it was looked at"),
     "unusable row": ("error", "mend or remove these rows: training would stop here"),
     "both trained and evaluated on": ("warning", "remove them from one side, or results flatter"),
@@ -30,59 +30,17 @@ ADVICE: dict[str, tuple[Severity, str]] = {
 """How grave each kind is, and what to do; in the order in which they are reported."""
 
 
-@dataclass
-class _Found:
-    count: int = 0
-    places: list[str] = field(default_factory=list)
-    example: str = ""
-    advice: str = ""
-
-
-class Findings:
-    """Collect findings; kinds that differ in detail ("unusable row: LB-843") are kept apart.
-
-    >>> found = Findings()
-    >>> for line in (3, 9):
-    ...     found.add("empty text", f"a.csv, line {line}")
-    >>> found.report()[0].where
-    'a.csv, line 3; a.csv, line 9'
-    """
+class TableFindings(Findings):
+    """Collect what is wrong with rows; of each kind some places are named."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], _Found] = {}
-
-    def add(
-        self,
-        kind: str,
-        place: str,
-        example: str = "",
-        *,
-        detail: str = "",
-        times: int = 1,
-        advice: str = "",
-    ) -> None:
-        """Count a finding; `advice` is what is said of the kind where nothing else is given."""
-        found = self._found.setdefault((kind, detail), _Found())
-        found.count += times
-        if len(found.places) < PLACES:
-            found.places.append(place)
-        if found.count == times:
-            found.example, found.advice = example, advice
+        super().__init__(ADVICE, num_places=PLACES)
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
         """Count an error that reading raised, by its code, at the place that it names itself."""
         own, _, reason = error.what.rpartition(": ")
         example = f"{reason}: {error.received}"
         self.add(kind, own or place, example, detail=error.code, advice=error.next)
-
-    def report(self) -> tuple[Finding, ...]:
-        """Return what was found, in the order of `ADVICE`."""
-        return tuple(
-            _finding(kind, detail, found)
-            for kind in ADVICE
-            for (own, detail), found in self._found.items()
-            if own == kind
-        )
 
 
 @dataclass(frozen=True)
@@ -122,19 +80,6 @@ class DataReport:
         findings: list[Json] = [asdict(finding) for finding in self.findings]
         splits: list[Json] = [asdict(split) for split in self.splits]
         return {"notes": list(self.notes), "splits": splits, "findings": findings}
-
-
-def _finding(kind: str, detail: str, found: _Found) -> Finding:
-    severity, general = ADVICE[kind]
-    more = "; …" if found.count > len(found.places) > 1 else ""
-    return Finding(
-        severity=severity,
-        kind=f"{kind} ({detail})" if detail else kind,
-        count=found.count,
-        where="; ".join(found.places) + more,
-        example=" ".join(found.example.split())[:160],
-        advice=found.advice or general,
-    )
 
 
 def _balance(split: SplitReport, limit: int = 12) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.reading.source import CorruptStreamError, read_pieces
-from litebert.tasks.check.findings import Findings
+from litebert.tasks.check.findings import TableFindings
 from litebert.tasks.kinds.family import Item
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.settle import LEARNT, Settled
@@ -15,7 +15,7 @@ from litebert.tasks.own.settle import LEARNT, Settled
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def rows_of(table: Table, found: Findings) -> Iterator[tuple[int, Row]]:
+def rows_of(table: Table, found: TableFindings) -> Iterator[tuple[int, Row]]:
     """Yield the good rows of a table; the others, and where it cannot be read on, are noted."""
     try:
         for number, row in table.scan():
@@ -28,7 +28,7 @@ def rows_of(table: Table, found: Findings) -> Iterator[tuple[int, Row]]:
 
 
 def items(
-    table: Table, settled: Settled, found: Findings, *, has_labels: bool
+    table: Table, settled: Settled, found: TableFindings, *, has_labels: bool
 ) -> Iterator[tuple[int, Item]]:
     """Yield what is to be looked at in each row that training could use."""
     _note_mark(table, found)
@@ -48,7 +48,7 @@ def is_labelled(table: Table, settled: Settled) -> bool:
     return any(row.get(name) not in (None, "") for row in table.sample() for name in names)
 
 
-def _note_mark(table: Table, found: Findings) -> None:
+def _note_mark(table: Table, found: TableFindings) -> None:
     try:
         first = next(read_pieces(table.source), b"")
     except CorruptStreamError:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from litebert.config import HeadConfig
-from litebert.tasks.check.findings import Findings, SplitReport
+from litebert.tasks.check.findings import SplitReport, TableFindings
 from litebert.tasks.check.lengths import Lengths
 from litebert.tasks.check.seen import Likeness, Seen
 from litebert.tasks.kinds.family import Item
@@ -25,7 +25,7 @@ class Split:
         name: str,
         place: Callable[[int], str],
         *,
-        found: Findings,
+        found: TableFindings,
         lengths: Lengths | None,
     ) -> None:
         self.name, self.place, self.seen = name, place, Seen()

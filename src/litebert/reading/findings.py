@@ -1,0 +1,128 @@
+"""What a check has found: each kind once, counted, with the first places and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal, TypeAlias
+
+from litebert.files import Json
+
+Severity = Literal["error", "warning", "note"]
+Advice: TypeAlias = Mapping[str, tuple[Severity, str]]
+
+EXAMPLE_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Say how often something was found, where first (`file:line`), and what to do."""
+
+    severity: Severity
+    kind: str
+    count: int
+    where: str
+    example: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Hold the findings, the gravest first, and what was looked at (documents, sentences, …)."""
+
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether something must be mended before training."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def __str__(self) -> str:
+        """Tell a person, in one paragraph a finding."""
+        looked_at = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        lines = [f"looked at {looked_at}" if looked_at else "stopped"]
+        for finding in self.findings:
+            lines += [
+                f"{finding.severity}: {finding.kind}, {finding.count:,} in all",
+                f"  first: {finding.where}  {finding.example}",
+                f"  to do: {finding.advice}",
+            ]
+        return "\n".join(lines if self.findings else [*lines, "nothing to mend"])
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the report as JSON values."""
+        findings: list[Json] = [asdict(finding) for finding in self.findings]
+        return {"findings": findings, "counts": dict(self.counts)}
+
+
+@dataclass
+class _Found:
+    count: int = 0
+    places: list[str] = field(default_factory=list)
+    example: str = ""
+    advice: str = ""
+
+
+class Findings:
+    """Collect findings of the kinds in a table of advice; of each the first places are kept.
+
+    Kinds that differ in a detail ("unusable row (LB-843)") are counted apart.
+
+    >>> found = Findings({"empty text": ("note", "omitted")}, num_places=2)
+    >>> for line in (3, 9):
+    ...     found.add("empty text", f"a.csv, line {line}")
+    >>> found.report()[0].where
+    'a.csv, line 3; a.csv, line 9'
+    """
+
+    def __init__(self, advice: Advice, *, num_places: int = 1) -> None:
+        self._advice, self._num_places = advice, num_places
+        self._found: dict[tuple[str, str], _Found] = {}
+
+    def add(
+        self,
+        kind: str,
+        where: str,
+        example: str = "",
+        *,
+        detail: str = "",
+        times: int = 1,
+        advice: str = "",
+    ) -> None:
+        """Count a finding; `advice` comes before the general advice on its kind."""
+        found = self._found.setdefault((kind, detail), _Found())
+        found.count += times
+        if len(found.places) < self._num_places:
+            found.places.append(where)
+        if found.count == times:
+            found.example, found.advice = example, advice
+
+    def __contains__(self, kind: str) -> bool:
+        return any(found == kind for found, _ in self._found)
+
+    def report(self) -> tuple[Finding, ...]:
+        """Return what was found, in the order of the table."""
+        return tuple(
+            self._finding(kind, detail, found)
+            for kind in self._advice
+            for (own, detail), found in self._found.items()
+            if own == kind
+        )
+
+    def _finding(self, kind: str, detail: str, found: _Found) -> Finding:
+        severity, general = self._advice[kind]
+        more = "; …" if found.count > len(found.places) > 1 else ""
+        return Finding(
+            severity=severity,
+            kind=f"{kind} ({detail})" if detail else kind,
+            count=found.count,
+            where="; ".join(found.places) + more,
+            example=_shortened(found.example),
+            advice="; ".join(filter(None, (found.advice, general))),
+        )
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXAMPLE_CHARACTERS else f"{line[:EXAMPLE_CHARACTERS]}…"
