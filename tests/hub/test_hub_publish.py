@@ -15,7 +15,7 @@ from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.hub import locate
-from litebert.hub.card import model_card
+from litebert.hub.card import model_card, write_card
 from litebert.hub.publish import plan_publication
 from litebert.nn import AlbertForPretraining, AlbertForTask
 
@@ -182,6 +182,26 @@ def test_a_card_tells_the_measures_of_the_kept_model(folder: Path, run: Path) ->
     shutil.copytree(folder, run / "best")
     assert "| accuracy | 0.75 |" in model_card(folder)
     assert "| accuracy | 0.875 |" in model_card(run / "best")
+
+
+def test_a_card_names_the_command_that_trains_the_model_again(folder: Path, run: Path) -> None:
+    recorded = json.loads((run / "run.json").read_text())
+    recorded["origins"] |= {"optim.learning_rate": "command line: optim.learning_rate=0.001"}
+    recorded["origins"] |= {"model.hidden_size": "preset mini (recipe laptop)"}
+    recorded["origins"] |= {"train.steps": "measured here", "optim.beta1": "recipe laptop"}
+    recorded["settings"] |= {"train.steps": 70, "optim.beta1": 0.9, "model.hidden_size": 32}
+    (run / "run.json").write_text(json.dumps(recorded))
+    command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
+    assert f"{command} {run.name} optim.learning_rate=0.001 train.steps=70\n" in model_card(folder)
+
+
+def test_a_card_that_litebert_wrote_is_written_anew(hub, folder: Path, run: Path) -> None:
+    write_card(folder)
+    assert "| masked_lm_loss | 7.25 |" in (folder / "README.md").read_text()
+    plan = plan_publication(folder, "me/new", license="mit")
+    assert not plan.is_card_kept and 'license: "mit"' in plan.card
+    (folder / "README.md").write_text("my own words")
+    assert plan_publication(folder, "me/new").card == "my own words"
 
 
 def test_a_damaged_log_is_said(folder: Path, run: Path) -> None:

@@ -1,6 +1,6 @@
 """Models on the Hugging Face Hub: found and fetched by name, described by a card, published."""
 
-from litebert.hub.card import CARD_FILE, model_card
+from litebert.hub.card import CARD_FILE, model_card, write_card
 from litebert.hub.fetch import model_files, pull
 from litebert.hub.location import locate, require_new
 from litebert.hub.names import HubName
@@ -16,4 +16,5 @@ __all__ = [
     "plan_publication",
     "pull",
     "require_new",
+    "write_card",
 ]

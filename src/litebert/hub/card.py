@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.files import Json, hash_file
+from litebert.files import Json, hash_file, write_text
 from litebert.folder.heads import architecture
 from litebert.folder.model import LoadedModel, head_of, load_model
 from litebert.folder.weights import WEIGHTS_FILE
@@ -17,25 +17,8 @@ from litebert.hub.run_facts import RunFacts, run_facts
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
+WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _NO_VOCABULARY = ("LB-213", "LB-244", "LB-246")
-_KINDS = {
-    "sequence-classification": ("text-classification", "classifies texts or pairs of texts"),
-    "token-classification": ("token-classification", "tags words"),
-    "question-answering": ("question-answering", "finds answers in a text (SQuAD 1.1)"),
-    "conditional-question-answering": (
-        "question-answering",
-        "finds answers in a text, or says that there is none (the official SQuAD 2.0 head)",
-    ),
-    "multiple-choice": ("multiple-choice", "chooses between answers"),
-}
-_ANSWER = 'model.answer("Who sat there?", "The cat sat on the mat.")'
-_CALLS = {
-    "sequence-classification": 'model.classify(["A first text.", "Another one."])',
-    "token-classification": 'model.tag(["The words of this text are tagged."])',
-    "question-answering": _ANSWER,
-    "conditional-question-answering": _ANSWER,
-    "multiple-choice": 'model.choose("Who sat there?", ["the cat", "nobody"])',
-}
 _THEIR_CALL = 'outputs = model(**tokenizer("The cat sat on the mat.", return_tensors="pt"))'
 _THEIR_CALLS = {
     "AlbertForQuestionAnswering": "outputs = model("
@@ -93,6 +76,11 @@ def model_card(
     return "\n".join(sections)
 
 
+def write_card(folder: Path) -> None:
+    """Write the card of a model folder beside it; `litebert hub push` writes it anew."""
+    write_text(folder / CARD_FILE, f"{model_card(folder)}\n{WRITTEN_BY_LITEBERT}\n")
+
+
 def _gathered(folder: Path, name: str) -> _Facts:
     loaded = load_model(folder)
     try:
@@ -118,7 +106,7 @@ def _gathered(folder: Path, name: str) -> _Facts:
 def _front_matter(facts: _Facts, license: str, languages: Sequence[str]) -> str:
     """Return what the Hub reads: YAML, every value of it written as JSON."""
     head = facts.head
-    pipeline = _KINDS[head.kind][0] if head else "fill-mask" if facts.has("masked_lm") else ""
+    pipeline = head.record.pipeline if head else "fill-mask" if facts.has("masked_lm") else ""
     parts = {"masked-lm": "masked_lm", "sentence-order": "sentence_order"}
     tags = [head.kind] if head else [tag for tag, part in parts.items() if facts.has(part)]
     values: dict[str, Json] = {
@@ -138,7 +126,7 @@ def _sentence(facts: _Facts) -> str:
     layers = "layer" if config.num_hidden_layers == 1 else "layers"
     what = f"An ALBERT of {parameters:,} parameters: {config.num_hidden_layers} {layers}"
     if facts.head:
-        return f"{what}. It {_KINDS[facts.head.kind][1]}."
+        return f"{what}. It {facts.head.record.purpose}."
     verbs = {"fills [MASK]": "masked_lm", "tells sentence order": "sentence_order"}
     does = [verb for verb, part in verbs.items() if facts.has(part)]
     return f"{what}, pretrained. It {' and '.join(does) or 'gives hidden states'}."
@@ -201,7 +189,7 @@ def _usage(facts: _Facts) -> str:
 def _calls(facts: _Facts) -> list[str]:
     """Return a call for each verb that the weights allow."""
     if facts.head:
-        return [_CALLS[facts.head.kind]]
+        return [f"model.{facts.head.record.python_example}"]
     calls = {
         "masked_lm": 'model.fill("The cat sat on the [MASK].")',
         "sentence_order": 'model.order("He opened the door.", "Nobody was there.")',
@@ -220,6 +208,8 @@ def _training(run: RunFacts) -> list[str]:
         _table({name: f"`{value}`" for name, value in run.data.items()}),
         "Settings that were set (all others are defaults):\n",
         _table({name: f"`{value}`" for name, value in run.settings.items()}),
+        "The command that trains it again, with the data and the model named above:\n",
+        f"```sh\n{run.command}\n```\n",
     ]
 
 

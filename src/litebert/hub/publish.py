@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped
-from litebert.hub.card import CARD_FILE, model_card
+from litebert.hub.card import CARD_FILE, WRITTEN_BY_LITEBERT, model_card
 from litebert.hub.fetch import model_files
 from litebert.hub.names import HubName
 from litebert.hub.remote import PATIENCE, request, run
@@ -78,7 +78,7 @@ def plan_publication(
 ) -> Publication:
     """Check that a folder holds a model, and say what publishing it would send; sends nothing.
 
-    A README.md in the folder is the card; without one the card is made of what is on disk.
+    A README.md of your own is the card; else the card is made of what is on disk.
 
     Raises:
         LitebertError: LB-636, this is no name; LB-637, README.md and a licence; those of
@@ -87,7 +87,8 @@ def plan_publication(
     hub_name = HubName.read(name, revision=revision)
     card = model_card(folder, name=hub_name.repository, license=license, languages=languages)
     own = folder / CARD_FILE
-    is_card_kept = own.is_file()
+    written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else b""
+    is_card_kept = own.is_file() and WRITTEN_BY_LITEBERT.encode() not in written
     if is_card_kept and (license or languages):
         raise LitebertError(
             "LB-637",
@@ -97,8 +98,7 @@ def plan_publication(
             next=f"edit {own}, or move it away to have a card made",
         )
     if is_card_kept:
-        data = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}")
-        card = data.decode("utf-8", "replace")
+        card = written.decode("utf-8", "replace")
     files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
     return Publication(hub_name, files, card, is_card_kept, private, message)
 

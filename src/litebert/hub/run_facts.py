@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,18 +13,21 @@ from litebert.config import Origin
 from litebert.runs import Evaluation, Record, is_run, read_record, read_result
 
 _LEFT_OUT = ("model.", "data.")
+_SET_BY_HAND = ("flag", "file", "measured")
 
 
 @dataclass(frozen=True)
 class RunFacts:
     """A run in short: how it was trained, on which data (by hash), and this model's measures.
 
-    `settings` are those that were set; the network's are in its config.json, and paths are private.
+    `settings` are those that were set; the network's are in its config.json, and paths are private:
+    `command`, which trains it again, has names in capitals for them.
     """
 
     name: str
     version: str
     step: int
+    command: str
     settings: dict[str, JsonValue]
     data: dict[str, JsonValue]
     measures: dict[str, float]
@@ -42,6 +47,7 @@ def run_facts(folder: Path) -> RunFacts | None:
     return RunFacts(
         name=run.name,
         version=record.version,
+        command=_command(record),
         step=evaluation.step,
         settings={
             name: value
@@ -51,6 +57,30 @@ def run_facts(folder: Path) -> RunFacts | None:
         data=record.data,
         measures=evaluation.measures,
     )
+
+
+def _command(record: Record) -> str:
+    """Return the command that trains such a model again."""
+    if record.kind == "pretraining":
+        words = ["pretrain", "--corpus", "CORPUS"]
+        start = "--from" if record.settings.get("start.model") else ""
+    else:
+        name = str(record.settings["task.name"])
+        own = name == "table"
+        words = ["finetune", "DATA"] if own else ["finetune", name, "--data", "DATA"]
+        start = "--model"
+    words += [start, "MODEL"] if start else []
+    recipes = sorted({o.detail for o in record.origins.values() if o.kind == "recipe"})
+    words += ["--recipe", recipes[0]] if recipes else []
+    presets = {o.detail for o in record.origins.values() if o.kind == "preset" and o.is_typed}
+    words += [word for name in presets for word in ("--preset", name)]
+    words += ["--name", record.name]
+    for name, origin in sorted(record.origins.items()):
+        is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
+        if origin.kind in _SET_BY_HAND and not is_private:
+            value = record.settings.get(name)
+            words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+    return shlex.join(["litebert", *words])
 
 
 def _evaluation(record: Record, kept: str) -> Evaluation:

@@ -16,7 +16,7 @@ from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, Re
 from litebert.errors import LitebertError
 from litebert.files import Json, write_text
 from litebert.folder import Start, read_config, start_from
-from litebert.hub import locate
+from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule
 from litebert.runs import (
@@ -148,6 +148,8 @@ def finetune(
         write_model(folder / "model", network, prepared.tokenizer)
         _write_answers(folder / "answers", network, prepared)
         write_result(folder, _result(folder, prepared, best, start))
+        for kept in ("model", "best"):
+            write_card(folder / kept)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 

@@ -11,6 +11,7 @@ import torch
 from litebert import rng
 from litebert.config import Origin, PretrainConfig, Resolved, flattened
 from litebert.files import Json
+from litebert.hub import write_card
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, log_frequencies
 from litebert.optim import averaged, build_optimizer, build_schedule
@@ -62,6 +63,7 @@ def pretrain(
             return Outcome(folder, progress.step, interruption.exit_code, None)
         with averaged(trainer.optimizer):
             write_model(folder / "model", trainer.network, sources.tokenizer)
+        write_card(folder / "model")
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
