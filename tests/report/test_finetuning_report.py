@@ -256,7 +256,7 @@ def test_an_unfinished_run_says_how_far_it_came(make_finetuned: Make) -> None:
 
     assert "Not finished: step 30 of 40. There is no model yet." in text
     assert "The last evaluation so far Measure At step 20 accuracy 0.7500" in text
-    assert "The litebert finetune command that began this run goes on" in text
+    assert "Rerun the litebert finetune command that began this run to resume it" in text
     assert "Best evaluation" not in text
     assert "litebert evaluate" not in text
 

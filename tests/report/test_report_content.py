@@ -84,7 +84,7 @@ def test_an_unfinished_run_says_how_far_it_came(make_run: MakeRun) -> None:
 
     assert "Not finished: step 30 of 40. There is no model yet." in text
     assert "At step 0 At step 20" in text
-    assert "goes on where it stopped" in text
+    assert "to resume it" in text
     assert "litebert fill" not in text
 
 

@@ -16,8 +16,8 @@ from litebert.errors import LitebertError
 from litebert.files import Json, read_json
 from litebert.inference import Model
 from litebert.report import write_report
+from litebert.report.page import REPORT_FILE
 from litebert.report.seeds import seed_folders
-from litebert.report.write import REPORT_FILE
 from litebert.runs import RESULT_FILE, RunFile, is_run, read_metrics, read_run
 
 if TYPE_CHECKING:

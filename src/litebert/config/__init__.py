@@ -1,7 +1,14 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig
-from litebert.config.head import HEADS, HeadConfig, HeadKind, HeadRecord, numbered_labels
+from litebert.config.head import (
+    HEADS,
+    HeadConfig,
+    HeadKind,
+    HeadRecord,
+    kind_of_class,
+    numbered_labels,
+)
 from litebert.config.load import (
     Resolved,
     Schema,
@@ -53,6 +60,7 @@ __all__ = [
     "describe",
     "difference",
     "flattened",
+    "kind_of_class",
     "numbered_labels",
     "preset",
     "resolve",

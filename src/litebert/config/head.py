@@ -157,6 +157,19 @@ class HeadConfig(Section):
         return self
 
 
+def kind_of_class(name: str) -> HeadKind | None:
+    """Return which head a class of transformers has; None for pretraining heads or none.
+
+    >>> kind_of_class("BertForTokenClassification")
+    'token-classification'
+    """
+    for family in ("AlbertFor", "BertFor"):
+        for kind, record in HEADS.items():
+            if name == family + record.class_name:
+                return kind
+    return None
+
+
 def numbered_labels(number: int) -> tuple[str, ...]:
     """Return the names of labels that nobody named, as transformers has them.
 

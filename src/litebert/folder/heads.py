@@ -7,11 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from litebert.config import HEADS, HeadConfig, HeadKind, numbered_labels
+from litebert.config import HEADS, HeadConfig, HeadKind, kind_of_class, numbered_labels
 from litebert.errors import DamagedError
 from litebert.files import Json
 
-FAMILIES = ("Albert", "Bert")
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -24,18 +23,6 @@ def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
     if has_order:
         return "AlbertForPreTraining"
     return "AlbertForMaskedLM" if has_masked_lm else "AlbertModel"
-
-
-def kind_of_class(name: str) -> HeadKind | None:
-    """Return which head a class of transformers has; None for pretraining heads or none.
-
-    >>> kind_of_class("BertForTokenClassification")
-    'token-classification'
-    """
-    kinds = {
-        f"{each}For{record.class_name}": kind for kind, record in HEADS.items() for each in FAMILIES
-    }
-    return kinds.get(name)
 
 
 def head_table(head: HeadConfig | None) -> dict[str, Json]:

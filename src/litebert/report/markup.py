@@ -35,11 +35,6 @@ def heading(text: str) -> Html:
     return Html(f"<h1>{escaped(text)}</h1>")
 
 
-def subheading(text: str) -> Html:
-    """Return the heading of a part of a section."""
-    return Html(f"<h3>{escaped(text)}</h3>")
-
-
 def commands(lines: Sequence[str]) -> Html:
     """Return lines to be typed."""
     return Html(f'<pre tabindex="0"><code>{escaped(chr(10).join(lines))}</code></pre>')

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import shlex
 import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.report.markup import Html
 from litebert.runs import Record, finite
+
+
+@dataclass(frozen=True)
+class Content:
+    """A page without its frame: what it is about, at a glance, and its sections in order."""
+
+    name: str
+    kind: str
+    status: str
+    facts: Mapping[str, str]
+    sections: tuple[Html, ...]
+    sources: str
 
 
 def status(record: Record) -> str:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import litebert
+from litebert.files import write_text
 from litebert.report import finetuning, pretraining, several
-from litebert.report.content import Content
 from litebert.report.markup import Html, document, facts, heading, joined, paragraph
-from litebert.report.seeds import Run, Seeds
+from litebert.report.overview import Content
+from litebert.report.seeds import Run, Seeds, read_run
 from litebert.report.theme import style_sheet
 
+REPORT_FILE = "report.html"
 _CONTENT_OF = {"pretraining": pretraining.content_of, "fine-tuning": finetuning.content_of}
+
+
+def write_report(run_folder: Path) -> Path:
+    """Write `report.html` into a run's folder and return its path; unfinished runs are welcome.
+
+    The page follows from the files of the run alone: the same run gives the same bytes. A folder
+    whose seed-N folders are runs gets a page about all of them.
+    Raises: LitebertError where there is no run, or matplotlib is missing; DamagedError where its
+    files are not what a run writes.
+    """
+    page = page_of(read_run(run_folder))
+    path = run_folder / REPORT_FILE
+    write_text(path, page)
+    return path
 
 
 def page_of(run: Run) -> str:

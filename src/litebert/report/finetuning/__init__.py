@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from litebert.report import sections
-from litebert.report.content import Content
 from litebert.report.finetuning import confusion, next_steps, paper, reliability, worst
 from litebert.report.finetuning.charts import charts_of
 from litebert.report.finetuning.overview import facts_of
 from litebert.report.finetuning.results import results
-from litebert.report.overview import status
+from litebert.report.overview import Content, status
 from litebert.runs import Record, read_result
 from litebert.runs.answers import read_answers, read_labels
 

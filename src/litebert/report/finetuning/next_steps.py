@@ -1,4 +1,4 @@
-"""What to type next: ask the model, measure it again, or go on with the run."""
+"""What to type next: use the model, measure it again, or resume the run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from litebert.config import HEADS, kind_of_class
 from litebert.files import read_json
 from litebert.report.markup import Html, commands, paragraph, section
 from litebert.report.overview import report_line
@@ -14,66 +15,55 @@ from litebert.runs.answers import Answered
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question to a model, in the shell and in Python."""
+class Example:
+    """One use of a model, in the shell and in Python."""
 
     shell: str
     python: str
 
 
-_ANSWER = Asked(
-    'answer "Who slept?" --context "Anna slept."', 'answer("Who slept?", "Anna slept.")'
-)
-_ASKED = {
-    "AlbertForSequenceClassification": Asked('classify "A text."', 'classify(["A text."])'),
-    "AlbertForTokenClassification": Asked('tag "Anna slept ."', 'tag(["Anna slept ."])'),
-    "AlbertForMultipleChoice": Asked(
-        'choose "Who slept?" Anna Bert --context "Anna slept."',
-        'choose("Who slept?", ["Anna", "Bert"], context="Anna slept.")',
-    ),
-    "AlbertForQuestionAnswering": _ANSWER,
-    "AlbertForConditionalQuestionAnswering": _ANSWER,
-}
-_PAIR = Asked('classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])')
+_PAIR = Example('classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])')
 _BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
 
 
 def section_of(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Html:
-    """Return the commands that use a finished run, or go on with it."""
+    """Return the commands that use a finished run, or resume it."""
     again = [report_line(record.folder)]
     if not record.has_model:
-        words = "The litebert finetune command that began this run goes on where it stopped; then:"
-        return section("Go on", paragraph(words), commands(again))
-    asked = _asked(record, answers)
+        words = "Rerun the litebert finetune command that began this run to resume it; then:"
+        return section("Resume", paragraph(words), commands(again))
+    example = _example(record, answers)
     return section(
         "Use the model",
-        paragraph("In the shell: the last step measured again, the best evaluation, a question."),
-        commands(_shell_lines(record, asked)),
+        paragraph(
+            "In the shell: the last step measured again, the best evaluation, a use of its head."
+        ),
+        commands(_shell_lines(record, example)),
         paragraph("In Python:"),
-        commands(_python_lines(record, asked)),
+        commands(_python_lines(record, example)),
         paragraph("This page again:"),
         commands(again),
     )
 
 
-def _shell_lines(record: Record, asked: Asked | None) -> list[str]:
+def _shell_lines(record: Record, example: Example | None) -> list[str]:
     run, model = (shlex.quote(str(path)) for path in (record.folder, record.folder / "model"))
     measured = [f"litebert evaluate {run}", f"litebert evaluate {run} --best"]
-    return [*measured, *([f"litebert {asked.shell} --model {model}"] if asked else [])]
+    return [*measured, *([f"litebert {example.shell} --model {model}"] if example else [])]
 
 
-def _python_lines(record: Record, asked: Asked | None) -> list[str]:
+def _python_lines(record: Record, example: Example | None) -> list[str]:
     loaded = ["import litebert", f"model = litebert.load({str(record.folder / 'model')!r})"]
-    return [*loaded, f"print(model.{asked.python})" if asked else "print(model.verbs)"]
+    return [*loaded, f"print(model.{example.python})" if example else "print(model.verbs)"]
 
 
-def _asked(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Asked | None:
-    """Return how a model with such a head is asked."""
+def _example(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Example | None:
+    """Return how the head of a model is used."""
     folder = record.folder / "model"
-    kinds = read_json(folder / "config.json", command=f"ls {folder}").get("architectures")
-    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else ""
+    classes = read_json(folder / "config.json", command=f"ls {folder}").get("architectures")
+    kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
     rows = [row for some in answers.values() for row in some]
-    is_pair = bool(rows) and all(_BETWEEN in row.text for row in rows)
-    is_pair = is_pair and kind == "AlbertForSequenceClassification"
-    return _PAIR if is_pair else _ASKED.get(kind)
+    if kind == "sequence-classification" and rows and all(_BETWEEN in row.text for row in rows):
+        return _PAIR
+    return Example(HEADS[kind].shell_example, HEADS[kind].python_example) if kind else None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from litebert.report import sections
-from litebert.report.content import Content
 from litebert.report.markup import Html, commands, paragraph, section, table
-from litebert.report.overview import report_line, status
+from litebert.report.overview import Content, report_line, status
 from litebert.report.pretraining.charts import charts_of
-from litebert.report.pretraining.next_steps import python_lines, shell_lines
-from litebert.report.pretraining.overview import facts_of
+from litebert.report.pretraining.overview import facts_of, python_lines, shell_lines
 from litebert.report.pretraining.results import before_and_now, result_rows, verdict
 from litebert.runs import Record
 
@@ -51,8 +49,8 @@ def _results(record: Record) -> Html:
 def _next_steps(record: Record) -> Html:
     again = [report_line(record.folder)]
     if not record.has_model:
-        words = "The litebert pretrain command that began this run goes on where it stopped; then:"
-        return section("Go on", paragraph(words), commands(again))
+        words = "Rerun the litebert pretrain command that began this run to resume it; then:"
+        return section("Resume", paragraph(words), commands(again))
     return section(
         "Use the model",
         paragraph("In the shell:"),

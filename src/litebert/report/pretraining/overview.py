@@ -1,6 +1,8 @@
-"""A pretraining run at a glance: what was trained, on what, for how long."""
+"""A pretraining run at a glance: what was trained, for how long, and what to type next."""
 
 from __future__ import annotations
+
+import shlex
 
 from litebert.report.overview import effort
 from litebert.runs import Record
@@ -30,3 +32,21 @@ def _preset(record: Record) -> str:
     """Name the preset that the shape came from."""
     origin = record.origins.get("model.hidden_size")
     return f"{origin.detail}: " if origin and origin.kind == "preset" else ""
+
+
+def shell_lines(record: Record) -> list[str]:
+    """Return the commands that use a finished model, the verbs it was trained for."""
+    model = shlex.quote(str(record.folder / "model"))
+    lines = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
+    if record.trains_sentences and record.settings.get("objective.sentence") != "next":
+        lines.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
+    return [*lines, f'litebert embed "A sentence." --model {model}']
+
+
+def python_lines(record: Record) -> list[str]:
+    """Return the same in Python."""
+    return [
+        "import litebert",
+        f"model = litebert.load({str(record.folder / 'model')!r})",
+        'print(model.fill("The cat sat on the [MASK]."))',
+    ]
