@@ -175,6 +175,11 @@ class Tokenizer:
         return len(self._model.pieces)
 
     @property
+    def pieces(self) -> tuple[str, ...]:
+        """Return every piece, by id."""
+        return self._model.pieces
+
+    @property
     def starts_word(self) -> NDArray[np.bool_]:
         """Tell for each id whether its piece begins a word, shape (vocab,): the rule of masking."""
         return self._model.starts_word

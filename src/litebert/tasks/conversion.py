@@ -1,0 +1,102 @@
+"""A student that starts from its teacher: word table by SVD, one of its layers as shared block.
+
+Untrained, a student with the teacher's width already ranks sentence pairs somewhat as the teacher
+does; distillation then needs minutes instead of days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.tasks.teacher import Alignment, Teacher
+from litebert.tokenizer import Tokenizer
+
+
+@torch.no_grad()
+def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher) -> None:
+    """Set the student's weights, in place, from a teacher of the same width and number of heads.
+
+    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student takes
+    the mean of the teacher's pieces for it. Every block is the middle one of the teacher's layers
+    that it stands for. The masked-LM head starts as the transposed projection.
+    """
+    config, source = student.config, teacher.encoder.embedding
+    table: Tensor = source.word.weight.float()  # (teacher vocab, hidden)
+    mean = table.mean(0)
+    _, _, basis = torch.linalg.svd(table - mean, full_matrices=False)
+    basis = basis[: config.embedding_size]  # (embed, hidden)
+    embedding = student.albert.embedding
+    words = _piece_vectors(tokenizer, teacher, table - mean) @ basis.T  # (vocab, embed)
+    embedding.word.weight.copy_(words)
+    length = min(config.max_position_embeddings, source.position.num_embeddings)
+    embedding.position.weight[:length].copy_(source.position.weight[:length] @ basis.T)
+    embedding.segment.weight.copy_((source.segment.weight[:1] + mean) @ basis.T)
+    assert isinstance(embedding.projection, torch.nn.Linear)
+    embedding.projection.weight.copy_(source.norm.weight[:, None] * basis.T)
+    embedding.projection.bias.copy_(source.norm.bias)
+    student.masked_lm.dense.weight.copy_(basis)
+    _copy_blocks(student, teacher)
+
+
+@torch.no_grad()
+def fit_projection(
+    student: AlbertForPretraining, batch: Batch, alignment: Alignment, embedded: Tensor
+) -> None:
+    """Fit the student's embedding projection to the teacher's embedding output, least squares.
+
+    `batch` holds unmasked text as the student sees it, `embedded` (teacher tokens, hidden) what the
+    teacher's first layer is given for the same text.
+    """
+    embedding = student.albert.embedding
+    projection = embedding.projection
+    assert isinstance(projection, torch.nn.Linear)
+    narrow = embedding.norm(
+        embedding.word(batch.ids)
+        + embedding.position(batch.positions)
+        + embedding.segment(batch.segments)
+    )  # (tokens, embed)
+    has_target = torch.from_numpy(alignment.has_target)
+    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]
+    targets = alignment.means(embedded.float())[has_target]
+    gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
+    solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
+    projection.weight.copy_(solution[:-1].T)
+    projection.bias.copy_(solution[-1])
+
+
+def _piece_vectors(tokenizer: Tokenizer, teacher: Teacher, table: Tensor) -> Tensor:
+    """Return a vector for each piece of the student: the mean of the teacher's for its text."""
+    known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
+    frames = {
+        tokenizer.pad_id: teacher.tokenizer.pad_id,
+        tokenizer.cls_id: teacher.tokenizer.cls_id,
+        tokenizer.sep_id: teacher.tokenizer.sep_id,
+        tokenizer.mask_id: teacher.tokenizer.mask_id,
+        tokenizer.unk_id: teacher.tokenizer.unk_id,
+    }
+    rows = []
+    for index, piece in enumerate(tokenizer.pieces):
+        if index in frames:
+            ids: Sequence[int] = [frames[index]]
+        elif not piece.startswith("▁") and f"##{piece}" in known:
+            ids = [known[f"##{piece}"]]
+        else:
+            ids = teacher.tokenizer.encode(piece.replace("▁", " ")).ids
+        rows.append(table[list(ids)].mean(0) if ids else table.new_zeros(table.shape[1]))
+    return torch.stack(rows)
+
+
+def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
+    """Copy into each block the middle one of the teacher's layers whose place it takes."""
+    ours, theirs = student.albert, teacher.encoder
+    for kind in ("attention", "feed_forward"):
+        blocks, sources = getattr(ours, kind), getattr(theirs, kind)
+        for number, block in enumerate(blocks):
+            steps = [i for i, step in enumerate(ours.plan) if getattr(step, kind) == number]
+            middle = steps[len(steps) // 2] * len(theirs.plan) // len(ours.plan)
+            source = sources[getattr(theirs.plan[middle], kind)]
+            block.load_state_dict(source.state_dict())

@@ -1,0 +1,119 @@
+"""A teacher: a pretrained encoder that reads the text of a batch and says what it made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from litebert.nn import Albert, Batch
+from litebert.rng import Ints
+from litebert.tokenizer import Tokenizer
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Which teacher tokens stand for each student token: rows `first` to `stop` of the flat list.
+
+    Both index the teacher's tokens of the whole batch, shape (tokens,). Where `first == stop` the
+    teacher has nothing to say of a token ([SEP] between two sentences, a lone `▁`).
+    """
+
+    first: Ints
+    stop: Ints
+
+    def means(self, states: Tensor) -> Tensor:
+        """Return the mean teacher state of each student token, zeros where there is none.
+
+        `states` has shape (teacher tokens, hidden), the result (tokens, hidden).
+        """
+        first, stop = (torch.from_numpy(rows).to(states.device) for rows in (self.first, self.stop))
+        sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).double().cumsum(0)
+        count = (stop - first).clamp(min=1)[:, None]
+        return ((sums[stop] - sums[first]) / count).float()
+
+    @property
+    def has_target(self) -> NDArray[np.bool_]:
+        """Tell which student tokens have a teacher state, shape (tokens,)."""
+        return self.stop > self.first
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the teacher made of a batch: its hidden states and one vector a text.
+
+    `states` are the layers that were asked for, each (teacher tokens, teacher hidden); `vectors`
+    (texts, teacher hidden) are means over all tokens, as sentence-transformers pools.
+    """
+
+    states: tuple[Tensor, ...]
+    vectors: Tensor
+
+
+class Teacher:
+    """An encoder with its own tokenizer; it reads plain text and never learns."""
+
+    def __init__(self, encoder: Albert, tokenizer: Tokenizer) -> None:
+        self.encoder, self.tokenizer = encoder.eval(), tokenizer
+
+    @property
+    def num_layers(self) -> int:
+        """How many hidden states it has after its embeddings."""
+        return len(self.encoder.plan)
+
+    def encode(self, texts: Sequence[str]) -> tuple[Batch, list[list[Span]]]:
+        """Return the framed batch of texts, and the span of each token; frames are (0, 0)."""
+        longest = self.encoder.config.max_position_embeddings - 2
+        ids, spans = [], []
+        for text in texts:
+            encoded = self.tokenizer.encode(text)
+            ids.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
+            spans.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
+        return Batch.from_lists(ids), spans
+
+    @torch.no_grad()
+    def read(self, batch: Batch, layers: Sequence[int]) -> Reading:
+        """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
+        states = list(self.encoder.states(batch))
+        return Reading(tuple(states[layer] for layer in layers), pooled(states[-1].float(), batch))
+
+
+def pooled(hidden: Tensor, batch: Batch) -> Tensor:
+    """Return the mean state of each sequence: (tokens, hidden) to (sequences, hidden)."""
+    sizes = batch.offsets.diff()
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+    sums = hidden.new_zeros(len(sizes), hidden.shape[1]).index_add(0, owner, hidden)
+    return sums / sizes[:, None]
+
+
+def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:
+    """Align two tokenizations of the same texts by characters.
+
+    The first and the last span of a text are its frame: [CLS] goes with [CLS], the last [SEP] with
+    the last. Other empty spans have no counterpart.
+
+    >>> alignment = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
+    >>> alignment.first.tolist(), alignment.stop.tolist()
+    ([0, 1, 3], [1, 3, 4])
+    """
+    first, stop, row = [], [], 0
+    for ours, theirs in zip(student, teacher, strict=True):
+        starts = np.array([begin for begin, _ in theirs[1:-1]])
+        ends = np.array([end for _, end in theirs[1:-1]])
+        begin, end = np.array(ours).T
+        low = row + 1 + np.searchsorted(ends, begin, side="right")
+        high = row + 1 + np.searchsorted(starts, end, side="left")
+        is_empty = begin == end
+        low[is_empty], high[is_empty] = 0, 0
+        low[0], high[0] = row, row + 1  # [CLS]
+        row += len(theirs)
+        low[-1], high[-1] = row - 1, row  # the last [SEP]
+        first.append(low)
+        stop.append(np.maximum(low, high))
+    return Alignment(np.concatenate(first), np.concatenate(stop))
