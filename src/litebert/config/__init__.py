@@ -26,6 +26,7 @@ from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     AlbertConfig,
     DataConfig,
+    DistilConfig,
     EarlyConfig,
     ObjectiveConfig,
     OptimConfig,
@@ -39,6 +40,7 @@ __all__ = [
     "PRESETS",
     "AlbertConfig",
     "DataConfig",
+    "DistilConfig",
     "EarlyConfig",
     "FinetuneConfig",
     "HeadConfig",

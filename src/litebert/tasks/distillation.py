@@ -17,15 +17,18 @@ from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetc
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
 from litebert.tasks.surface import Surface
-from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pooled
-from litebert.tokenizer import Tokenizer
+from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
+
+ANGLES_WEIGHT = 5.0
+"""Of the error in the angles between the texts of a step, relative to that of their directions."""
 
 
 @dataclass(frozen=True)
 class Lesson:
     """Masked pairs or plain texts, with what the teacher made of the same text unmasked.
 
-    `pretraining` is None for plain texts, which train vectors and states alone.
+    `pretraining` is None for plain texts, which train hidden states and vectors alone. `share` is
+    the lesson's share of the step's tokens.
     """
 
     batch: Batch
@@ -33,41 +36,41 @@ class Lesson:
     alignment: Alignment
     reading: Reading
     share: float
-    """Of the step's tokens."""
-    step_texts: int
 
 
 class Distillation:
     """The task of distillation; see tasks.base.Task.
 
-    A step has masked pairs (masked LM, sentence order, hidden states) and plain short texts (hidden
-    states, one vector a text). The teacher reads the text without masks: at a masked position
-    the student must guess the state that the hidden word would have (as data2vec, 2202.03555).
+    A step has masked pairs (masked LM, sentence order, hidden states) and short plain texts (hidden
+    states, one vector a text). The teacher reads the text without masks: at a masked position the
+    student must guess the state that the hidden word would have (as data2vec, 2202.03555).
+
+    Errors are cosine distances: a network whose steps share one layer norm cannot follow the
+    lengths of the teacher's states from layer to layer, and no use of them needs lengths.
     """
 
     def __init__(
         self,
-        network: AlbertForPretraining,
+        pretraining: Pretraining,
         *,
-        tokenizer: Tokenizer,
         teacher: Teacher,
+        surface: Surface,
         open_pairs: Callable[[], Loader],
         open_texts: Callable[[], Loader],
-        held_out: Sequence[PretrainingBatch],
         held_out_texts: Sequence[PretrainingBatch],
         train: TrainConfig,
         distil: DistilConfig,
     ) -> None:
-        self.network = network
-        self._teacher, self._surface, self._distil = teacher, Surface(tokenizer), distil
+        self._pretraining, self._teacher, self._surface = pretraining, teacher, surface
         self._open = (open_pairs, open_texts)
-        self._train, self._held_out_texts = train, held_out_texts
-        self._pretraining = Pretraining(
-            network, open_loader=open_pairs, held_out=held_out, train=train
-        )
-        depth = len(network.albert.plan)
-        self._steps = tuple(range(1, depth + 1))
-        self._layers = [round(step * teacher.num_layers / depth) for step in self._steps]
+        self._held_out_texts, self._train, self._distil = held_out_texts, train, distil
+        depth = len(self.network.albert.plan)
+        self._layers = [round(step * teacher.num_layers / depth) for step in range(1, depth + 1)]
+
+    @property
+    def network(self) -> AlbertForPretraining:
+        """The student."""
+        return self._pretraining.network
 
     @property
     def sum_names(self) -> tuple[str, ...]:
@@ -75,102 +78,103 @@ class Distillation:
         return (*self._pretraining.sum_names, "hidden_error", "lessons", "vector_error", "texts")
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
-        """Yield the lessons of each step: pairs first, then texts."""
+        """Yield the lessons of each step: pairs, then texts."""
         steps, workers = range(start, stop), self._train.loader_workers
         both = (prefetch(opened, steps, workers=workers) for opened in self._open)
         for pairs, texts in zip(*both, strict=True):
             num_tokens = int(pairs.offsets[-1] + texts.offsets[-1])
             yield [
-                self.lesson(longest_first(pairs), num_tokens, has_masks=True),
-                self.lesson(longest_first(texts), num_tokens, has_masks=False),
+                self._lesson(pairs, num_tokens, is_masked=True),
+                self._lesson(texts, num_tokens, is_masked=False),
             ]
 
-    def lesson(self, batch: PretrainingBatch, num_tokens: int, *, has_masks: bool) -> Lesson:
-        """Let the teacher read a batch; without `has_masks` the student sees it plain, too."""
-        device = device_of(self.network)
-        ids = batch.ids.copy()
-        ids[batch.masked_positions] = batch.masked_ids
-        texts, spans = self._surface.read(ids, batch.offsets)
-        theirs, their_spans = self._teacher.encode(texts)
-        if not has_masks:
-            batch = replace(batch, ids=ids)
-        (work,) = micro_batches(batch, None, device)
-        return Lesson(
-            batch=work.batch,
-            pretraining=work if has_masks else None,
-            alignment=align(spans, their_spans),
-            reading=self._teacher.read(theirs.to(device), self._layers),
-            share=len(ids) / num_tokens,
-            step_texts=len(texts),
-        )
-
-    def loss(self, lesson: Lesson) -> Loss:
+    def loss(self, work: Lesson) -> Loss:
         """Return one lesson's share of the step's loss."""
-        albert, weights = self.network.albert, self._distil
-        _, *states = albert.states(lesson.batch)
-        hidden = self._hidden_error(states, lesson)
-        total = weights.hidden * lesson.share * hidden
-        sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=hidden.device)
-        sums[6:8] = torch.stack([hidden.detach() * lesson.share, hidden.new_tensor(lesson.share)])
-        if (work := lesson.pretraining) is not None:
-            loss = self._pretraining.loss_of(self._logits(states[-1], work), work)
-            total = total + weights.pretraining * loss.total
-            sums[:6] = loss.sums
+        _, *states = self.network.albert.states(work.batch)
+        hidden = self._hidden_error(states, work)
+        total = self._distil.hidden * work.share * hidden
+        sums = [hidden * work.share, hidden.new_tensor(work.share)]
+        if work.pretraining is not None:
+            logits = self._logits(states[-1], work.pretraining)
+            pretraining = self._pretraining.loss_of(work.pretraining, logits)
+            total = total + self._distil.pretraining * pretraining.total
+            sums = [*pretraining.sums, *sums, *hidden.new_zeros(2)]
         else:
-            vectors = _vector_error(pooled(states[-1].float(), lesson.batch), lesson.reading)
-            total = total + weights.vectors * vectors
-            sums[8:] = torch.stack([vectors.detach() * lesson.step_texts, hidden.new_tensor(lesson.step_texts)])
-        return Loss(total, sums)
-
-    def _logits(self, hidden: Tensor, work: PretrainingWork) -> PretrainingOutput:
-        network, albert = self.network, self.network.albert
-        masked, first = hidden[work.masked_positions], hidden[work.batch.first_tokens]
-        return PretrainingOutput(
-            network.masked_lm(masked, albert.embedding.word.weight),
-            network.sentence_order(albert.pool(first)),
-        )
-
-    def _hidden_error(self, states: Sequence[Tensor], lesson: Lesson) -> Tensor:
-        """Return the relative squared error of the states, the last counting as all others."""
-        keep = torch.from_numpy(np.flatnonzero(lesson.alignment.has_target))
-        errors = []
-        for ours, theirs in zip(states, lesson.reading.states, strict=True):
-            target = lesson.alignment.means(theirs)[keep]
-            errors.append(1 - F.cosine_similarity(ours[keep].float(), target, dim=-1).mean())
-        return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2
+            vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
+            error = _vector_error(vectors, work.reading.vectors)
+            total = total + self._distil.vectors * error
+            zeros = hidden.new_zeros(len(self._pretraining.sum_names))
+            sums = [*zeros, *sums, error * len(vectors), hidden.new_tensor(len(vectors))]
+        return Loss(total, torch.stack([value.detach().double() for value in sums]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return pretraining's measures and the two errors against the teacher."""
-        values = self._pretraining.measures(sums[:6])
-        hidden, lessons, vector, texts = sums[6:]
-        values["hidden_error"] = hidden / (lessons or 1.0)
-        values["vector_error"] = vector / (texts or 1.0)
-        return values
+        *pretraining, hidden, lessons, vector, texts = sums
+        return self._pretraining.measures(pretraining) | {
+            "hidden_error": hidden / (lessons or 1.0),
+            "vector_error": vector / (texts or 1.0),
+        }
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
         """Measure as pretraining does, and against the teacher on held-out plain texts."""
         values = self._pretraining.evaluate()
         self.network.eval()
-        sums = np.zeros(len(self.sum_names))
+        sums = torch.zeros(len(self.sum_names), dtype=torch.float64)
         for batch in self._held_out_texts:
-            lesson = self.lesson(longest_first(batch), int(batch.offsets[-1]), has_masks=False)
-            sums += self.loss(lesson).sums.numpy()
+            lesson = self._lesson(batch, int(batch.offsets[-1]), is_masked=False)
+            sums += self.loss(lesson).sums.cpu()
         self.network.train()
         measured = self.measures(sums.tolist())
         return values | {name: measured[name] for name in ("hidden_error", "vector_error")}
 
-    def num_tokens(self, lesson: Lesson) -> int:
+    def num_tokens(self, work: Lesson) -> int:
         """Count the real tokens that the student reads."""
-        return sum(lesson.batch.lengths)
+        return sum(work.batch.lengths)
+
+    def _lesson(self, batch: PretrainingBatch, num_tokens: int, *, is_masked: bool) -> Lesson:
+        """Let the teacher read a batch; the student sees it masked, or plain as the teacher."""
+        device = device_of(self.network)
+        batch = longest_first(batch)
+        ids = batch.ids.copy()
+        ids[batch.masked_positions] = batch.masked_ids
+        texts, spans = self._surface.read(ids, batch.offsets)
+        theirs, their_spans = self._teacher.encode(texts)
+        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device)
+        return Lesson(
+            batch=work.batch,
+            pretraining=work if is_masked else None,
+            alignment=align(spans, their_spans),
+            reading=self._teacher.read(theirs.to(device), self._layers),
+            share=len(ids) / num_tokens,
+        )
+
+    def _logits(self, hidden: Tensor, work: PretrainingWork) -> PretrainingOutput:
+        network, albert = self.network, self.network.albert
+        return PretrainingOutput(
+            network.masked_lm(hidden[work.masked_positions], albert.embedding.word.weight),
+            network.sentence_order(albert.pool(hidden[work.batch.first_tokens])),
+        )
+
+    def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
+        """Return the mean cosine distance of the states; the last counts as all others together."""
+        keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
+        errors = [
+            1 - F.cosine_similarity(ours[keep].float(), target[keep], dim=-1).mean()
+            for ours, target in zip(
+                states, map(work.alignment.means, work.reading.states), strict=True
+            )
+        ]
+        return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
 
 
-def _vector_error(vectors: Tensor, reading: Reading) -> Tensor:
-    """Return 1 - cosine to the teacher's vectors, plus how far pairs of texts are from its angles.
+def _vector_error(ours: Tensor, theirs: Tensor) -> Tensor:
+    """Return the cosine distance to the teacher's vectors, plus the error of their angles.
 
-    The second term compares all pairs of texts of the batch, which is what similarity search sees.
+    The second term compares all pairs of texts of the step, as a search does. Both have shape
+    (texts, hidden).
     """
-    ours = F.normalize(vectors, dim=-1)
-    theirs = F.normalize(reading.vectors.float(), dim=-1)
+    ours, theirs = F.normalize(ours, dim=-1), F.normalize(theirs.float(), dim=-1)
     apart = 1 - (ours * theirs).sum(-1).mean()
-    return apart + 5 * (ours @ ours.T - theirs @ theirs.T).square().mean()
+    angles = (ours @ ours.T - theirs @ theirs.T).square().mean()
+    return apart + ANGLES_WEIGHT * angles

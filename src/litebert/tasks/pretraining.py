@@ -70,9 +70,10 @@ class Pretraining:
 
     def loss(self, work: PretrainingWork) -> Loss:
         """Return this micro-batch's share of masked-LM + sentence-order loss."""
-        return self._loss(work, self.network(work.batch, work.masked_positions))
+        return self.loss_of(work, self.network(work.batch, work.masked_positions))
 
-    def _loss(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
+    def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
+        """Return the loss of logits that are already there."""
         masked = masked_loss(logits.masked_lm, work.masked_ids)
         total = masked / (work.step_masked + EPSILON)
         sums = [masked, _correct(logits.masked_lm, work.masked_ids), _count(work.masked_ids)]
@@ -113,7 +114,7 @@ class Pretraining:
         for batch in self._held_out:
             for work in micro_batches(batch, self._train.micro_batch_size, device):
                 logits = self.network(work.batch, work.masked_positions)
-                sums += self._loss(work, logits).sums
+                sums += self.loss_of(work, logits).sums
                 if self._mask_id is not None:
                     hidden += self._mask_token_sums(work, logits.masked_lm)
         self.network.train()

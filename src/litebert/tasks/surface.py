@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
@@ -29,7 +30,7 @@ class Surface:
         `ids` (tokens,) are unmasked and framed, `offsets` (sequences + 1,) cut them.
         """
         texts, spans = [], []
-        for start, stop in zip(offsets[:-1], offsets[1:], strict=True):
+        for start, stop in pairwise(offsets):
             parts = [self._texts[index] for index in ids[start:stop]]
             texts.append("".join(parts))
             spans.append(_spans(parts))

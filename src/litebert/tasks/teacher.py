@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from litebert.errors import LitebertError
+from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, Batch
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
@@ -49,7 +52,7 @@ class Reading:
     """What the teacher made of a batch: its hidden states and one vector a text.
 
     `states` are the layers that were asked for, each (teacher tokens, teacher hidden); `vectors`
-    (texts, teacher hidden) are means over all tokens, as sentence-transformers pools.
+    (texts, teacher hidden) are pooled as the teacher's folder says, the mean of all tokens if not.
     """
 
     states: tuple[Tensor, ...]
@@ -59,8 +62,27 @@ class Reading:
 class Teacher:
     """An encoder with its own tokenizer; it reads plain text and never learns."""
 
-    def __init__(self, encoder: Albert, tokenizer: Tokenizer) -> None:
-        self.encoder, self.tokenizer = encoder.eval(), tokenizer
+    def __init__(self, encoder: Albert, tokenizer: Tokenizer, *, pooling: Pooling = "mean") -> None:
+        self.encoder, self.tokenizer, self.pooling = encoder.eval(), tokenizer, pooling
+
+    @classmethod
+    def load(cls, folder: Path, *, dtype: torch.dtype) -> Teacher:
+        """Read a model folder; a sentence-transformers folder says how it pools.
+
+        Raises:
+            LitebertError: LB-990, it pools in a way that a student cannot follow.
+        """
+        vectors = read_sentence_vectors(folder) or SentenceVectors()
+        if vectors.pooling not in ("mean", "cls"):
+            raise LitebertError(
+                "LB-990",
+                f"{folder} pools in a way that distillation does not support",
+                received=f"pooling {vectors.pooling}",
+                expected="mean or cls",
+                next="choose another teacher",
+            )
+        loaded = load_model(folder, dtype=dtype, for_inference=True)
+        return cls(loaded.network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
 
     @property
     def num_layers(self) -> int:
@@ -81,11 +103,17 @@ class Teacher:
     def read(self, batch: Batch, layers: Sequence[int]) -> Reading:
         """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
         states = list(self.encoder.states(batch))
-        return Reading(tuple(states[layer] for layer in layers), pooled(states[-1].float(), batch))
+        vectors = pool(states[-1].float(), batch, self.pooling)
+        return Reading(tuple(states[layer] for layer in layers), vectors)
 
 
-def pooled(hidden: Tensor, batch: Batch) -> Tensor:
-    """Return the mean state of each sequence: (tokens, hidden) to (sequences, hidden)."""
+def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
+    """Return one vector a sequence: the mean of its states, or that of its [CLS].
+
+    `hidden` has shape (tokens, hidden), the result (sequences, hidden).
+    """
+    if pooling == "cls":
+        return hidden[batch.first_tokens]
     sizes = batch.offsets.diff()
     owner = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
     sums = hidden.new_zeros(len(sizes), hidden.shape[1]).index_add(0, owner, hidden)

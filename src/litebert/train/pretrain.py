@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,9 +17,15 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, log_frequencies
 from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import locked, recorded_setting
-from litebert.tasks import Pretraining
+from litebert.tasks import Pretraining, Task
 from litebert.tasks.beginning import attend_locally
 from litebert.train.checkpoint import Checkpoints
+from litebert.train.distil import (
+    begin_as_teacher,
+    distillation,
+    load_teacher,
+    shape_of_student,
+)
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.interrupt import interruptible
 from litebert.train.log import Listener, RunLog
@@ -76,6 +83,8 @@ def _completed(
         config = config.model_copy(update={"model": shape_of_start(resolved, tokenizer)})
     else:
         sources.require_vocabulary(config.model.vocab_size, resolved.origins["model.vocab_size"])
+        if config.distil.teacher:
+            config = config.model_copy(update={"model": shape_of_student(resolved)})
     ids = {
         "vocab_size": tokenizer.vocab_size,
         "pad_token_id": tokenizer.pad_id,
@@ -108,11 +117,14 @@ def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfi
 
 def _built(
     config: PretrainConfig, sources: Sources, folder: Path, log: RunLog
-) -> tuple[Trainer, Pretraining]:
+) -> tuple[Trainer, Task[Any]]:
     train = config.train
+    teacher = load_teacher(config) if config.distil.teacher else None
     generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
     network = AlbertForPretraining(config.model, dtype=dtype_of(config.train), generator=generator)
     if not config.start.model:
+        if teacher:
+            begin_as_teacher(network, config, sources, teacher)
         _begin(network, config, sources)
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
@@ -142,7 +154,7 @@ def _built(
         early=config.early,
         mask_id=sources.tokenizer.mask_id,
     )
-    return trainer, task
+    return trainer, distillation(task, config, sources, teacher) if teacher else task
 
 
 def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:
