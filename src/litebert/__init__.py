@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.api import Run, evaluate, finetune, glue, predict, pretrain
+    from litebert.api import Run, distil, evaluate, finetune, glue, predict, pretrain
     from litebert.config import AlbertConfig, HeadConfig, Precision, preset
     from litebert.inference import Model
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
@@ -38,6 +38,7 @@ __all__ = [
     "Model",
     "Run",
     "Tokenizer",
+    "distil",
     "evaluate",
     "finetune",
     "glue",
@@ -59,6 +60,7 @@ _HOMES = {
     "Model": "inference",
     "Run": "api",
     "Tokenizer": "tokenizer",
+    "distil": "api",
     "evaluate": "api",
     "finetune": "api",
     "glue": "api",

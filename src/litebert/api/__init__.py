@@ -6,7 +6,7 @@ from litebert.api.finetuning import FinetuneJob, finetune
 from litebert.api.glue_runs import GlueRuns, glue
 from litebert.api.plan import Plan
 from litebert.api.prediction import Predictions, predict
-from litebert.api.pretraining import PretrainJob, pretrain
+from litebert.api.pretraining import PretrainJob, distil, pretrain
 from litebert.api.recipes import copy_recipe, list_recipes, recipe
 from litebert.api.run import Run
 
@@ -20,6 +20,7 @@ __all__ = [
     "Run",
     "build_from_texts",
     "copy_recipe",
+    "distil",
     "evaluate",
     "evaluate_predictions",
     "finetune",

@@ -34,6 +34,7 @@ class PretrainJob:
     texts: Paths = ()
     corpus: str | Path | None = None
     start: str | Path | None = None
+    teacher: str | Path | None = None
     preset: str | None = None
     recipe: str = "laptop"
     minutes: float | None = None
@@ -66,6 +67,7 @@ class PretrainJob:
             {
                 "data.corpus": str(self.corpus or self.folder / "corpus"),
                 "start.model": None if self.start is None else str(self.start),
+                "distil.teacher": None if self.teacher is None else str(self.teacher),
                 "model.preset": self.preset,
                 "train.minutes": self.minutes,
             }
@@ -166,6 +168,53 @@ def pretrain(
         corpus=corpus,
         start=start,
         preset=preset,
+        recipe=recipe,
+        minutes=minutes,
+        name=name,
+        runs=runs,
+        vocab_size=vocab_size,
+        sentences=sentences,
+        documents=documents,
+        column=column,
+        held_out=held_out,
+        settings=settings,
+        tensorboard=tensorboard,
+    ).run(quiet=quiet)
+
+
+def distil(
+    teacher: str | Path,
+    texts: Paths = (),
+    *,
+    corpus: str | Path | None = None,
+    start: str | Path | None = None,
+    recipe: str = "distil",
+    minutes: float | None = None,
+    name: str = "student",
+    runs: str | Path = "runs",
+    vocab_size: int = 10_000,
+    sentences: str = "segment",
+    documents: str = "blank-line",
+    column: str = "text",
+    held_out: float = 0.02,
+    settings: Overrides = (),
+    tensorboard: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Distil an encoder into an ALBERT that also fills blanks and orders sentences.
+
+    `teacher` is a model folder or a name on the Hub: an ALBERT, a BERT, a sentence-transformers
+    folder. The student starts from its layers and learns from its hidden states and text vectors,
+    with a vocabulary of its own. Everything else is as in `pretrain`; call it again to resume.
+
+    Raises:
+        LitebertError: A setting, an input or the disk does not allow it; nothing was begun then.
+    """
+    return PretrainJob(
+        texts=texts,
+        corpus=corpus,
+        start=start,
+        teacher=teacher,
         recipe=recipe,
         minutes=minutes,
         name=name,

@@ -19,6 +19,7 @@ VERBS = {
     "config": "list every setting, or show one run's with the origin of each value",
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
+    "distil": "make a small model of a teacher, with text",
     "embed": "turn texts into vectors",
     "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
     "export": "write a model for Google's code, for ONNX, for torch.export",

@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from litebert.cli.ending import show_plan, show_run
 from litebert.cli.output import stop
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+_OPTIONS = (
+    click.option("--minutes", type=float, help="Choose the steps to take about this long here."),
+    click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path)),
+    click.option(
+        "--sentences",
+        type=click.Choice(["segment", "line"]),
+        default="segment",
+        show_default=True,
+        help="Find sentences in free text, or take one a line.",
+    ),
+    click.option(
+        "--documents",
+        type=click.Choice(["blank-line", "file"]),
+        default="blank-line",
+        show_default=True,
+        help="Where documents of .txt files end.",
+    ),
+    click.option(
+        "--column", default="text", show_default=True, help="Text column of JSONL, Parquet."
+    ),
+    click.option("--held-out", default=0.02, show_default=True, help="Share kept for evaluation."),
+    click.option("--tensorboard", is_flag=True, help="Also write TensorBoard files."),
+    click.option("--dry-run", is_flag=True, help="Print the plan and stop."),
+    click.option("--quiet", is_flag=True, help="No progress on stderr."),
+    click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON."),
+)
+
+
+def training_options(command: Command) -> Command:
+    """Add the options that every command has that trains on text."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -16,30 +55,9 @@ from litebert.cli.output import stop
 @click.option("--from", "start", help="Continue from this model: a folder, or a name on the Hub.")
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
 @click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
-@click.option("--minutes", type=float, help="Choose the steps to take about this long here.")
 @click.option("--name", default="albert", show_default=True, help="Name of the run.")
-@click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
 @click.option("--vocab-size", default=8_000, show_default=True, help="Pieces, with TEXT.")
-@click.option(
-    "--sentences",
-    type=click.Choice(["segment", "line"]),
-    default="segment",
-    show_default=True,
-    help="Find sentences in free text, or take one a line.",
-)
-@click.option(
-    "--documents",
-    type=click.Choice(["blank-line", "file"]),
-    default="blank-line",
-    show_default=True,
-    help="Where documents of .txt files end.",
-)
-@click.option("--column", default="text", show_default=True, help="Text column of JSONL, Parquet.")
-@click.option("--held-out", default=0.02, show_default=True, help="Share kept for evaluation.")
-@click.option("--tensorboard", is_flag=True, help="Also write TensorBoard files.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
+@training_options
 def pretrain(
     words: tuple[str, ...],
     corpus: Path | None,

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import DistilConfig, TrainConfig
-from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.model import PretrainingOutput
+from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
