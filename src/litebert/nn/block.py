@@ -16,6 +16,7 @@ from litebert.config.schema import Activation
 from litebert.nn.attention import Attend, Layout, full
 from litebert.nn.batch import filled
 from litebert.nn.local import local
+from litebert.nn.precision import cast
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """(x, residual) -> x W^T + b, plus the residual if there is one."""
@@ -157,10 +158,10 @@ class FeedForwardBlock(nn.Module):
 
 def _linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: float = 0.0) -> Linear:
     """Return residual + dropout(x W^T + b) on rows of `dtype`."""
-    weight, bias = weight.to(dtype), bias.to(dtype)
+    weight_of_use, bias_of_use = cast(weight, dtype), cast(bias, dtype)
 
     def apply(x: Tensor, residual: Tensor | None) -> Tensor:
-        product = F.dropout(F.linear(x, weight, bias), dropout_prob)
+        product = F.dropout(F.linear(x, weight_of_use(), bias_of_use()), dropout_prob)
         return product if residual is None else residual + product
 
     return apply
@@ -168,5 +169,5 @@ def _linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: floa
 
 def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
-    weight, bias = norm.weight.to(dtype), norm.bias.to(dtype)
-    return lambda x: F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
+    weight, bias = cast(norm.weight, dtype), cast(norm.bias, dtype)
+    return lambda x: F.layer_norm(x, norm.normalized_shape, weight(), bias(), norm.eps)

@@ -1,0 +1,47 @@
+"""Weights in a lower precision, whose gradients add up in the weights' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
+    """Return what gives the weight in `dtype`, cast once, at each of its uses.
+
+    A shared block is used many times. The gradients of its uses are summed in float32: in bf16,
+    a sum loses what is smaller than 1/256 of it.
+
+    >>> weight = torch.ones(1, requires_grad=True)
+    >>> use = cast(weight, torch.bfloat16)
+    >>> (256 * use() + use()).sum().backward()
+    >>> weight.grad  # in bf16 it would be 256
+    tensor([257.])
+    """
+    if weight.dtype == dtype:
+        return lambda: weight
+    copied = weight.detach().to(dtype)
+
+    def use() -> Tensor:
+        if not (torch.is_grad_enabled() and weight.requires_grad):
+            return copied
+        used: Tensor = _Use.apply(weight, copied)  # type: ignore[no-untyped-call]
+        return used
+
+    return use
+
+
+class _Use(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, copied: Tensor) -> Tensor:
+        """Return the copy; its gradient is the weight's."""
+        ctx.dtype = weight.dtype
+        return copied.view_as(copied)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Hand the gradient on in the weight's precision."""
+        return gradients[0].to(ctx.dtype), None
