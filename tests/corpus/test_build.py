@@ -293,7 +293,7 @@ def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
         build_corpus([good, bad], tokenizer=vocabulary, output=output, workers=workers)
     with pytest.raises(LitebertError, match="not a finished corpus") as caught:
         Corpus.open(output)
-    assert "it goes on where it stopped" in caught.value.next
+    assert "to resume" in caught.value.next
     write("b.jsonl", '{"text": "one"}\n{"text": "tw"}\n')
     summary = build_corpus([good, bad], tokenizer=vocabulary, output=output, workers=1)
     assert summary.train.documents == 11

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from litebert.corpus.cluster import run_on_ray
-from litebert.corpus.folder import begin, finish
-from litebert.corpus.lock import locked
+from litebert.corpus.folder import begin, finish, locked
 from litebert.corpus.manifest import (
     HELD_OUT,
     MANIFEST,
@@ -140,7 +139,7 @@ def _parts(sources: Iterable[Source]) -> Iterator[list[Source]]:
 
 
 def _summary(folder: Path) -> CorpusSummary:
-    command = f"rm -r {folder}, then the same command again"
+    command = f"rm -r {folder}, then rerun the command"
     train = read_record(folder / MANIFEST, Manifest, command=command)
     shards, held_out = len(train.shards), None
     if train.plan.held_out:
@@ -165,5 +164,5 @@ def _require_numbers(*, held_out: float, shard_tokens: int, workers: int) -> Non
                 f"{flag} is too small",
                 received=value,
                 expected="1 or more",
-                next=f"leave {flag} out for the default",
+                next=f"omit {flag} for the default",
             )

@@ -39,7 +39,7 @@ def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterato
             "a worker on the cluster died",
             received=type(error).__name__,
             expected="workers that end on their own",
-            next="ray status; then the same command again: it goes on where it stopped",
+            next="ray status; then rerun the command to resume",
         ) from error
     finally:
         for reference in pending:

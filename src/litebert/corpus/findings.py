@@ -3,7 +3,7 @@
 from litebert.reading.findings import Advice
 
 ADVICE: Advice = {
-    "unreadable": ("error", "mend this place: the rest of the file was not read"),
+    "unreadable": ("error", "correct this place: the rest of the file was not read"),
     "damaged": ("error", "build the corpus again"),
     "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
     "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
+from litebert import files
 from litebert.corpus.manifest import (
     HELD_OUT,
     MANIFEST,
@@ -25,12 +27,20 @@ from litebert.files import STAGING_MARK, remove_unfinished, staged_folder
 from litebert.tokenizer import Tokenizer
 
 
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Hold a folder against other builds.
+
+    Raises: LitebertError while another process holds it.
+    """
+    return files.locked(folder, lambda: _busy(folder))
+
+
 def begin(output: Path, plan: Plan) -> bool:
     """Prepare a folder for building; return whether the corpus is finished already.
 
     Raises: LitebertError where the folder holds something else, or a corpus of another plan.
     """
-    command = f"rm -r {output}, then the same command again"
+    command = f"rm -r {output}, then rerun the command"
     if (output / MANIFEST).exists():
         manifest = read_record(output / MANIFEST, Manifest, command=command)
         _require_same(manifest.plan, plan, output)
@@ -76,6 +86,16 @@ def finish(output: Path, plan: Plan, parts: Iterable[PartRecord], tokenizer: Tok
         write_record(output / HELD_OUT / MANIFEST, held_out)
     write_record(output / MANIFEST, train)
     _clean(output)
+
+
+def _busy(folder: Path) -> LitebertError:
+    return LitebertError(
+        "LB-319",
+        f"{folder} is being written by another process",
+        received="a locked folder",
+        expected="one build a folder at a time",
+        next="wait for it, or choose another --output",
+    )
 
 
 def _nothing_held_out(output: Path, plan: Plan, num_documents: int) -> LitebertError:
@@ -140,7 +160,7 @@ def _require_same(begun: Plan, plan: Plan, output: Path) -> None:
             f"{output} was begun with other settings or inputs",
             received="; ".join(differences),
             expected="the same command, or another folder",
-            next=f"choose another --output, or rm -r {output} to begin anew",
+            next=f"choose another --output, or rm -r {output} to start again",
         )
 
 

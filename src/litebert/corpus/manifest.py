@@ -79,7 +79,7 @@ class Plan(Section):
         return "<u2" if self.vocab_size <= 65_535 else "<u4"
 
     def command(self, output: Path) -> str:
-        """Return the command that builds this corpus anew."""
+        """Return the command that builds this corpus again."""
         names = " ".join(record.name for record in self.inputs[:3])
         more = f" … ({len(self.inputs)} inputs)" if len(self.inputs) > 3 else ""
         return (

@@ -73,7 +73,7 @@ def build_part(task: PartTask) -> PartRecord:
     Raises: LitebertError for an input that cannot be read.
     """
     if task.record_path.exists():
-        command = f"rm {task.record_path}, then the same command again"
+        command = f"rm {task.record_path}, then rerun the command"
         return read_record(task.record_path, PartRecord, command=command)
     encoder = _encoder(task.tokenizer, task.tokenizer_hash)
     with ExitStack() as stack:
@@ -163,6 +163,6 @@ def _encoder(path: Path, hash: str) -> Encoder:
             f"the tokenizer at {path} changed while the corpus was built",
             received=tokenizer.hash[:16],
             expected=hash[:16],
-            next="put the former tokenizer back, then the same command again",
+            next="put the former tokenizer back, then rerun the command",
         )
     return tokenizer

@@ -44,7 +44,7 @@ def run_local(
                 "a worker process died",
                 received=f"{workers} workers; the system may have run out of memory",
                 expected="workers that end on their own",
-                next="the same command again with fewer --workers: it goes on where it stopped",
+                next="rerun the command with fewer --workers to resume",
             ) from error
 
 

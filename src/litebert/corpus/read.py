@@ -48,7 +48,7 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
             f"{source.name} holds no text",
             received=f"{source.size:,} bytes",
             expected="text",
-            next="leave this file out",
+            next="omit this file",
         )
 
 

@@ -101,6 +101,6 @@ class ShardSeries:
 def _finished_shards(plan: SeriesPlan) -> list[ShardRecord]:
     shards: list[ShardRecord] = []
     while (path := plan.path(len(shards)) / SHARD).exists():
-        command = f"rm -r {path.parent}, then the same command again"
+        command = f"rm -r {path.parent}, then rerun the command"
         shards.append(read_record(path, ShardRecord, command=command))
     return shards

@@ -112,7 +112,7 @@ def _read_manifest(path: Path) -> Manifest:
             f"{path} is not a finished corpus",
             received="a build that was stopped" if is_unfinished else f"no {MANIFEST}",
             expected="a folder made by litebert corpus build",
-            next="the command that began it: it goes on where it stopped"
+            next="rerun the command that began it to resume"
             if is_unfinished
             else f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {path}",
         )

@@ -155,5 +155,5 @@ def _not_cells(source: Source, number: int, error: csv.Error) -> LitebertError:
         f"{RowPlace(source, number)}: the cells cannot be told apart",
         received=reason,
         expected='quotes around whole cells, and "" for a quote inside',
-        next="mend this line, or write the file again as .jsonl",
+        next="correct this line, or write the file again as .jsonl",
     )

@@ -114,5 +114,5 @@ class _Walk:
             f"{self.place}: column {'.'.join(self.parts)} is not text",
             received=received,
             expected="a string, or a list of strings or of objects that lead to one",
-            next="name another --column, or leave such rows out of the file",
+            next="name another --column, or remove such rows from the file",
         )

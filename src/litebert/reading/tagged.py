@@ -70,6 +70,6 @@ def _problem(
             f"{RowPlace(source, number)}: {len(cells)} columns, not {width}",
             received=" | ".join(cells),
             expected="as many as the first line has: the word first, its tag last",
-            next="mend this line",
+            next="correct this line",
         )
     return None

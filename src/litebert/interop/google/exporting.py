@@ -86,7 +86,7 @@ def _require_shards(number: int, num_variables: int) -> None:
             "a checkpoint cannot have so many data files",
             received=f"{number}",
             expected=f"1 to {num_variables}, the number of variables",
-            next="leave --shards out",
+            next="omit --shards",
         )
 
 

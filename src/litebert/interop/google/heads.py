@@ -54,7 +54,7 @@ def find_head(
             expected=f"nothing: it has a {head.kind} head"
             if head
             else "nothing: it has no task head",
-            next="leave --head and --labels out",
+            next="omit --head and --labels",
         )
     return head
 

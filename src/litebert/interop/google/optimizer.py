@@ -34,7 +34,7 @@ def require_optimizer(source: Source) -> None:
             f"{source.bundle.prefix} has no optimizer",
             received=f"no variable that ends in /{SLOTS[0]}",
             expected="a checkpoint that training wrote; the released ones have none",
-            next="leave --optimizer out",
+            next="omit --optimizer",
         )
     if source.is_folded:
         raise _other_variables("a word table and its map, which become one table")
@@ -99,5 +99,5 @@ def _other_variables(received: str) -> LitebertError:
         "this optimizer cannot be carried over: its moments belong to other variables",
         received=received,
         expected="a network whose variables are the same on both sides, one by one",
-        next="leave --optimizer out",
+        next="omit --optimizer",
     )
