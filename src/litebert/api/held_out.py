@@ -18,6 +18,7 @@ from litebert.config import (
 )
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
+from litebert.fast import refuse_non_finite
 from litebert.folder import load_model, read_head, read_weights
 from litebert.hub import locate
 from litebert.inference.finetuned import run_of
@@ -76,6 +77,7 @@ def measure_pretraining(
             expected="the masked-LM and the sentence-order head",
             next="choose a model that litebert pretrained",
         )
+    refuse_non_finite(loaded.network)
     if texts:
         longest = loaded.network.config.max_position_embeddings
         held_out = _batches(texts, folder, config, column=column, longest=longest)

@@ -2,7 +2,16 @@
 
 from litebert.fast.calibration import calibrate, to_int8
 from litebert.fast.exits import limit_depth, patient_logits
+from litebert.fast.finite import refuse_non_finite
 from litebert.fast.int8 import is_int8
 from litebert.fast.steps import pack
 
-__all__ = ["calibrate", "is_int8", "limit_depth", "pack", "patient_logits", "to_int8"]
+__all__ = [
+    "calibrate",
+    "is_int8",
+    "limit_depth",
+    "pack",
+    "patient_logits",
+    "refuse_non_finite",
+    "to_int8",
+]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
-from litebert.fast import is_int8, pack, to_int8
+from litebert.fast import is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.calibration import without_calibration
 from litebert.fast.empty import without_numbers
 from litebert.folder.configuration import read_config, read_head, read_layout, write_config
@@ -83,6 +83,7 @@ def load_model(
     )
     if for_inference:
         pack(loaded.network.albert)
+        refuse_non_finite(loaded.network)
         release(t for t in loaded.network.state_dict().values() if not t.is_meta)
     return loaded
 

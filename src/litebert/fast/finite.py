@@ -1,0 +1,46 @@
+"""The one check where outputs leave a network for inference: NaN and infinity are no answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from litebert.errors import DamagedError
+from litebert.nn import AlbertForTask, Network
+
+
+def refuse_non_finite(network: Network) -> None:
+    """From now on, raise an error instead of returning hidden states or logits that are not finite.
+
+    Raises:
+        DamagedError: LB-472, from the network when it is applied.
+    """
+    heads = (
+        network.heads
+        if isinstance(network, AlbertForTask)
+        else [network.masked_lm, network.sentence_order]
+    )
+    for module in (network.albert, *heads):
+        module.register_forward_hook(lambda _, __, outputs: _require_finite(network, outputs))
+
+
+def _require_finite(network: Network, outputs: Tensor | tuple[Tensor, ...]) -> None:
+    tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
+    if all(bool(x.isfinite().all()) for x in tensors):
+        return
+    name, largest = max(_magnitudes(network), key=lambda found: (found[1] != found[1], found[1]))
+    raise DamagedError(
+        "LB-472",
+        "the network gives NaN or infinity, which is no answer",
+        received=f"a largest weight of {largest:.3g}, in {name}",
+        expected="finite weights, below 100 as a rule",
+        next="make or fetch the model again; in bf16, try fp32 first",
+    )
+
+
+def _magnitudes(network: nn.Module) -> Iterator[tuple[str, float]]:
+    """Yield the largest absolute value of each tensor of weights; NaN if one is."""
+    for name, tensor in network.state_dict().items():
+        if not tensor.is_meta and tensor.numel():
+            yield name, float(tensor.float().abs().max())
