@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ STREAMS = {"SST-2": (4, 2), "NLI": (3, 2), "IMDB": (1, 1)}
 @torch.inference_mode()
 def measure(root: Path, threads: int, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
     """Time every rival on every work."""
-    chosen = [loaded(name, root) for name in names]
+    chosen = {name: loaded(name, root) for name in names}
     config, rows = read_config(root / "model"), list[Row]()
     for num_sequences, length in RECTANGLES:
         turns = Turns(threads, seconds=4.0 if is_quick else 12.0)
@@ -53,22 +53,22 @@ def loaded(name: str, root: Path) -> Rival:
 
 
 def timed(
-    work: str, texts: Texts, chosen: Sequence[Rival], turns: Turns, config: AlbertConfig
+    work: str, texts: Texts, chosen: Mapping[str, Rival], turns: Turns, config: AlbertConfig
 ) -> list[Row]:
     """Compare all rivals on one batch."""
     return compare(
         work,
-        [contender(rival, texts) for rival in chosen],
+        [contender(name, rival, texts) for name, rival in chosen.items()],
         turns,
         num_tokens=texts.num_tokens,
         flops=yardstick.forward_flops(config, texts.lengths),
     )
 
 
-def contender(rival: Rival, texts: Texts) -> Contender:
+def contender(name: str, rival: Rival, texts: Texts) -> Contender:
     """Give a rival its inputs; what it computes is compared token by token."""
     call = rival.ready(texts)
-    return Contender(rival.name, call, lambda: rival.states(call(), texts))
+    return Contender(name, call, lambda: rival.states(call(), texts))
 
 
 def said(rows: list[Row]) -> list[Row]:

@@ -51,7 +51,9 @@ def measured(
     if part == "inference":
         from benchmarks.speed import inference, rivals
 
-        return inference.measure(root, threads, is_quick=is_quick, names=asked(rivals.NAMES, names))
+        return inference.measure(
+            root, threads, is_quick=is_quick, names=asked(rivals.names(), names)
+        )
     from benchmarks.speed import finetuning, pretraining
 
     trained = {"pretraining": pretraining, "finetuning": finetuning}[part]

@@ -1,11 +1,11 @@
-"""Everyone who computes the encoder, behind one call: inputs once, then last hidden states."""
+"""Everyone who computes the encoder: a class each, and the registry (docs/extending/rival.md)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -13,18 +13,23 @@ from numpy.typing import NDArray
 
 from benchmarks.speed.texts import Texts
 
-Ready: TypeAlias = Callable[[Texts], Callable[[], Any]]
+Call: TypeAlias = Callable[[], Any]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-@dataclass(frozen=True)
-class Rival:
-    """A program at a precision; `ready` takes a batch and returns the call that computes it."""
+class Rival(ABC):
+    """A program at one of its `precisions`, loaded from what `exports` wrote to `root`."""
 
-    name: str
-    precision: str
-    ready: Ready
-    is_padded: bool = True
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
+    is_padded: ClassVar[bool] = True
+    """Whether outputs are rectangles, padding included, or the real tokens end to end."""
+
+    def __init__(self, root: Path, precision: str) -> None:
+        self.root, self.precision = root, precision
+
+    @abstractmethod
+    def ready(self, texts: Texts) -> Call:
+        """Prepare the inputs, which is not timed, and return the call that computes the states."""
 
     def states(self, output: Any, texts: Texts) -> NDArray[np.float32]:
         """Return the states of the real tokens, end to end, by which all can be compared."""
@@ -32,35 +37,135 @@ class Rival:
         return states[texts.mask] if self.is_padded else states
 
 
-def load(name: str, root: Path) -> Rival:
-    """Load one of NAMES from what `exports` wrote."""
-    program, precision = name.rsplit(" ", 1)
-    ready = PROGRAMS[program](root, precision)
-    return Rival(name, precision, ready, is_padded=program != "litebert")
-
-
-def transformers(root: Path, precision: str) -> Ready:
+class Transformers(Rival):
     """`AlbertModel` as its users load it, with torch's fused attention."""
-    return called(albert_model(root, precision))
+
+    def __init__(self, root: Path, precision: str) -> None:
+        super().__init__(root, precision)
+        self.model = albert_model(root, precision)
+
+    def ready(self, texts: Texts) -> Call:
+        """Feed tensors by name."""
+        return called(self.model, texts)
 
 
-def compiled(root: Path, precision: str) -> Ready:
+class Compiled(Rival):
     """The same with its one layer compiled: as fast as compiling all, in a tenth of the time.
 
     Weights are frozen, which lets the compiler pack them; rectangles are compiled for their shape,
     real texts once for all lengths.
     """
-    import torch._dynamo
-    import torch._inductor.config
 
-    torch._inductor.config.freezing = True
-    torch._dynamo.config.recompile_limit = 64
-    variants = {}
-    for is_dynamic in (False, True):
-        model = albert_model(root, precision)
-        model.encoder.albert_layer_groups[0].albert_layers[0].compile(dynamic=is_dynamic)
-        variants[is_dynamic] = called(model)
-    return lambda texts: variants[len(set(texts.lengths)) > 1](texts)
+    def __init__(self, root: Path, precision: str) -> None:
+        super().__init__(root, precision)
+        import torch._dynamo
+        import torch._inductor.config
+
+        torch._inductor.config.freezing = True
+        torch._dynamo.config.recompile_limit = 64
+        self.variants = {}
+        for is_dynamic in (False, True):
+            model = albert_model(root, precision)
+            model.encoder.albert_layer_groups[0].albert_layers[0].compile(dynamic=is_dynamic)
+            self.variants[is_dynamic] = model
+
+    def ready(self, texts: Texts) -> Call:
+        """Choose the variant."""
+        return called(self.variants[len(set(texts.lengths)) > 1], texts)
+
+
+class OnnxRuntime(Rival):
+    """A session with as many threads as torch has, which do not spin while others work."""
+
+    precisions = ("fp32", "int8")
+
+    def __init__(self, root: Path, precision: str) -> None:
+        super().__init__(root, precision)
+        from onnxruntime import InferenceSession, SessionOptions
+
+        options = SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        self.session = InferenceSession(root / f"{precision}.onnx", options)
+
+    def ready(self, texts: Texts) -> Call:
+        """Feed arrays by name."""
+        inputs = texts.padded()
+        return lambda: self.session.run(["last_hidden_state"], inputs)[0]
+
+
+class OpenVino(Rival):
+    """One stream; what NNCF left in float is computed in bf16, which measured fastest."""
+
+    precisions = ("fp32", "bf16", "int8")
+
+    def __init__(self, root: Path, precision: str) -> None:
+        super().__init__(root, precision)
+        from openvino import Core
+
+        settings = {
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32" if precision == "fp32" else "bf16",
+        }
+        file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
+        model = Core().compile_model(file, "CPU", settings)
+        if precision == "int8":
+            print("openvino int8:", integer_products(model))
+        self.request = model.create_infer_request()
+
+    def ready(self, texts: Texts) -> Call:
+        """Feed arrays in order."""
+        inputs = list(texts.padded().values())
+        return lambda: self.request.infer(inputs, share_inputs=True, share_outputs=True)[0]
+
+
+class Litebert(Rival):
+    """The encoder of a folder, loaded as `litebert.load` does, on batches without padding."""
+
+    precisions = ("fp32", "bf16", "int8")
+    is_padded = False
+
+    def __init__(self, root: Path, precision: str) -> None:
+        super().__init__(root, precision)
+        from litebert.folder import load_model
+
+        folder = root / ("int8" if precision == "int8" else "model")
+        dtype = DTYPES.get(precision, torch.float32)
+        self.albert = load_model(folder, dtype=dtype, for_inference=True).network.albert
+
+    def ready(self, texts: Texts) -> Call:
+        """Join the texts in a batch."""
+        from litebert.nn import Batch
+
+        batch = Batch.from_lists(texts.ids, texts.segments)
+        return lambda: self.albert(batch)
+
+
+RIVALS: dict[str, type[Rival]] = {
+    "transformers": Transformers,
+    "torch.compile": Compiled,
+    "onnxruntime": OnnxRuntime,
+    "openvino": OpenVino,
+    "litebert": Litebert,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return every rival at every precision, `litebert fp32` for instance."""
+    return tuple(
+        f"{program} {precision}"
+        for precision in ("fp32", "bf16", "int8")
+        for program, rival in RIVALS.items()
+        if precision in rival.precisions
+    )
+
+
+def load(name: str, root: Path) -> Rival:
+    """Load one of `names()` from what `exports` wrote."""
+    program, precision = name.rsplit(" ", 1)
+    return RIVALS[program](root, precision)
 
 
 def albert_model(root: Path, precision: str) -> torch.nn.Module:
@@ -72,53 +177,10 @@ def albert_model(root: Path, precision: str) -> torch.nn.Module:
     return model.eval()
 
 
-def called(model: Callable[..., Any]) -> Ready:
+def called(model: Callable[..., Any], texts: Texts) -> Call:
     """Feed tensors to a module of transformers' signature."""
-
-    def ready(texts: Texts) -> Callable[[], torch.Tensor]:
-        inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
-        return lambda: model(**inputs).last_hidden_state
-
-    return ready
-
-
-def onnxruntime(root: Path, precision: str) -> Ready:
-    """A session with as many threads as torch has, which do not spin while others work."""
-    from onnxruntime import InferenceSession, SessionOptions
-
-    options = SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = InferenceSession(root / f"{precision}.onnx", options)
-
-    def ready(texts: Texts) -> Callable[[], NDArray[np.float32]]:
-        inputs = texts.padded()
-        return lambda: session.run(["last_hidden_state"], inputs)[0]
-
-    return ready
-
-
-def openvino(root: Path, precision: str) -> Ready:
-    """One stream; what NNCF left in float is computed in bf16, which measured fastest."""
-    from openvino import Core
-
-    hint = "f32" if precision == "fp32" else "bf16"
-    settings = {
-        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-        "NUM_STREAMS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-    }
-    file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
-    model = Core().compile_model(file, "CPU", {**settings, "INFERENCE_PRECISION_HINT": hint})
-    if precision == "int8":
-        print("openvino int8:", integer_products(model))
-    request = model.create_infer_request()
-
-    def ready(texts: Texts) -> Callable[[], NDArray[np.float32]]:
-        inputs = list(texts.padded().values())
-        return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)[0]
-
-    return ready
+    inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
+    return lambda: model(**inputs).last_hidden_state
 
 
 def integer_products(model: Any) -> str:
@@ -131,33 +193,3 @@ def integer_products(model: Any) -> str:
     integer = sum(kind in ("u8", "i8") for kind in kinds)
     assert integer > len(kinds) // 2, f"OpenVINO computes {kinds}"
     return f"{integer} of {len(kinds)} products"
-
-
-def litebert(root: Path, precision: str) -> Ready:
-    """The encoder of a folder, loaded as `litebert.load` does, on batches without padding."""
-    from litebert.folder import load_model
-    from litebert.nn import Batch
-
-    is_int8 = precision == "int8"
-    folder, dtype = root / ("int8" if is_int8 else "model"), DTYPES.get(precision, torch.float32)
-    albert = load_model(folder, dtype=dtype, for_inference=True).network.albert
-
-    def ready(texts: Texts) -> Callable[[], torch.Tensor]:
-        batch = Batch.from_lists(texts.ids, texts.segments)
-        return lambda: albert(batch)
-
-    return ready
-
-
-PROGRAMS: dict[str, Callable[[Path, str], Ready]] = {
-    "transformers": transformers,
-    "torch.compile": compiled,
-    "onnxruntime": onnxruntime,
-    "openvino": openvino,
-    "litebert": litebert,
-}
-NAMES = (
-    *(f"{name} fp32" for name in PROGRAMS),
-    *(f"{name} bf16" for name in PROGRAMS if name != "onnxruntime"),
-    *(f"{name} int8" for name in ("onnxruntime", "openvino", "litebert")),
-)
