@@ -39,10 +39,18 @@ export function python(verb, body) {
   return `import json
 from urllib.request import Request, urlopen
 
-body = json.loads(${JSON.stringify(JSON.stringify(body))})
+body = ${literal(body)}
 headers = {"Content-Type": "application/json"${auth}}
 request = Request("${location.origin}/v1/${verb}", json.dumps(body).encode(), headers)
 print(json.load(urlopen(request))["result"])`;
+}
+
+// Strings, numbers, lists and objects as Python writes them.
+function literal(value) {
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (value && typeof value === "object") return `{${Object.entries(value)
+    .map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
+  return JSON.stringify(value);
 }
 
 function headers() {

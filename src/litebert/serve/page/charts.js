@@ -55,7 +55,7 @@ export function curve(title, caption, values, { low, high, limit, first = 1 }) {
       ...(i % every ? [] : [svg("text",
         { x: x(i), y: height - 6, "text-anchor": "middle" }, String(i + first))]),
     ]));
-  return el("figure", { class: "curve-box" }, el("h3", {}, title), drawing, el("figcaption", {}, caption));
+  return el("figure", { class: "curve-box" }, el("h2", {}, title), drawing, el("figcaption", {}, caption));
 }
 
 const short = (value) => (Math.abs(value) >= 10 ? value.toFixed(0) : value.toFixed(1));

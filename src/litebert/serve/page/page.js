@@ -128,7 +128,7 @@ function showCode() {
 
 function snippet(name, text) {
   return el("div", { class: "snippet" },
-    el("header", {}, el("span", {}, name), el("button", { type: "button", class: "plain",
+    el("div", { class: "bar" }, el("span", {}, name), el("button", { type: "button", class: "plain",
       onclick: () => copy(name, text) }, `Copy ${name}`)),
     el("pre", { tabindex: 0 }, text));
 }

@@ -105,7 +105,7 @@ const choose = {
 const order = {
   title: "Sentence order",
   lead: "ALBERT was trained to tell whether two sentences come in this order. Over a whole text " +
-    "that is a curve of coherence: where it falls below one half, the text breaks.",
+    "that is a curve of coherence: where it falls, the text breaks.",
   fields: [{ name: "text", label: "A text of two or more sentences", rows: 7 }],
   examples: [
     { text: "She opened the door. Then she went into the room. It was dark there. " +
@@ -125,22 +125,30 @@ const order = {
     return { all, probabilities: found.map((one) => one.probability) };
   },
   show: ({ all, probabilities }) => {
-    const breaks = probabilities.filter((p) => p < 0.5).length;
+    const breaks = probabilities.filter((p) => p < UNSURE[0]).length;
+    const isUnsure = probabilities.every((p) => p >= UNSURE[0] && p <= UNSURE[1]);
     return [
-      el("p", { class: "big" }, breaks
-        ? `The text breaks ${breaks === 1 ? "once" : `${breaks} times`}.`
-        : "Every sentence follows the one before it."),
+      el("p", { class: "big" }, isUnsure ? "The model cannot tell."
+        : breaks ? `The text breaks ${breaks === 1 ? "once" : `${breaks} times`}.`
+          : "No sentence breaks the order."),
       ...(probabilities.length < 2 ? [] : [curve("Coherence",
         "Probability that a sentence follows the one before it.", probabilities,
         { low: 0, high: 1, limit: 0.5, first: 2 })]),
       el("ol", { class: "sentences" }, ...all.flatMap((sentence, i) => [
-        ...(i ? [el("li", { class: probabilities[i - 1] < 0.5 ? "join break" : "join" },
-          `${percent(probabilities[i - 1])}${probabilities[i - 1] < 0.5 ? ", a break" : ""}`)] : []),
-        el("li", {}, sentence),
+        ...(i ? [joint(probabilities[i - 1])] : []), el("li", {}, sentence),
       ])),
     ];
   },
 };
+
+// Between these two probabilities the model has no opinion.
+const UNSURE = [0.4, 0.6];
+
+function joint(p) {
+  if (p < UNSURE[0]) return el("li", { class: "join break" }, `${percent(p)}, a break`);
+  return p <= UNSURE[1] ? el("li", { class: "join unsure" }, `${percent(p)}, undecided`)
+    : el("li", { class: "join" }, percent(p));
+}
 
 const embeddings = {
   title: "Map and search",
@@ -172,7 +180,7 @@ const embeddings = {
       .map((name, i) => ({ name: `${i + 1}. ${name}`, value: cosine(vectors[i], target) }))
       .map((row) => ({ ...row, shown: row.value.toFixed(3) }))
       .sort((a, b) => b.value - a.value).slice(0, 5), 1)] : []),
-    el("figure", {}, el("h3", {}, "Map"), map(vectors, all, target),
+    el("figure", {}, el("h2", {}, "Map"), map(vectors, all, target),
       el("figcaption", {}, "The two directions in which these texts differ most.")),
     el("ol", { class: "quiet list" }, ...all.map((text) => el("li", {}, text))),
   ],
