@@ -24,7 +24,8 @@ class HeadRecord:
     `class_name` ends the names of its classes in transformers (AlbertFor..., BertFor...), `layer`
     is its linear layer on disk, `pipeline` its task on the Hub. A head without labels has
     `num_outputs`. `verb` is the method of `litebert.load(...)` that uses it; the
-    examples follow `litebert` in a shell and `model.` in Python.
+    examples follow `litebert` in a shell and `model.` in Python. Of a head that transformers does
+    not have it reads the encoder alone.
     """
 
     kind: HeadKind
@@ -38,6 +39,7 @@ class HeadRecord:
     verb: str
     shell_example: str
     python_example: str
+    is_in_transformers: bool = True
 
 
 _RECORDS = (
@@ -82,7 +84,6 @@ _RECORDS = (
     ),
     HeadRecord(
         kind="conditional-question-answering",
-        # transformers has no such class: it reads the encoder alone.
         class_name="ConditionalQuestionAnswering",
         layer="",
         is_pooled=False,
@@ -93,6 +94,7 @@ _RECORDS = (
         verb="answer",
         shell_example=_ANSWER[0],
         python_example=_ANSWER[1],
+        is_in_transformers=False,
     ),
     HeadRecord(
         kind="multiple-choice",

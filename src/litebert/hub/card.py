@@ -163,14 +163,14 @@ def _remarks(facts: _Facts) -> list[str]:
             f"Its layers share {config.sharing}. transformers knows no partial sharing: it reads "
             f"{config.num_hidden_layers} separate layers, with the same outputs and more memory."
         )
-    if facts.head and facts.head.kind == "conditional-question-answering":
+    if facts.head and not facts.head.record.is_in_transformers:
         remarks.append("transformers has no such head: it reads the encoder alone.")
     return remarks
 
 
 def _usage(facts: _Facts) -> str:
     name, theirs = json.dumps(facts.name), facts.architecture
-    if theirs == "AlbertForConditionalQuestionAnswering":
+    if facts.head and not facts.head.record.is_in_transformers:
         theirs = "AlbertModel"
     blocks = [
         ["import litebert", "", f"model = litebert.load({name})", *_calls(facts)],
