@@ -113,6 +113,13 @@ def locked(folder: Path, busy: Callable[[], LitebertError]) -> Iterator[None]:
         os.close(descriptor)
 
 
+def remove_folder(folder: Path) -> None:
+    """Delete a folder: it is gone under its name at once, and is never found half deleted."""
+    retired = _staged_sibling(folder)
+    folder.rename(retired)
+    shutil.rmtree(retired)
+
+
 def remove_unfinished(folder: Path) -> None:
     """Delete what killed writers left half done in `folder`."""
     for path in folder.glob(f"*{STAGING_MARK}*"):
@@ -135,6 +142,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def readable_bytes(number: int) -> str:
+    """Write a size for people.
+
+    >>> readable_bytes(812), readable_bytes(5 << 20), readable_bytes(3 << 30)
+    ('812 bytes', '5.0 MiB', '3.00 GiB')
+    """
+    if number < 1 << 20:
+        return f"{number:,} bytes"
+    return f"{number / 2**20:.1f} MiB" if number < 1 << 30 else f"{number / 2**30:.2f} GiB"
 
 
 def hash_file(path: Path) -> str:

@@ -138,3 +138,16 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         ended, _, _ = select.select([worker], [], [], 8)
         os.close(worker)
         assert ended
+
+
+def test_a_worker_that_is_stopped_is_replaced(
+    open_loader: partial[Loader], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["litebert.objectives.prefetch"], "STUCK_SECONDS", 1.5)
+    seen = []
+    for batch in prefetch(open_loader, STEPS, workers=1):
+        seen.append((batch,))
+        if len(seen) == 5:
+            (worker,) = multiprocessing.active_children()
+            os.kill(int(str(worker.pid)), signal.SIGSTOP)
+    assert digest(seen) == expected

@@ -167,7 +167,7 @@ def test_what_cannot_work_is_refused_before_work(
 def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.train.run.free_bytes", lambda path: 1_000)
+    monkeypatch.setattr("litebert.train.build.free_bytes", lambda path: 1_000)
     with pytest.raises(ResourceError, match="LB-506"):
         pretrain(configure(), tmp_path, is_quiet=True)
     assert not (tmp_path / "metrics.jsonl").exists()

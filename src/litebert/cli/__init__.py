@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from keyword import iskeyword
 
@@ -65,6 +66,14 @@ class LazyGroup(click.Group):
         if args and not args[0].startswith("-") and args[0] not in VERBS:
             ctx.fail(f"no such verb: {args[0]} ({did_you_mean(args[0], VERBS)})")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a verb; Ctrl-C ends it with 130, wherever it is."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(128 + signal.SIGINT)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs with their summaries, without importing them."""

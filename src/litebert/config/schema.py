@@ -171,7 +171,9 @@ class TrainConfig(Section):
 
     steps: int = Field(125_000, ge=1, description="optimizer steps in all")
     minutes: float | None = Field(
-        None, gt=0, description="measure this machine and choose `steps` to take about this long"
+        None,
+        gt=0,
+        description="end by the clock: the schedule follows the time; `steps` is its plan",
     )
     batch_size: int = Field(4_096, ge=1, description="sequences in one step")
     micro_batch_size: int | None = Field(
@@ -190,6 +192,15 @@ class TrainConfig(Section):
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
     log_every: int = Field(10, ge=1, description="steps between progress lines")
     loader_workers: int = Field(1, ge=0, description="processes that prepare batches; 0: none")
+    spike_sigma: float | None = Field(
+        None,
+        gt=0,
+        description="a loss so many deviations above the last 128 returns to the last checkpoint; "
+        "unset: no loss does",
+    )
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads; unset: torch's own, or with minutes the faster choice"
+    )
     max_skipped_steps: int = Field(8, ge=0, description="non-finite steps in a row before stopping")
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 
 from litebert.errors import LitebertError, ResourceError
 from litebert.objectives.batch import PretrainingBatch
 from litebert.objectives.loader import Loader
+
+STUCK_SECONDS = 30.0
+"""A worker that uses no processor time for so long is replaced."""
 
 
 def prefetch(
@@ -39,10 +44,17 @@ def prefetch(
         yield from (task.batch(loader, step) for step in steps)
         return
     workers = min(workers, len(steps))
-    crew = [_Worker.hired(replace(task, steps=steps[i::workers])) for i in range(workers)]
+    crew = [_Worker.started(replace(task, steps=steps[i::workers])) for i in range(workers)]
     try:
-        for turn in range(len(steps)):
-            yield crew[turn % workers].receive()
+        for index in range(len(steps)):
+            place = index % workers
+            batch = crew[place].receive()
+            if batch is None:
+                crew[place] = _Worker.started(replace(task, steps=steps[index::workers]))
+                batch = crew[place].receive()
+            if batch is None:
+                raise _stuck()
+            yield batch
     finally:
         for worker in crew:
             worker.dismiss()
@@ -68,19 +80,41 @@ class _Worker:
 
     process: SpawnProcess
     connection: Connection
+    reader: ThreadPoolExecutor
 
     @classmethod
-    def hired(cls, task: _Task) -> _Worker:
+    def started(cls, task: _Task) -> _Worker:
         context = get_context("spawn")
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=_serve, args=(task, sender), daemon=True)
         process.start()
         sender.close()  # the worker alone holds this end now, so its death ends the pipe
-        return cls(process, receiver)
+        return cls(process, receiver, ThreadPoolExecutor(1))
 
-    def receive(self) -> PretrainingBatch:
+    def _processor_time(self) -> str:
+        """Return the processor time of the process, where the system tells it (Linux)."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else []
+        return " ".join(fields[11:13])  # utime, stime
+
+    def receive(self) -> PretrainingBatch | None:
+        """Wait for the next batch; nothing comes from a stuck worker, which is ended.
+
+        Only one that uses no processor time for half a minute is stuck: the first batch of a large
+        corpus may take long. It may be stuck within a message, so a thread reads.
+        """
+        coming = self.reader.submit(self.connection.recv)
+        used, since = self._processor_time(), time.monotonic()
+        while not wait([coming], timeout=1).done:
+            if (now_used := self._processor_time()) != used:
+                used, since = now_used, time.monotonic()
+            elif time.monotonic() - since > STUCK_SECONDS:
+                self.process.kill()
+                wait([coming])  # the pipe ends with the process
+                self.dismiss()
+                return None
         try:
-            message = self.connection.recv()
+            message = coming.result()
         except (EOFError, OSError):  # ended between two messages, or within one
             self.process.join()
             raise _lost(self.process) from None
@@ -90,9 +124,10 @@ class _Worker:
         return message
 
     def dismiss(self) -> None:
-        self.connection.close()
-        self.process.terminate()
+        self.process.kill()  # a stopped process would not see a gentler signal
         self.process.join()
+        self.reader.shutdown()
+        self.connection.close()
 
 
 def _serve(task: _Task, sender: Connection) -> None:
@@ -117,6 +152,16 @@ def _made_ahead(task: _Task) -> Iterator[PretrainingBatch]:
                 yield ready.popleft().result()
         while ready:
             yield ready.popleft().result()
+
+
+def _stuck() -> ResourceError:
+    return ResourceError(
+        "LB-545",
+        "the processes that prepare batches do no work",
+        received=f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row",
+        expected="a corpus on a disk that answers, and processes that nobody stops",
+        next="repeat the command with train.loader_workers=0",
+    )
 
 
 def _lost(process: SpawnProcess) -> ResourceError:

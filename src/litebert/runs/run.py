@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from litebert.config import Origin
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, LitebertError
 from litebert.files import read_json, write_json
 
 RUN_FILE = "run.json"
@@ -50,6 +50,18 @@ class RunFile(BaseModel):
 def is_run(folder: Path) -> bool:
     """Return whether a run was begun in `folder`."""
     return (folder / RUN_FILE).is_file()
+
+
+def require_run(folder: Path) -> None:
+    """Refuse to write into a run's folder that was deleted or moved away meanwhile."""
+    if not is_run(folder):
+        raise LitebertError(
+            "LB-543",
+            f"the folder of this run is gone: {folder}",
+            received=f"{folder / RUN_FILE} missing",
+            expected="a folder that nobody deletes or moves while the run lasts",
+            next="run the same command again: it starts anew, or resumes where the folder is back",
+        )
 
 
 def read_run(folder: Path) -> RunFile | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class BestModel:
             write_model(self.folder, self.network, self.tokenizer)
 
     def recall(self, rows: list[dict[str, Json]]) -> None:
-        """Take the rows of a run that goes on; its best model lies in the folder already."""
+        """Take the rows of a resumed run; its best model lies in the folder already."""
         for row in rows:
             self._improves(row)
 
@@ -49,10 +50,12 @@ class BestModel:
     def _improves(self, row: dict[str, Json]) -> bool:
         if row.get("kind") != "eval":
             return False
-        value = float(str(row[self.key_measure]))
-        is_better = self.value is None or value > self.value
+        value, step = row.get(self.key_measure), row["step"]
+        assert isinstance(step, int)
+        number = float(value) if isinstance(value, int | float) else math.nan
+        is_better = math.isfinite(number) and (self.value is None or number > self.value)
         if is_better:
-            self.value, self.step, self._since = value, int(str(row["step"])), 0
+            self.value, self.step, self._since = number, step, 0
         else:
             self._since += 1
         return is_better

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
+from torch import Tensor
 
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import DamagedError, LitebertError, NonFiniteError
 from litebert.files import (
     Json,
     hash_file,
     read_json,
-    remove_unfinished,
+    remove_folder,
     staged_folder,
     write_bytes,
     write_json,
@@ -29,12 +32,18 @@ _MANIFEST, _STATE, _OPTIMIZER = "manifest.json", "state.json", "optimizer.safete
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: steps done, non-finite steps in a row, sums since the last log line."""
+    """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
+
+    `losses` are the last ones, kept where spikes are looked for; `omitted` counts the batches that
+    were omitted after spikes.
+    """
 
     step: int = 0
     skipped_in_a_row: int = 0
     window: tuple[float, ...] = ()
     window_tokens: int = 0
+    losses: tuple[float, ...] = ()
+    omitted: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,36 +54,52 @@ class Checkpoints:
     keep: int
 
     def save(self, network: Network, optimizer: MomentOptimizer, progress: Progress) -> Path:
-        """Write a checkpoint, read it back, and only then remove the oldest ones."""
+        """Write a checkpoint, read it back, and only then remove the oldest ones.
+
+        Raises:
+            NonFiniteError: LB-541, weights or moments are not finite; nothing is written.
+        """
+        tensors = state_tensors(optimizer, network.named_parameters())
+        _require_finite({**dict(network.named_parameters()), **tensors}, progress.step)
         final = self.folder / f"step-{progress.step:09d}"
         with staged_folder(final) as staged:
             save_model(network, staged)
-            tensors = state_tensors(optimizer, network.named_parameters())
             contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
             write_bytes(staged / _OPTIMIZER, save(contiguous))
             write_json(staged / _STATE, _progress_json(progress))
             write_json(staged / _MANIFEST, _manifest(staged, progress.step))
         verify(final)
-        for outdated in self._newest_first()[self.keep :]:
-            shutil.rmtree(outdated)
+        for outdated in self.newest_first()[self.keep :]:
+            remove_folder(outdated)
         return final
 
-    def latest(self) -> tuple[Path | None, list[LitebertError]]:
-        """Return the newest checkpoint that verifies, and why each newer one did not."""
+    def restore_latest(
+        self, network: Network, optimizer: MomentOptimizer
+    ) -> tuple[Progress | None, list[LitebertError]]:
+        """Restore the newest checkpoint that is whole and finite; set each newer one aside.
+
+        Return where the run stood, and why each newer checkpoint was not used.
+        """
         problems: list[LitebertError] = []
-        if self.folder.is_dir():
-            remove_unfinished(self.folder)
-        for path in self._newest_first():
+        for path in self.newest_first():
             try:
                 verify(path)
+                return restore(path, network, optimizer), problems
             except LitebertError as error:
                 problems.append(error)
-            else:
-                return path, problems
+                # otherwise it would count as the newest one, and a good one be removed for it
+                path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
         return None, problems
 
-    def _newest_first(self) -> list[Path]:
-        return sorted(self.folder.glob("step-[0-9]*"), reverse=True)
+    def newest_first(self) -> list[Path]:
+        """Return the checkpoints of the run, the latest one first."""
+        return sorted(self.folder.glob("step-[0-9]*[0-9]"), reverse=True)
+
+    @property
+    def num_bytes(self) -> int:
+        """Count the bytes that the checkpoints take on the disk."""
+        files = (file for path in self.newest_first() for file in path.iterdir())
+        return sum(file.stat().st_size for file in files)
 
 
 def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progress:
@@ -88,19 +113,20 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progres
             expected="every parameter",
             next="remove this checkpoint and run the same command again",
         )
-    network.load_state_dict(loaded.network.state_dict())
     try:
         tensors = load_file(path / _OPTIMIZER)
     except (SafetensorError, OSError) as error:
         raise _damaged(path / _OPTIMIZER, str(error)) from error
-    load_state_tensors(optimizer, network.named_parameters(), tensors)
+    if name := _first_not_finite(tensors):
+        raise _damaged(path / _OPTIMIZER, f"{name} is not finite")
     table = read_json(path / _STATE, command="remove this checkpoint and run the command again")
-    return Progress(
-        step=int(str(table["step"])),
-        skipped_in_a_row=int(str(table["skipped_in_a_row"])),
-        window=tuple(float(str(value)) for value in _list(table["window"])),
-        window_tokens=int(str(table["window_tokens"])),
-    )
+    try:
+        progress = TypeAdapter(Progress).validate_python(table)
+    except ValidationError as error:
+        raise _damaged(path / _STATE, str(error)) from error
+    network.load_state_dict(loaded.network.state_dict())
+    load_state_tensors(optimizer, network.named_parameters(), tensors)
+    return progress
 
 
 def verify(path: Path) -> None:
@@ -129,16 +155,31 @@ def _described(path: Path) -> dict[str, Json]:
 
 
 def _progress_json(progress: Progress) -> dict[str, Json]:
-    return {
+    table: dict[str, Json] = {
         "step": progress.step,
         "skipped_in_a_row": progress.skipped_in_a_row,
         "window": list(progress.window),
         "window_tokens": progress.window_tokens,
     }
+    if progress.losses:
+        table |= {"losses": list(progress.losses), "omitted": progress.omitted}
+    return table
 
 
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+def _require_finite(tensors: Mapping[str, Tensor], step: int) -> None:
+    if name := _first_not_finite(tensors):
+        raise NonFiniteError(
+            "LB-541",
+            f"training has diverged: {name} is not finite after step {step}",
+            received="NaN or infinity in the weights or in the optimizer's moments",
+            expected="finite numbers; earlier checkpoints are untouched",
+            next="start a run with a lower optim.learning_rate under another --name",
+        )
+
+
+def _first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return the name of a tensor with NaN or infinity; one sum a tensor tells."""
+    return next((n for n, t in tensors.items() if not t.detach().double().sum().isfinite()), None)
 
 
 def _damaged(path: Path, received: str) -> DamagedError:

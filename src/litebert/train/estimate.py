@@ -16,9 +16,12 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks import Pretraining, PretrainingWork
 from litebert.tasks.base import Loss, Task, Work, device_of
-from litebert.train.run import dtype_of
+from litebert.train.pace import MIN_STEPS
+from litebert.train.run import dtype_of, threads
 
 _PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
+_ROUNDS = 5
+"""Measurements of each number of threads; the first warms up."""
 _HEAP = 1.25
 """What an allocator holds beyond what is in use, by the runs in benchmarks/RESULTS.md."""
 _CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
@@ -100,13 +103,32 @@ def scaled(
 def with_steps_for(
     config: PretrainConfig, minutes: float, device: torch.device, dtype: torch.dtype
 ) -> PretrainConfig:
-    """Choose `train.steps` so that training and its evaluations take about `minutes`."""
-    needs = estimate(config, device, dtype)
+    """Choose threads, and plan the steps so that training and evaluations take `minutes`."""
+    number = config.train.threads or faster_threads(config, device, dtype)
+    with threads(number):
+        needs = estimate(config, device, dtype)
     train = config.train
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
     per_step = needs.seconds_per_step + evaluation / train.eval_every
-    steps = max(20, int((minutes * 60 - 2 * evaluation) / per_step))
-    return config.model_copy(update={"train": train.model_copy(update={"steps": steps})})
+    steps = max(MIN_STEPS, int((minutes * 60 - 2 * evaluation) / per_step))
+    update = {"steps": steps, "threads": number}
+    return config.model_copy(update={"train": train.model_copy(update=update)})
+
+
+def faster_threads(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -> int:
+    """Time one thread and all of them in turn: on a busy machine one can be the faster."""
+    every = torch.get_num_threads()
+    if every == 1 or device.type != "cpu":
+        return every
+    network = AlbertForPretraining(config.model, dtype=dtype)
+    task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
+    work = _made_up(config, _probe_sequences(config), device)
+    times: dict[int, list[float]] = {1: [], every: []}
+    for _ in range(_ROUNDS):
+        for number, taken in times.items():
+            with threads(number):
+                taken.append(_seconds(lambda: _backward(task.loss(work)), device))
+    return min(times, key=lambda number: median(times[number][1:]))
 
 
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:

@@ -12,7 +12,7 @@ from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import Finetuning, FinetuningWork
 from litebert.tasks.kinds.family import Feature
 from litebert.train.estimate import Estimate, process_bytes, scaled
-from litebert.train.finetune import Prepared, prepare
+from litebert.train.prepared import Prepared, prepare
 from litebert.train.run import choose_device, dtype_of
 
 _PROBED = 8

@@ -1,15 +1,16 @@
-"""Ctrl-C and SIGTERM end a run after the current step, with a checkpoint; a second one at once."""
+"""Ctrl-C, SIGTERM and SIGHUP end a run after its step, with a checkpoint; a second one at once."""
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class Stopping(Protocol):
@@ -33,23 +34,31 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """What the shell should see: 130 for Ctrl-C, 143 for SIGTERM."""
+        """What the shell should see: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
         return 128 + (self.signal_number or 0)
 
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Catch the first signal as a request; give the second its usual, immediate effect."""
+    """Catch the first signal as a request; give the second its usual, immediate effect.
+
+    A signal that is ignored, as nohup does with SIGHUP, stays so. Outside the main thread Python
+    allows no handlers, and none are set.
+    """
     interruption = Interruption()
-    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    previous = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
 
     def request(number: int, _: FrameType | None) -> None:
         interruption.signal_number = number
-        for each in _SIGNALS:
+        for each in previous:
             signal.signal(each, signal.SIG_DFL)
 
     try:
-        for number in _SIGNALS:
+        for number in previous:
             signal.signal(number, request)
         yield interruption
     finally:

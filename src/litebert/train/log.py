@@ -1,7 +1,9 @@
-"""What a run tells: one line on stderr, one row in metrics.jsonl, TensorBoard if asked for."""
+"""What a run reports: lines on stderr, rows in metrics.jsonl, TensorBoard if asked for."""
 
 from __future__ import annotations
 
+import math
+import os
 import resource
 import sys
 import time
@@ -13,7 +15,11 @@ from typing import Protocol
 import torch
 
 from litebert.files import Json
-from litebert.runs.metrics import DAMAGED_FILE, append_row, truncate_after
+from litebert.runs.metrics import DAMAGED_FILE, append_row, sync_metrics, truncate_after
+from litebert.runs.run import require_run
+
+FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
+"""The longest silence before the first line of progress, and between later ones."""
 
 
 class Listener(Protocol):
@@ -25,21 +31,45 @@ class Listener(Protocol):
 
 @dataclass
 class RunLog:
-    """Write rows and lines; time is measured here and nowhere else in the loop."""
+    """Write rows and lines; the time of training and evaluation is measured here."""
 
     folder: Path
     total_steps: int
     is_quiet: bool = False
     listeners: tuple[Listener, ...] = ()
+    evaluation_seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
     _pace: float = 0.0
     _last_step: int = 0
+    _said: float = field(default_factory=time.perf_counter)
+    _patience: float = FIRST_LINE_SECONDS
 
     def resume_at(self, step: int) -> None:
         """Drop the rows after `step`, which will be written again; restart the clock."""
         for row in truncate_after(self.folder, step):
             self.say(f"line {row.line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
         self._since, self._last_step = time.perf_counter(), step
+
+    def begin(self, step: int, total_steps: int) -> None:
+        """Say that training begins, before the first step, however long that takes."""
+        self.total_steps = total_steps
+        self._since = time.perf_counter()
+        threads = torch.get_num_threads()
+        self.say(f"training from step {step:,} of {total_steps:,} on {threads} threads")
+
+    def advance(self, step: int, total_steps: int) -> None:
+        """Count a step; print a line where none was printed for a while."""
+        self.total_steps = total_steps
+        now = time.perf_counter()
+        if now - self._said > self._patience and step > self._last_step:
+            pace = (now - self._since) / (step - max(0, self._last_step))
+            left = duration(pace * (total_steps - step))
+            self.say(f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB")
+            self._patience = LATER_LINE_SECONDS
+
+    def sync(self) -> None:
+        """Make the rows written so far survive a power cut."""
+        sync_metrics(self.folder)
 
     def training(
         self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]
@@ -66,7 +96,10 @@ class RunLog:
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
         self.say(f"held out at {step}  {_words(measures)}")
-        self._since += time.perf_counter() - begun
+        if unknown := [name for name, value in measures.items() if not math.isfinite(value)]:
+            self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
+        self.evaluation_seconds = time.perf_counter() - begun
+        self._since += self.evaluation_seconds
 
     def note(self, step: int, text: str) -> None:
         """Report something that happened: a skipped step, a checkpoint passed over."""
@@ -74,11 +107,18 @@ class RunLog:
         self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a line for people."""
-        if not self.is_quiet:
+        """Print a line for people; when nobody can read it any more, training continues quietly."""
+        self._said = time.perf_counter()
+        if self.is_quiet:
+            return
+        try:
             print(text, file=sys.stderr, flush=True)
+        except BrokenPipeError:  # as in `2>&1 | head`
+            self.is_quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def _record(self, row: dict[str, Json]) -> None:
+        require_run(self.folder)
         append_row(self.folder, row)
         for listener in self.listeners:
             listener.row(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from litebert.config import OptimConfig, TrainConfig
@@ -10,10 +10,15 @@ from litebert.errors import NonFiniteError
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, Schedule, averaged
 from litebert.tasks.base import Task, Work
-from litebert.train.checkpoint import Checkpoints, Progress, restore
+from litebert.train.checkpoint import Checkpoints, Progress
 from litebert.train.interrupt import Stopping
 from litebert.train.log import RunLog
+from litebert.train.pace import Pace
+from litebert.train.spike import MAX_RETURNS, WINDOW, is_spike
 from litebert.train.step import StepResult, training_step
+
+_NO_END = 1 << 40
+"""Batches are asked for without end: the pace decides which step is the last."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Trainer:
     network: Network
     optimizer: MomentOptimizer
     schedule: Schedule
+    pace: Pace
     train: TrainConfig
     optim: OptimConfig
     checkpoints: Checkpoints
@@ -33,11 +39,15 @@ def run_steps(
     trainer: Trainer, task: Task[Work], progress: Progress, stopping: Stopping
 ) -> Progress:
     """Train from `progress` to the last step; return where it ended, early if asked to stop."""
-    train = trainer.train
+    train, pace, log = trainer.train, trainer.pace, trainer.log
+    log.begin(progress.step, pace.total(progress.step))
     if progress.step == 0 and train.eval_at_start:
         _evaluated(trainer, task, 0)
-    for works in task.batches(progress.step, train.steps):
-        rate = trainer.schedule(progress.step)
+    batches, is_stopping = _batches(task, progress), False
+    returns: list[int] = []
+    while not pace.is_last(progress.step) and not is_stopping:
+        works = next(batches)
+        rate = trainer.schedule(pace.position(progress.step))
         result = training_step(
             task,
             works,
@@ -47,35 +57,81 @@ def run_steps(
             clip_norm=trainer.optim.clip_norm,
             seed=train.seed,
         )
+        spikes = is_spike(result.loss, progress.losses, train.spike_sigma)
+        if spikes and (earlier := _returned(trainer, progress, result, returns)):
+            progress, batches = earlier, _batches(task, earlier)
+            continue
         progress = _advanced(trainer, task, progress, works, result)
-        is_last = progress.step == train.steps
+        pace.look(progress.step, log.evaluation_seconds)
+        is_last, is_stopping = pace.is_last(progress.step), stopping.is_requested
+        log.advance(progress.step, pace.total(progress.step))
         if is_last or progress.step % train.log_every == 0:
             progress = _reported(trainer, task, progress, result, rate)
         if is_last or progress.step % train.eval_every == 0:
             _evaluated(trainer, task, progress.step)
-        if is_last or stopping.is_requested or progress.step % train.save_every == 0:
-            trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
-        if stopping.is_requested:
-            break
+        if is_last or is_stopping or progress.step % train.save_every == 0:
+            _saved(trainer, progress)
     return progress
 
 
 def resumed(trainer: Trainer) -> Progress:
-    """Restore the newest whole checkpoint, naming each damaged one that was passed over."""
-    path, problems = trainer.checkpoints.latest()
+    """Restore the newest whole and finite checkpoint, naming each that was not used."""
+    found, problems = trainer.checkpoints.restore_latest(trainer.network, trainer.optimizer)
     for problem in problems:
         trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
-    progress = restore(path, trainer.network, trainer.optimizer) if path else Progress()
-    trainer.log.resume_at(progress.step if path else -1)
-    if path:
-        trainer.log.say(f"going on from {path}")
+    progress = found or Progress()
+    trainer.log.resume_at(progress.step if found else -1)
+    if found:
+        trainer.log.say(f"resuming from step {progress.step}")
     return progress
+
+
+def _batches(task: Task[Work], progress: Progress) -> Iterator[Sequence[Work]]:
+    """Return the batches from here on, without those that were omitted."""
+    return iter(task.batches(progress.step + progress.omitted, _NO_END))
 
 
 def _evaluated(trainer: Trainer, task: Task[Work], step: int) -> None:
     """Evaluate and report the weights, or the average that the optimizer keeps of them."""
     with averaged(trainer.optimizer):
         trainer.log.evaluation(step, task.evaluate)
+
+
+def _saved(trainer: Trainer, progress: Progress) -> None:
+    """Write a checkpoint, unless steps are being skipped: then the one before is the good one."""
+    if progress.skipped_in_a_row:
+        return
+    trainer.log.sync()
+    trainer.pace.record()
+    trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
+
+
+def _returned(
+    trainer: Trainer, progress: Progress, result: StepResult, returns: list[int]
+) -> Progress | None:
+    """Go back to the last checkpoint after a spike, and omit the batches since then.
+
+    A run killed after this meets the same spike and does the same. Without a checkpoint the spike
+    is noted, and training continues.
+    """
+    step = progress.step + 1
+    text = f"step {step}: the loss of {result.loss:.4g} is a spike"
+    found, _ = trainer.checkpoints.restore_latest(trainer.network, trainer.optimizer)
+    if found is None:
+        trainer.log.note(step, text)
+        return None
+    returns.append(found.step)
+    if returns.count(found.step) > MAX_RETURNS:
+        raise NonFiniteError(
+            "LB-542",
+            f"the loss spikes after every return to step {found.step}",
+            received=f"loss {result.loss:.4g} at step {step}",
+            expected=f"losses within train.spike_sigma={trainer.train.spike_sigma} of those before",
+            next="start a run with a lower optim.learning_rate under another --name",
+        )
+    trainer.log.resume_at(found.step)
+    trainer.log.note(found.step + 1, f"{text}; returning to step {found.step}")
+    return replace(found, omitted=progress.omitted + step - found.step)
 
 
 def _advanced(
@@ -88,13 +144,14 @@ def _advanced(
     """Count the step; stop the run when too many in a row were not finite."""
     step = progress.step + 1
     skipped = 0 if result.is_finite else progress.skipped_in_a_row + 1
+    seen = f"loss {result.loss:.4g}, gradient norm {result.gradient_norm}"
     if skipped:
-        trainer.log.note(step, f"step {step} skipped: gradient norm {result.gradient_norm}")
+        trainer.log.note(step, f"step {step} skipped: {seen}")
     if skipped > trainer.train.max_skipped_steps:
         raise NonFiniteError(
             "LB-503",
             f"{skipped} steps in a row had a loss or gradient that is not finite",
-            received=f"gradient norm {result.gradient_norm} at step {step}",
+            received=f"{seen} at step {step}",
             expected="finite numbers; the last checkpoint is whole and untouched",
             next=f"start a run with optim.learning_rate={trainer.optim.learning_rate / 3:.1e}",
         )
@@ -102,12 +159,14 @@ def _advanced(
         return replace(progress, step=step, skipped_in_a_row=skipped)
     sums = result.sums.tolist()
     window = progress.window or (0.0,) * len(sums)
+    losses = (*progress.losses, result.loss)[-WINDOW:] if trainer.train.spike_sigma else ()
     return replace(
         progress,
         step=step,
         skipped_in_a_row=0,
         window=tuple(a + b for a, b in zip(window, sums, strict=True)),
         window_tokens=progress.window_tokens + sum(map(task.num_tokens, works)),
+        losses=losses,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,16 +11,16 @@ from typing import Any
 import torch
 
 from litebert import rng
-from litebert.config import Origin, PretrainConfig, Resolved, flattened
+from litebert.config import Origin, PretrainConfig, Resolved
 from litebert.files import Json
 from litebert.hub import write_card
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, log_frequencies
-from litebert.optim import averaged, build_optimizer, build_schedule
-from litebert.runs import locked, recorded_setting
+from litebert.optim import averaged
+from litebert.runs import recorded_setting
 from litebert.tasks import Pretraining, Task
 from litebert.tasks.beginning import attend_locally
-from litebert.train.checkpoint import Checkpoints
+from litebert.train.build import build_trainer
 from litebert.train.distil import (
     begin_as_teacher,
     distillation,
@@ -27,7 +28,6 @@ from litebert.train.distil import (
     shape_of_student,
 )
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
-from litebert.train.interrupt import interruptible
 from litebert.train.log import Listener, RunLog
 from litebert.train.loop import Trainer, resumed, run_steps
 from litebert.train.run import (
@@ -35,7 +35,10 @@ from litebert.train.run import (
     begin_or_resume,
     choose_device,
     dtype_of,
-    require_disk,
+    finished,
+    measured_origins,
+    session,
+    threads,
     write_model,
 )
 from litebert.train.sources import Sources, loader_for
@@ -56,17 +59,20 @@ def pretrain(
     is_quiet: bool = False,
     listeners: tuple[Listener, ...] = (),
 ) -> Outcome:
-    """Train from the configuration, or go on where the same configuration was interrupted."""
-    with locked(folder):
+    """Train from the configuration, or resume where the same configuration was interrupted."""
+    begun = time.monotonic()
+    with session(folder) as interruption:
         sources = Sources.open(resolved.config)
         config = _completed(resolved, sources, folder)
         origins = resolved.origins | _origins(resolved.config, config)
         begin_or_resume(folder, Resolved(config, origins), data=sources.described())
+        if done := finished(folder):
+            return done
         log = RunLog(folder, config.train.steps, is_quiet=is_quiet, listeners=listeners)
-        trainer, task = _built(config, sources, folder, log)
-        with interruptible() as interruption:
+        with threads(config.train.threads):
+            trainer, task = _built(config, sources, folder, log, begun)
             progress = run_steps(trainer, task, resumed(trainer), interruption)
-        if progress.step < config.train.steps:
+        if not trainer.pace.is_last(progress.step):
             return Outcome(folder, progress.step, interruption.exit_code, None)
         with averaged(trainer.optimizer):
             write_model(folder / "model", trainer.network, sources.tokenizer)
@@ -96,19 +102,20 @@ def _completed(
     if config.train.precision == "auto":
         recorded = recorded_setting(folder, "train.precision")
         config = _with_train(config, "precision", recorded or faster_precision(device))
-    if config.train.minutes is None:
+    minutes = config.train.minutes
+    if minutes is None:
         return config
-    if recorded_setting(folder, "train.minutes") == config.train.minutes:
+    if recorded_setting(folder, "train.minutes") == minutes:
+        config = _with_train(config, "threads", recorded_setting(folder, "train.threads"))
         return _with_train(config, "steps", recorded_setting(folder, "train.steps"))
-    return with_steps_for(config, config.train.minutes, device, dtype_of(config.train))
+    return with_steps_for(config, minutes, device, dtype_of(config.train))
 
 
 def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
     """Say where the values came from that nobody set."""
-    before, after = flattened(asked), flattened(completed)
-    changed = [name for name, value in after.items() if before[name] != value]
     of_model = Origin("start", asked.start.model) if asked.start.model else Origin("tokenizer")
-    return {n: of_model if n.startswith("model.") else Origin("measured") for n in changed}
+    origins = measured_origins(asked, completed)
+    return {n: of_model if n.startswith("model.") else o for n, o in origins.items()}
 
 
 def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfig:
@@ -116,7 +123,7 @@ def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfi
 
 
 def _built(
-    config: PretrainConfig, sources: Sources, folder: Path, log: RunLog
+    config: PretrainConfig, sources: Sources, folder: Path, log: RunLog, begun: float
 ) -> tuple[Trainer, Task[Any]]:
     train = config.train
     teacher = load_teacher(config) if config.distil.teacher else None
@@ -132,17 +139,7 @@ def _built(
     open_loader: Callable[[], Loader] = partial(
         loader_for, sources.corpus.path, config=config, sentence=sources.sentence
     )
-    num_parameters = sum(p.numel() for p in network.parameters())
-    require_disk(folder, (train.keep_checkpoints + 1) * num_parameters * 12)
-    trainer = Trainer(
-        network=network,
-        optimizer=build_optimizer(config.optim, network.named_parameters()),
-        schedule=build_schedule(config.optim, total_steps=train.steps),
-        train=train,
-        optim=config.optim,
-        checkpoints=Checkpoints(folder / "checkpoints", keep=train.keep_checkpoints),
-        log=log,
-    )
+    trainer = build_trainer(network, config, folder, log, begun=begun)
     if config.start.model:
         for line in take_start(network, trainer.optimizer, config):
             log.say(line)

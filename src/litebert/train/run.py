@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 import litebert
-from litebert.config import Resolved, Schema, TrainConfig, difference, flattened
-from litebert.errors import LitebertError, ResourceError
-from litebert.files import free_bytes, staged_folder
+from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened
+from litebert.errors import LitebertError
+from litebert.files import remove_unfinished, staged_folder
 from litebert.folder import save_model
 from litebert.nn import DTYPES, Network
-from litebert.runs import RunFile, read_run, write_run
+from litebert.runs import RunFile, locked, read_record, read_run, write_run
 from litebert.tokenizer import Tokenizer
+from litebert.train.interrupt import Interruption, interruptible
 
 # Settings that change neither the data nor the numbers; the same run may go on with others.
 FREE_SETTINGS = frozenset(
@@ -33,6 +35,35 @@ class Outcome:
     step: int
     exit_code: int
     model: Path | None
+    was_finished: bool = False
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[Interruption]:
+    """Hold the folder of a run, remove what a killed writer left in it, and catch signals."""
+    with locked(folder), interruptible() as interruption:
+        for place in (folder, folder / "checkpoints", folder / "answers"):
+            remove_unfinished(place)
+        yield interruption
+
+
+@contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """Compute on so many CPU threads, and on as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def finished(folder: Path) -> Outcome | None:
+    """Return the outcome of a run that is finished; its model is written last."""
+    model = folder / "model"
+    if not (model / "config.json").is_file():
+        return None
+    return Outcome(folder, read_record(folder).step, 0, model, was_finished=True)
 
 
 def begin_or_resume(
@@ -54,18 +85,6 @@ def begin_or_resume(
             received="; ".join(binding),
             expected="the settings in its run.json, so that the run goes on exactly",
             next="repeat the first command, or choose another --name",
-        )
-
-
-def require_disk(folder: Path, needed: int) -> None:
-    """Refuse to begin where the checkpoints will not fit."""
-    if (free := free_bytes(folder)) < needed:
-        raise ResourceError(
-            "LB-506",
-            f"the disk of {folder} is too full for this run",
-            received=f"{free / 2**30:.2f} GiB free",
-            expected=f"{needed / 2**30:.2f} GiB for its checkpoints and its model",
-            next="free some space, lower train.keep_checkpoints, or choose another --runs folder",
         )
 
 
@@ -98,6 +117,12 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
     with staged_folder(folder) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+
+
+def measured_origins(asked: BaseModel, completed: BaseModel) -> dict[str, Origin]:
+    """Return the origin of the settings that nobody set and this machine or the data decided."""
+    before, after = flattened(asked), flattened(completed)
+    return {name: Origin("measured") for name, value in after.items() if before[name] != value}
 
 
 def _run_file(resolved: Resolved[Schema], data: Mapping[str, JsonValue]) -> RunFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,10 @@ from litebert.tasks.base import Task, Work, device_of
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step saw: sums to report, the gradient norm, and whether it changed the weights."""
+    """What one step saw: sums to report, loss, gradient norm, and whether the weights changed."""
 
     sums: Tensor
+    loss: float
     gradient_norm: float
     is_finite: bool
 
@@ -32,18 +34,22 @@ def training_step(
     clip_norm: float,
     seed: int,
 ) -> StepResult:
-    """Update the weights from one batch; a non-finite gradient changes nothing."""
+    """Update the weights from one batch; a loss or gradient that is not finite changes nothing."""
     torch.manual_seed(rng.torch_seed(seed, "dropout", step))
-    sums = torch.zeros(len(task.sum_names), dtype=torch.float64, device=device_of(task.network))
+    device = device_of(task.network)
+    sums = torch.zeros(len(task.sum_names), dtype=torch.float64, device=device)
+    total = torch.zeros((), dtype=torch.float64, device=device)
     for work in works:
         loss = task.loss(work)
         loss.total.backward()  # type: ignore[no-untyped-call]
         sums += loss.sums
-    norm = clip_gradients(task.network.parameters(), clip_norm).item()
-    is_finite = norm < float("inf")
+        total += loss.total.detach()
+    norm = clip_gradients(task.network.parameters(), clip_norm)
+    seen, total_loss, gradient_norm = torch.stack([sums.sum(), total, norm.double()]).tolist()
+    is_finite = all(map(math.isfinite, (seen, total_loss, gradient_norm)))
     if is_finite:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_scale"]
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(sums, norm, is_finite)
+    return StepResult(sums, total_loss, gradient_norm, is_finite)

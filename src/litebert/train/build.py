@@ -1,0 +1,63 @@
+"""A trainer for any task: optimizer, schedule, pace and checkpoints as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
+from litebert.errors import ResourceError
+from litebert.files import free_bytes, readable_bytes
+from litebert.nn import Network
+from litebert.optim import build_optimizer, build_schedule
+from litebert.train.checkpoint import Checkpoints
+from litebert.train.log import RunLog
+from litebert.train.loop import Trainer
+from litebert.train.pace import Minutes, Pace, Steps
+
+
+def build_trainer(
+    network: Network,
+    config: PretrainConfig | FinetuneConfig,
+    folder: Path,
+    log: RunLog,
+    *,
+    begun: float,
+    rate_scales: Mapping[str, float] | None = None,
+) -> Trainer:
+    """Return what trains a network in a run's folder; `begun` is when the clock started."""
+    train, optim = config.train, config.optim
+    checkpoints = Checkpoints(folder / "checkpoints", keep=train.keep_checkpoints)
+    _require_disk(folder, checkpoints, num_parameters=sum(p.numel() for p in network.parameters()))
+    return Trainer(
+        network=network,
+        optimizer=build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales),
+        schedule=build_schedule(optim, total_steps=train.steps),
+        pace=_pace(train, folder, begun=begun),
+        train=train,
+        optim=optim,
+        checkpoints=checkpoints,
+        log=log,
+    )
+
+
+def _pace(train: TrainConfig, folder: Path, *, begun: float) -> Pace:
+    """Return what decides the end of a run: its steps, or the clock."""
+    if train.minutes is None:
+        return Steps(train.steps)
+    return Minutes.open(folder, minutes=train.minutes, planned=train.steps, begun=begun)
+
+
+def _require_disk(folder: Path, checkpoints: Checkpoints, *, num_parameters: int) -> None:
+    """Refuse to begin where the checkpoints to come and the model will not fit."""
+    checkpoint_bytes = num_parameters * 12  # weights and two moments in float32
+    needed = (checkpoints.keep + 1) * checkpoint_bytes + num_parameters * 4
+    needed -= min(checkpoints.num_bytes, checkpoints.keep * checkpoint_bytes)
+    if (free := free_bytes(folder)) < needed:
+        raise ResourceError(
+            "LB-506",
+            f"the disk of {folder} is too full for this run",
+            received=f"{readable_bytes(free)} free",
+            expected=f"{readable_bytes(needed)} for its checkpoints and its model",
+            next="free some space, lower train.keep_checkpoints, or choose another --runs folder",
+        )

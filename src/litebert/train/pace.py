@@ -1,0 +1,154 @@
+"""How long a run is: so many steps, or so many minutes by the clock."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel
+
+from litebert.files import read_json, write_json
+
+CLOCK_FILE = "clock.json"
+MIN_STEPS = 20
+"""A run by the clock takes at least so many steps."""
+_LOOKS = 50
+"""How often the clock is compared with the plan, at most."""
+_RECENT = 10
+"""Looks whose pace is expected of the steps to come."""
+
+
+class Pace(Protocol):
+    """Where a step lies in the schedule, and which step is the last."""
+
+    def position(self, step: int, /) -> int:
+        """Return the step of the schedule that this step is."""
+
+    def is_last(self, step: int, /) -> bool:
+        """Return whether the run is over after so many steps."""
+
+    def total(self, step: int, /) -> int:
+        """Return how many steps the run has, as far as is known after `step`."""
+
+    def look(self, step: int, seconds_to_end: float, /) -> None:
+        """Compare the plan with the clock after a step; ending takes so many seconds."""
+
+    def record(self) -> None:
+        """Write down what a resumed run must know."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A run of so many steps."""
+
+    steps: int
+
+    def position(self, step: int) -> int:
+        """Return the step itself."""
+        return step
+
+    def is_last(self, step: int) -> bool:
+        """Return whether all steps are done."""
+        return step >= self.steps
+
+    def total(self, _: int) -> int:
+        """Return the number of steps."""
+        return self.steps
+
+    def look(self, _: int, __: float) -> None:
+        """Do nothing: the clock decides nothing."""
+
+    def record(self) -> None:
+        """Write nothing: the number of steps is a setting."""
+
+
+class Knot(BaseModel):
+    """From `step` on, each step advances the schedule from `position` by `stride`."""
+
+    step: int = 0
+    position: float = 0.0
+    stride: float = 1.0
+
+
+class Clock(BaseModel):
+    """clock.json: the time spent so far, and every change of the stride."""
+
+    seconds: float = 0.0
+    knots: list[Knot] = [Knot()]
+
+
+@dataclass
+class Minutes:
+    """A run that ends by the clock, however fast the machine turns out to be.
+
+    The schedule is laid out for `planned` steps. After every 2 % of the time the stride through it
+    is set anew, so that it is at its end when the time is up: warm-up, plateau and decay take their
+    shares of the time. Each stride is written down before it is used: a resumed run repeats them.
+    """
+
+    folder: Path
+    seconds: float
+    planned: int
+    begun: float
+    now: Callable[[], float] = time.monotonic
+    clock: Clock = field(default_factory=Clock)
+    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    @classmethod
+    def open(cls, folder: Path, *, minutes: float, planned: int, begun: float) -> Minutes:
+        """Continue the clock of a run, or start one."""
+        path = folder / CLOCK_FILE
+        table = read_json(path, command=f"ls {folder}") if path.exists() else {}
+        clock = Clock.model_validate(table)
+        return cls(folder, minutes * 60, planned, begun - clock.seconds, clock=clock)
+
+    def position(self, step: int) -> int:
+        """Return the step of the schedule that this step is."""
+        return min(self.planned - 1, int(self._position(step)))
+
+    def is_last(self, step: int) -> bool:
+        """Return whether the schedule is at its end."""
+        return step >= self.total(step)
+
+    def total(self, step: int) -> int:
+        """Return the step at which the schedule ends, by the stride at `step`."""
+        knot = self._knot(step)
+        return knot.step + max(1, round((self.planned - knot.position) / knot.stride))
+
+    def look(self, step: int, seconds_to_end: float) -> None:
+        """Set the stride anew after 2 % of the time, from the pace of the last 20 %."""
+        now = self.now()
+        if not self._seen:
+            self._seen.append((now, step))
+        (since, first), (latest, _) = self._seen[0], self._seen[-1]
+        is_repeated = step <= self.clock.knots[-1].step
+        if (
+            self.is_last(step)
+            or is_repeated
+            or step == first
+            or now - latest < self.seconds / _LOOKS
+        ):
+            return
+        self._seen.append((now, step))
+        left = self.seconds - (now - self.begun) - seconds_to_end
+        steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
+        position = self._position(step)
+        stride = (self.planned - position) / steps
+        self.clock.knots.append(Knot(step=step, position=position, stride=stride))
+        self.record()
+
+    def record(self) -> None:
+        """Write the time spent and the strides to clock.json."""
+        self.clock.seconds = self.now() - self.begun
+        write_json(self.folder / CLOCK_FILE, self.clock.model_dump(mode="json"))
+
+    def _position(self, step: int) -> float:
+        knot = self._knot(step)
+        return knot.position + (step - knot.step) * knot.stride
+
+    def _knot(self, step: int) -> Knot:
+        return next(knot for knot in reversed(self.clock.knots) if knot.step <= step)

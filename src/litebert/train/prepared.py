@@ -1,0 +1,129 @@
+"""What fine-tuning knows before its first step: the data, the network's shape, every setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from litebert.config import AlbertConfig, FinetuneConfig, Resolved
+from litebert.errors import LitebertError
+from litebert.folder import read_config
+from litebert.hub import locate
+from litebert.runs import recorded_setting
+from litebert.tasks.dataset import Dataset
+from litebert.tasks.finetuning import LabelledSet
+from litebert.tasks.kinds.family import Feature
+from litebert.tasks.registry import open_dataset
+from litebert.tokenizer import Tokenizer
+from litebert.train.estimate import faster_precision
+from litebert.train.run import choose_device
+
+AnyDataset = Dataset[Any, Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before the first step."""
+
+    config: FinetuneConfig
+    network_config: AlbertConfig
+    dataset: AnyDataset
+    tokenizer: Tokenizer
+    start: Path
+    features: list[Feature]
+    held_out: Mapping[str, LabelledSet[Any]]
+
+    @property
+    def num_examples(self) -> int:
+        """Count the examples that are trained on."""
+        return len({feature.example for feature in self.features})
+
+    @property
+    def key_measure(self) -> str:
+        """Name the measure that decides which evaluation is best: of the first held-out set."""
+        dataset = self.dataset
+        prefix = f"{dataset.dev_splits[0]}_" if len(dataset.dev_splits) > 1 else ""
+        return f"{prefix}{dataset.key_measure}"
+
+
+def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
+    """Read the data and the model's shape, and settle what nobody set; writes nothing."""
+    config = resolved.config
+    start = locate(config.model.start)
+    tokenizer = Tokenizer.load(start)
+    dataset = open_dataset(config.task, config.data)
+    data = Path(config.data.folder or str(config.data.train))
+    examples = dataset.read(data, dataset.train_split)
+    length = min(config.task.max_length, read_config(start).max_position_embeddings)
+    features = dataset.family.features(examples, tokenizer, max_length=length, training=True)
+    if not features:
+        raise LitebertError(
+            "LB-513",
+            f"there is nothing to train on in {data}",
+            received="no examples",
+            expected=f"examples of {dataset.name}",
+            next=f"litebert data check {data}",
+        )
+    if config.train.exits and dataset.family.head.kind != "sequence-classification":
+        raise LitebertError(
+            "LB-518",
+            f"{dataset.name} cannot have a head after every step",
+            received=f"train.exits=true, {dataset.family.head.kind}",
+            expected="a task that gives a whole text, or a pair, labels or a score",
+            next="leave train.exits out",
+        )
+    held_out = {}
+    for split in dataset.dev_splits:
+        labelled = dataset.read(data, split)
+        encoded = dataset.family.features(labelled, tokenizer, max_length=length, training=False)
+        held_out[split] = LabelledSet(labelled, encoded)
+    return Prepared(
+        config=_completed(config, len(features), folder),
+        network_config=_network_config(config, start),
+        dataset=dataset,
+        tokenizer=tokenizer,
+        start=start,
+        features=features,
+        held_out=held_out,
+    )
+
+
+def described(prepared: Prepared) -> dict[str, JsonValue]:
+    """Name what the numbers of a run depend on, for run.json."""
+    return {
+        "tokenizer": prepared.tokenizer.hash,
+        "task": prepared.dataset.name,
+        **prepared.dataset.settled,
+        "training examples": prepared.num_examples,
+        "training features": len(prepared.features),
+        **{f"{name} examples": len(held.examples) for name, held in prepared.held_out.items()},
+    }
+
+
+def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> FinetuneConfig:
+    """Fill in the steps of the epochs, evaluation once an epoch, and this machine's precision."""
+    train = config.train
+    per_epoch = math.ceil(num_features / train.batch_size)
+    steps = train.steps or max(1, round(train.epochs * num_features / train.batch_size))
+    precision = train.precision
+    if precision == "auto":
+        recorded = recorded_setting(folder, "train.precision")
+        precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
+    update = {
+        "steps": steps,
+        "eval_every": train.eval_every or min(per_epoch, steps),
+        "precision": precision,
+    }
+    return config.model_copy(update={"train": train.model_copy(update=update)})
+
+
+def _network_config(config: FinetuneConfig, start: Path) -> AlbertConfig:
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+    asked = {name: getattr(config.model, name) for name in names}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    return read_config(start).model_copy(update=changes)

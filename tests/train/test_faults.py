@@ -1,0 +1,260 @@
+"""What goes wrong while training never costs a good checkpoint, and is always said."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from litebert.config import PretrainConfig, Resolved
+from litebert.errors import LitebertError, NonFiniteError, ResourceError
+from litebert.files import Json
+from litebert.optim import build_optimizer
+from litebert.runs import read_metrics
+from litebert.tasks import Pretraining
+from litebert.tasks.base import Loss
+from litebert.train import loop, pretrain, spike
+from litebert.train.build import _require_disk
+from litebert.train.checkpoint import Checkpoints, Progress, _manifest
+from litebert.train.step import StepResult
+
+Configure = Callable[..., Resolved[PretrainConfig]]
+
+
+class At:
+    """Does something when a row of this step is written."""
+
+    def __init__(self, step: int, action: Callable[[], object]) -> None:
+        self.step, self.action = step, action
+
+    def row(self, row: dict[str, Json]) -> None:
+        if row["step"] == self.step:
+            self.action()
+
+
+def _steps(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def _weights(run: Path) -> dict[str, bytes]:
+    last = sorted((run / "checkpoints").glob("step-*"))[-1]
+    names = ("model.safetensors", "optimizer.safetensors", "state.json")
+    return {name: (last / name).read_bytes() for name in names}
+
+
+def _poison_from(monkeypatch: pytest.MonkeyPatch, step: int, factor: float) -> None:
+    """Multiply what `training_step` sees as loss from a step on."""
+    original, current = Pretraining.loss, {"step": 0}
+    train = loop.training_step
+
+    def counted(*args: object, **kwargs: object) -> object:
+        current["step"] = int(str(kwargs["step"])) + 1
+        return train(*args, **kwargs)
+
+    def poisoned(self: Pretraining, work: object) -> Loss:
+        loss = original(self, work)
+        is_late = self.network.training and current["step"] >= step
+        return Loss(loss.total * factor, loss.sums) if is_late else loss
+
+    monkeypatch.setattr(loop, "training_step", counted)
+    monkeypatch.setattr(Pretraining, "loss", poisoned)
+
+
+def test_no_checkpoint_is_written_while_steps_are_skipped(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _poison_from(monkeypatch, 6, float("nan"))
+    with pytest.raises(NonFiniteError, match="LB-503"):
+        changes = ("train.save_every=1", "train.max_skipped_steps=3")
+        pretrain(configure(*changes), tmp_path, is_quiet=True)
+    assert _steps(tmp_path) == ["step-000000004", "step-000000005"]
+
+
+def test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(
+    tmp_path: Path, configure: Configure
+) -> None:
+    network = torch.nn.Linear(2, 2)
+    optimizer = build_optimizer(configure().config.optim, network.named_parameters())
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    (tmp_path / "step-000000001").mkdir()
+    with torch.no_grad():
+        network.weight[0, 0] = float("inf")
+    with pytest.raises(NonFiniteError, match=r"LB-541[\s\S]*weight"):
+        checkpoints.save(network, optimizer, Progress(step=2))  # type: ignore[arg-type]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001"]
+
+
+def test_a_resume_falls_back_past_what_is_not_finite_and_keeps_the_good_one(
+    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretrain(configure(), tmp_path / "whole", is_quiet=True)
+    run = tmp_path / "run"
+    pretrain(configure(), run, is_quiet=True)
+    shutil.rmtree(run / "model")
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    tensors = load_file(newest / "optimizer.safetensors")
+    next(iter(tensors.values())).view(-1)[0] = float("nan")
+    save_file(tensors, newest / "optimizer.safetensors")
+    (newest / "manifest.json").unlink()
+    (newest / "manifest.json").write_text(json.dumps(_manifest(newest, 12)))
+    pretrain(configure("train.save_every=1", "train.keep_checkpoints=1"), run)
+    assert "is not finite" in capsys.readouterr().err
+    assert [name for name in _steps(run) if name.startswith("step")] == ["step-000000012"]
+    assert _weights(run) == _weights(tmp_path / "whole")
+
+
+def test_an_infinite_loss_with_a_finite_gradient_changes_nothing(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Pretraining.loss
+
+    def infinite(self: Pretraining, work: object) -> Loss:
+        loss = original(self, work)
+        return Loss(loss.total + float("inf"), loss.sums) if self.network.training else loss
+
+    monkeypatch.setattr(Pretraining, "loss", infinite)
+    with pytest.raises(NonFiniteError, match=r"LB-503[\s\S]*loss inf"):
+        pretrain(configure("train.max_skipped_steps=2"), tmp_path, is_quiet=True)
+
+
+def test_an_evaluation_that_is_not_finite_is_noted(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = {"masked_lm_loss": float("nan"), "masked_lm_accuracy": 0.5}
+    monkeypatch.setattr(Pretraining, "evaluate", lambda _: measured)
+    assert pretrain(configure(), tmp_path, is_quiet=True).model is not None
+    rows = read_metrics(tmp_path)
+    assert {row["masked_lm_loss"] for row in rows if row["kind"] == "eval"} == {None}
+    assert any("masked_lm_loss" in str(row.get("text")) for row in rows)
+
+
+def _spiking(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """Let one batch of the data have an enormous loss, whenever it is met."""
+    batches, step, current = Pretraining.batches, loop.training_step, {"batch": 0}
+
+    def counted(self: Pretraining, start: int, stop: int) -> Iterator[Sequence[object]]:
+        for number, works in enumerate(batches(self, start, stop), start):
+            current["batch"] = number
+            yield works
+
+    def stepped(*args: object, **kwargs: object) -> StepResult:
+        result = step(*args, **kwargs)
+        return replace(result, loss=1e9) if current["batch"] == batch else result
+
+    monkeypatch.setattr(spike, "WINDOW", 4)
+    monkeypatch.setattr(loop, "WINDOW", 4)
+    monkeypatch.setattr(Pretraining, "batches", counted)
+    monkeypatch.setattr(loop, "training_step", stepped)
+
+
+def test_a_spike_returns_to_the_last_checkpoint_with_other_data_and_resumes_exactly(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spiking(monkeypatch, 9)
+    sigma = "train.spike_sigma=6"
+    pretrain(configure(sigma), tmp_path / "whole", is_quiet=True)
+    notes = [row for row in read_metrics(tmp_path / "whole") if row["kind"] == "note"]
+    assert [(row["step"], str(row["text"])[-19:]) for row in notes] == [(9, "returning to step 8")]
+    stop = At(10, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    cut = tmp_path / "cut"
+    pretrain(configure(sigma), cut, is_quiet=True, listeners=(stop,))
+    pretrain(configure(sigma), cut, is_quiet=True)
+    assert _weights(cut) == _weights(tmp_path / "whole")
+    pretrain(configure(), tmp_path / "off", is_quiet=True)
+    assert _weights(tmp_path / "off") != _weights(tmp_path / "whole")
+
+
+def test_leftovers_of_killed_writers_are_removed(tmp_path: Path, configure: Configure) -> None:
+    for name in ("model", "best", "checkpoints/step-000000004"):
+        (tmp_path / f"{name}.partial-0123456789ab").mkdir(parents=True)
+    for name in ("run.json", "metrics.jsonl", "report.html"):
+        (tmp_path / f"{name}.partial-0123456789ab").write_text("half")
+    pretrain(configure(), tmp_path, is_quiet=True)
+    assert not list(tmp_path.rglob("*.partial-*"))
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path: Path, configure: Configure) -> None:
+    first = pretrain(configure(), tmp_path, is_quiet=True)
+    inode = (tmp_path / "model").stat().st_ino
+    again = pretrain(configure(), tmp_path, is_quiet=True)
+    assert (again.step, again.was_finished, first.was_finished) == (12, True, False)
+    assert (tmp_path / "model").stat().st_ino == inode
+
+
+def test_a_resume_that_fits_is_not_refused_and_sizes_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.train.build.free_bytes", lambda _: 17 << 20)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2)
+    with pytest.raises(ResourceError, match=r"LB-506[\s\S]*17.0 MiB free[\s\S]*40.0 MiB"):
+        _require_disk(tmp_path, checkpoints, num_parameters=1 << 20)
+    for step in (4, 8):
+        folder = tmp_path / "checkpoints" / f"step-{step:09d}"
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(bytes(12 << 20))
+    _require_disk(tmp_path, checkpoints, num_parameters=1 << 20)
+
+
+def test_damaged_rows_are_named_and_kept_aside(
+    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = At(6, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    pretrain(configure(), tmp_path, is_quiet=True, listeners=(stop,))
+    lines = (tmp_path / "metrics.jsonl").read_bytes().split(b"\n")
+    (tmp_path / "metrics.jsonl").write_bytes(b"\n".join([lines[0], b"\xff\x00{", *lines[1:]]))
+    with pytest.raises(LitebertError, match=r"LB-651[\s\S]*line 2"):
+        read_metrics(tmp_path)
+    pretrain(configure(), tmp_path)
+    assert "line 2 of metrics.jsonl is damaged" in capsys.readouterr().err
+    assert (tmp_path / "metrics.damaged").read_text().startswith("line 2: ")
+    assert read_metrics(tmp_path)[-1]["step"] == 12
+
+
+def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Configure) -> None:
+    delete = At(3, lambda: shutil.rmtree(tmp_path / "run"))
+    with pytest.raises(LitebertError, match="LB-543"):
+        pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(delete,))
+
+
+def test_a_lost_terminal_leaves_a_checkpoint(tmp_path: Path, configure: Configure) -> None:
+    hang_up = At(6, lambda: os.kill(os.getpid(), signal.SIGHUP))
+    outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(hang_up,))
+    assert (outcome.exit_code, outcome.model) == (129, None)
+    assert _steps(tmp_path)[-1] == f"step-{outcome.step:09d}"
+
+
+def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
+    hang_up = At(6, lambda: os.kill(os.getpid(), signal.SIGHUP))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(hang_up,))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert outcome.step == 12
+
+
+_TALK = """
+import sys
+from pathlib import Path
+from litebert.train.log import RunLog
+log = RunLog(Path("."), 10)
+for step in range(5):
+    log.say(f"line {step}")
+sys.exit(7)
+"""
+
+
+def test_training_continues_when_nobody_reads_its_lines() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([sys.executable, "-c", _TALK], stderr=writing, check=False)
+    os.close(writing)
+    assert ended.returncode == 7
