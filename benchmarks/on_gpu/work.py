@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
-from litebert.fast import packed
-from litebert.nn import AlbertForPretraining, Batch, block
+from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.attention import Layout
-from litebert.nn.block import Prepared
+from litebert.nn.block import AttentionBlock, Prepared
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
@@ -172,9 +171,9 @@ def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
     The last step is left as it is where it computes only the rows that are read: each batch has
     another number of them, and every number would be compiled anew.
     """
-    for module in (block, packed):
-        if not hasattr(module.attend, "_torchdynamo_disable"):
-            module.attend = torch.compiler.disable(module.attend)
+    for attention in network.albert.blocks(AttentionBlock):
+        if not hasattr(attention.attend, "_torchdynamo_disable"):
+            attention.attend = torch.compiler.disable(attention.attend)
     compiled = _compiled_apply(next(network.parameters()).device.type)
 
     def apply(prepared: Prepared, hidden: Tensor, layout: Layout) -> Tensor:
