@@ -13,18 +13,29 @@ import torch
 from click.testing import CliRunner
 
 from litebert.cli import cli
-from litebert.config import AlbertConfig, FinetuneConfig, Resolved, resolve, settings_from_words
+from litebert.config import (
+    AlbertConfig,
+    FinetuneConfig,
+    Origin,
+    Resolved,
+    Setting,
+    resolve,
+    settings_from_words,
+)
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
+from litebert.folder.card import model_card
 from litebert.inference import Finetuned, Model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.runs import read_result
+from litebert.runs import read_record, read_result
+from litebert.tasks.defaults import MAX_EPOCHS, suited, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train import read_metrics
 from litebert.train.finetune import finetune
 from litebert.train.finetune_plan import plan_finetuning
+from litebert.train.prepared import prepare
 from litebert.train.seeds import summarise
 
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
@@ -303,3 +314,40 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
     nameless = CliRunner().invoke(cli, command)
     assert isinstance(nameless.exception, LitebertError)
     assert nameless.exception.code == "LB-613"
+
+
+def test_result_and_card_say_what_the_commonest_label_gets(
+    configure: Configure, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    finetune(configure("optim.learning_rate=1e-9", "train.epochs=1"), run, is_quiet=True)
+    result = read_result(run)
+    assert result is not None
+    assert result.baseline["accuracy"] == 0.5
+    assert result.doubts
+    assert any("warning: " in row.text for row in read_record(run).notes)
+    card = model_card(run / "model")
+    assert "commonest label" in card
+    assert "**Warning**" in card
+
+
+def test_small_networks_get_measured_defaults_and_typed_values_stay(
+    words: list[str], tmp_path: Path
+) -> None:
+    free = [w for w in words if not w.startswith(("optim.learning_rate", "train.epochs"))]
+    recipe = {"optim.learning_rate": Setting(2e-5, Origin("recipe", "table"))}
+    prepared = prepare(resolve(FinetuneConfig, recipe, settings_from_words(free)), tmp_path / "a")
+    assert prepared.config.optim.learning_rate == suited(32, 96, 16).learning_rate
+    assert prepared.resolved.origins["optim.learning_rate"] == Origin("suited")
+    assert prepared.config.train.epochs == MAX_EPOCHS
+    typed = settings_from_words([*free, "optim.learning_rate=2e-5", "train.steps=3"])
+    prepared = prepare(resolve(FinetuneConfig, recipe, typed), tmp_path / "b")
+    assert prepared.config.optim.learning_rate == 2e-5
+    assert prepared.config.train.steps == 3
+
+
+def test_published_sizes_keep_the_recipe() -> None:
+    settings = settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"])
+    resolved = resolve(FinetuneConfig, settings)
+    assert with_suited(resolved, 768, 500) is resolved
+    assert with_suited(resolved, 767, 500) is not resolved

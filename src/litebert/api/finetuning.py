@@ -86,6 +86,8 @@ class FinetuneJob:
         found = plan_finetuning(self.resolved, self.folder)
         prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
         shape, head = prepared.network_config, prepared.dataset.family.head
+        rate = prepared.config.optim.learning_rate
+        commonest = prepared.baseline[prepared.key_measure]
         lines = {
             "task": f"{prepared.dataset.name}, {head.kind}",
             "model": f"{prepared.start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
@@ -93,7 +95,10 @@ class FinetuneJob:
             "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} "
             "sequences or windows",
             **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
-            "steps": f"{train.steps:,} of {train.batch_size}, evaluated every {train.eval_every:,}",
+            "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every "
+            f"{train.eval_every:,}",
+            "rate": f"{rate:g} ({prepared.resolved.origins['optim.learning_rate']})",
+            "commonest": f"{prepared.key_measure} {commonest:.4f} without any learning",
             "tokens": f"{found.tokens_per_step:,.0f} a step",
             **needs_in_words(needs, train.steps),
             "results": str(self.folder),

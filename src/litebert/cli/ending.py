@@ -32,6 +32,7 @@ def show_run(run: Run, command: str, *, as_json: bool) -> None:
 
 def show_result(run: Run, *, as_json: bool) -> None:
     """Print the measures of a fine-tuning run, last step beside best evaluation."""
+    from litebert.runs import read_result
     from litebert.train.seeds import summarise
 
     parts = run.seeds or (run,)
@@ -39,19 +40,24 @@ def show_result(run: Run, *, as_json: bool) -> None:
         results = [part.result for part in parts]
         show_json(results if run.seeds else results[0], indent=2)
         return
-    _show_measures(summarise([part.folder for part in parts]))
+    found = [result for part in parts if (result := read_result(part.folder))]
+    _show_measures(summarise([part.folder for part in parts]), found[0].baseline)
     for part in parts:
         show(f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})")
     page = run.folder / "report.html"
     show(f"report  {page if page.is_file() else 'not written'}")
+    for doubt in dict.fromkeys(doubt for result in found for doubt in result.doubts):
+        note(f"warning {doubt}")
     note(f"next    litebert predict {parts[0].folder} --data FILE --output answers")
 
 
-def _show_measures(summary: dict[str, dict[str, Spread]]) -> None:
-    """Print last step and best evaluation side by side; they are never mixed."""
+def _show_measures(summary: dict[str, dict[str, Spread]], baseline: dict[str, float]) -> None:
+    """Print last step and best evaluation side by side, and what the commonest label gets."""
     number = next(iter(summary["last"].values())).number
-    show(f"{'':<24}{'last step':>12}{'best step':>12}" + ("  over seeds" * (number > 1)))
+    head = f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}"
+    show(head + ("  over seeds" * (number > 1)))
     for name, last in summary["last"].items():
         line = f"{name:<24}{last.median:>12.4f}{summary['best'][name].median:>12.4f}"
+        line += f"{baseline[name]:>12.4f}" if name in baseline else f"{'':>12}"
         spread = f"  median of {number}; mean {last.mean:.4f} ± {last.spread:.4f} (last)"
         show(line + (spread if number > 1 else ""))

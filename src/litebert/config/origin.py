@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 OriginKind = Literal[
-    "default", "recipe", "preset", "file", "flag", "measured", "tokenizer", "start"
+    "default", "recipe", "preset", "file", "flag", "measured", "suited", "tokenizer", "start"
 ]
 
 _WORDS = {"flag": "command line: ", "recipe": "recipe ", "start": "start "}
 """How the text of an origin with a detail begins."""
-_ALONE = {"measured": "measured here"}
+_ALONE = {"measured": "measured here", "suited": "measured default"}
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,8 @@ def _training(run: RunFacts) -> list[str]:
     made = f"litebert {run.version}, step {run.step:,} of the run `{run.name}`."
     return [
         f"## Training\n\n{made}\n",
-        _table({name: f"{value:.6g}" for name, value in run.measures.items()}),
+        _measures(run),
+        *(f"**Warning**: {doubt}.\n" for doubt in run.doubts),
         "Data and tokenizer:\n",
         _table({name: f"`{value}`" for name, value in run.data.items()}),
         "Settings that were set (all others are defaults):\n",
@@ -211,6 +212,19 @@ def _training(run: RunFacts) -> list[str]:
         "The command that trains it again, with the data and the model named above:\n",
         f"```sh\n{run.command}\n```\n",
     ]
+
+
+def _measures(run: RunFacts) -> str:
+    """Return each measure, beside that of always giving the commonest label where it is known."""
+    if not run.baseline:
+        return _table({name: f"{value:.6g}" for name, value in run.measures.items()})
+    rows = [
+        f"| {name} | {value:.6g} | {run.baseline[name]:.6g} |"
+        if name in run.baseline
+        else f"| {name} | {value:.6g} | |"
+        for name, value in run.measures.items()
+    ]
+    return "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
 
 
 def _table(rows: Mapping[str, str]) -> str:

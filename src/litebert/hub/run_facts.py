@@ -31,6 +31,8 @@ class RunFacts:
     settings: dict[str, JsonValue]
     data: dict[str, JsonValue]
     measures: dict[str, float]
+    baseline: dict[str, float]
+    doubts: tuple[str, ...]
 
 
 def run_facts(folder: Path) -> RunFacts | None:
@@ -43,7 +45,7 @@ def run_facts(folder: Path) -> RunFacts | None:
     if not is_run(run):
         return None
     record = read_record(run)
-    evaluation = _evaluation(record, folder.name)
+    evaluation, result = _evaluation(record, folder.name), read_result(record.folder)
     return RunFacts(
         name=run.name,
         version=record.version,
@@ -56,6 +58,8 @@ def run_facts(folder: Path) -> RunFacts | None:
         },
         data=record.data,
         measures=evaluation.measures,
+        baseline=result.baseline if result else {},
+        doubts=result.doubts if result else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""Measures of the field, by its definitions and under its names; scikit-learn and scipy where they have them."""
+"""Measures of the field, by its definitions and under its names; from scikit-learn and scipy."""
 
 from litebert.metrics.calibration import Calibration, ReliabilityBin, calibration
 from litebert.metrics.labels import classification_measures, multi_label_measures

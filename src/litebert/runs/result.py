@@ -50,7 +50,11 @@ class Evaluation(BaseModel):
 
 
 class Result(BaseModel):
-    """The last step of a run, and its best evaluation by the key measure."""
+    """The last step of a run, and its best evaluation by the key measure.
+
+    `baseline` has the measures of always giving the commonest label of the training examples;
+    `doubts` say in words why the last step may be worth nothing.
+    """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -62,6 +66,8 @@ class Result(BaseModel):
     seed: int | None = None
     start: str | None = None
     fresh: tuple[str, ...]
+    baseline: dict[str, float] = Field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -25,7 +25,9 @@ from litebert.runs import (
     read_record,
     write_result,
 )
+from litebert.tasks.baseline import doubts
 from litebert.tasks.finetuning import Finetuning, answer
+from litebert.tasks.kinds.family import AnswerRow
 from litebert.train.best import BestModel
 from litebert.train.build import build_trainer
 from litebert.train.depth import rate_scales
@@ -62,7 +64,8 @@ def finetune(
     with session(folder) as interruption:
         prepared = prepare(resolved, folder)
         config, train = prepared.config, prepared.config.train
-        origins = resolved.origins | measured_origins(resolved.config, config)
+        suited = prepared.resolved
+        origins = suited.origins | measured_origins(suited.config, config)
         begin_or_resume(folder, Resolved(config, origins), data=described(prepared))
         if (folder / RESULT_FILE).exists() and (done := finished(folder)):
             return done
@@ -82,8 +85,11 @@ def finetune(
             return Outcome(folder, progress.step, interruption.exit_code, None)
         with averaged(trainer.optimizer):
             write_model(folder / "model", network, prepared.tokenizer)
-            _write_answers(folder / "answers", network, prepared)
-        write_result(folder, _result(folder, prepared, best, start))
+            answers = _write_answers(folder / "answers", network, prepared)
+        result = _result(folder, prepared, best, start, answers)
+        for line in result.doubts:
+            log.say(f"warning: {line}")
+        write_result(folder, result)
         for kept in ("model", "best"):
             write_card(folder / kept)
         return Outcome(folder, progress.step, 0, folder / "model")
@@ -146,9 +152,16 @@ def _task(network: AlbertForTask, prepared: Prepared) -> Finetuning[Any, Any]:
     )
 
 
-def _result(folder: Path, prepared: Prepared, best: BestModel, start: Start | None) -> Result:
+def _result(
+    folder: Path,
+    prepared: Prepared,
+    best: BestModel,
+    start: Start | None,
+    answers: dict[str, list[AnswerRow]],
+) -> Result:
     """Report the last step and the best evaluation, each with all its measures."""
     measured = [Evaluation.of(row) for row in read_record(folder).evaluations]
+    constant = prepared.baseline
     return Result(
         task=prepared.dataset.name,
         key_measure=best.key_measure,
@@ -158,14 +171,20 @@ def _result(folder: Path, prepared: Prepared, best: BestModel, start: Start | No
         seed=prepared.config.train.seed,
         start=str(prepared.config.model.start),
         fresh=() if start is None else start.fresh,
+        baseline=constant,
+        doubts=doubts(best.key_measure, measured[-1].measures, constant, answers),
     )
 
 
-def _write_answers(folder: Path, network: AlbertForTask, prepared: Prepared) -> None:
-    """Write what the last step answers on each held-out set, a line an example."""
+def _write_answers(
+    folder: Path, network: AlbertForTask, prepared: Prepared
+) -> dict[str, list[AnswerRow]]:
+    """Write and return what the last step answers on each held-out set, a line an example."""
     family = prepared.dataset.family
+    written = {}
     for name, held_out in prepared.held_out.items():
         answers = answer(network, family, held_out.examples, held_out.features)
-        rows = family.rows(held_out.examples, answers)
+        rows = written[name] = family.rows(held_out.examples, answers)
         lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
         write_text(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
+    return written

@@ -15,7 +15,9 @@ from litebert.errors import LitebertError
 from litebert.folder import read_config
 from litebert.hub import locate
 from litebert.runs import recorded_setting
+from litebert.tasks.baseline import baseline
 from litebert.tasks.dataset import Dataset
+from litebert.tasks.defaults import with_suited
 from litebert.tasks.finetuning import LabelledSet
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.registry import open_dataset
@@ -28,8 +30,12 @@ AnyDataset = Dataset[Any, Any]
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that is known before the first step."""
+    """Everything that is known before the first step.
 
+    `resolved` has what suits the network and the data where nobody chose; `config` is complete.
+    """
+
+    resolved: Resolved[FinetuneConfig]
     config: FinetuneConfig
     network_config: AlbertConfig
     dataset: AnyDataset
@@ -37,6 +43,7 @@ class Prepared:
     start: Path
     features: list[Feature]
     held_out: Mapping[str, LabelledSet[Any]]
+    baseline: dict[str, float]
 
     @property
     def num_examples(self) -> int:
@@ -82,14 +89,18 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         labelled = dataset.read(data, split)
         encoded = dataset.family.features(labelled, tokenizer, max_length=length, training=False)
         held_out[split] = LabelledSet(labelled, encoded)
+    shape = _network_config(config, start)
+    suited = with_suited(resolved, shape.hidden_size, len(features))
     return Prepared(
-        config=_completed(config, len(features), folder),
-        network_config=_network_config(config, start),
+        resolved=suited,
+        config=_completed(suited.config, len(features), folder),
+        network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,
         start=start,
         features=features,
         held_out=held_out,
+        baseline=baseline(dataset, examples, held_out),
     )
 
 

@@ -1,0 +1,74 @@
+"""How fast and how long to fine-tune where nobody says: by the size of network and data.
+
+The recipes hold the values of the paper, for networks of its sizes pretrained as long. Smaller ones
+stay at the commonest label with these. What is here was chosen from runs on small data:
+benchmarks/tasks/RESULTS.md, "500 rows".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from litebert.config import FinetuneConfig, Origin, Resolved
+
+PUBLISHED_SIZE = 768
+"""Hidden size of the smallest published network (Table 1): recipes are for this one and larger."""
+MEASURED_SIZE, MEASURED_RATE = 256, 3e-4
+"""At 1e-3 the network that was measured gave one answer to all."""
+MIN_STEPS, MIN_EPOCHS, MAX_EPOCHS = 300, 3, 20
+
+
+@dataclass(frozen=True)
+class Suited:
+    """What fits a network and its data."""
+
+    learning_rate: float
+    warmup_steps: float
+    epochs: float
+
+
+def suited(hidden_size: int, num_features: int, batch_size: int) -> Suited:
+    """Return rate, warm-up and epochs for a network smaller than the published ones.
+
+    The rate falls as the network grows, and is never above the one that was measured. Small data
+    are passed over more often, until there are enough steps.
+
+    >>> suited(256, 500, 32)
+    Suited(learning_rate=0.0003, warmup_steps=0.1, epochs=20)
+    >>> suited(512, 67_349, 32)
+    Suited(learning_rate=0.00015, warmup_steps=0.1, epochs=3)
+    """
+    rate = MEASURED_RATE * min(1.0, MEASURED_SIZE / hidden_size)
+    epochs = math.ceil(MIN_STEPS * batch_size / num_features)
+    return Suited(rate, 0.1, min(max(epochs, MIN_EPOCHS), MAX_EPOCHS))
+
+
+def with_suited(
+    resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int
+) -> Resolved[FinetuneConfig]:
+    """Set what nobody set: recipes and schema defaults give way, files and flags do not."""
+    config, origins = resolved.config, resolved.origins
+    free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
+    if hidden_size >= PUBLISHED_SIZE:
+        return resolved
+    fitting = suited(hidden_size, num_features, config.train.batch_size)
+    changes: dict[str, float] = {}
+    if "optim.learning_rate" in free:
+        changes["optim.learning_rate"] = fitting.learning_rate
+    if "optim.warmup_steps" in free:
+        changes["optim.warmup_steps"] = fitting.warmup_steps
+    if {"train.epochs", "train.steps"} <= free:
+        changes |= {"train.epochs": fitting.epochs, "train.steps": 0}
+    sections = {
+        section: getattr(config, section).model_copy(
+            update={
+                name.partition(".")[2]: value
+                for name, value in changes.items()
+                if name.startswith(f"{section}.")
+            }
+        )
+        for section in ("optim", "train")
+    }
+    measured = {name: Origin("suited") for name in changes}
+    return Resolved(config.model_copy(update=sections), origins | measured)
