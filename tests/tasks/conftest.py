@@ -31,7 +31,7 @@ def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
     """Give the harness: it takes a family and labelled examples, and returns the measures."""
 
     def check(family: Family[Any, Any], examples: Sequence[Any]) -> dict[str, float]:
-        network = trained(family, examples, small_tokenizer)
+        network = _trained(family, examples, small_tokenizer)
         save_model(network, tmp_path)
         loaded = load_model(tmp_path).network
         assert isinstance(loaded, AlbertForTask)
@@ -54,7 +54,7 @@ def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
     return check
 
 
-def trained(
+def _trained(
     family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer
 ) -> AlbertForTask:
     """Train a tiny network for one step in two micro-batches, then evaluate it."""
@@ -85,3 +85,9 @@ def trained(
     assert any(not torch.equal(old, new) for old, new in changed)
     assert task.evaluate()
     return network
+
+
+@pytest.fixture
+def trained() -> Callable[[Family[Any, Any], Sequence[Any], Tokenizer], AlbertForTask]:
+    """Give a function that trains a tiny network for one step."""
+    return _trained

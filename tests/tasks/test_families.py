@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import litebert
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import AlbertConfig, HeadConfig, TeacherConfig
 from litebert.config.head import HEADS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining
+from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tasks.baseline import baseline, doubts
 from litebert.tasks.ensemble import require_same_data
 from litebert.tasks.finetuning import LabelledSet
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
-from litebert.tasks.kinds.family import AnswerRow, Family
+from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     GoldAnswer,
@@ -27,12 +28,15 @@ from litebert.tasks.kinds.spans import (
     SpanExample,
 )
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
+from litebert.tasks.kinds.teaching import Teachable, Teaching, wanted_of
 from litebert.tasks.named.glue import DATASETS as GLUE
 from litebert.tasks.own import table_dataset
 from litebert.tasks.registry import DATASETS, register
+from litebert.tasks.imitation import taught
 from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
+Trained = Callable[[Family[Any, Any], Sequence[Any], Tokenizer], AlbertForTask]
 Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
 
 
@@ -175,3 +179,35 @@ def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None
         require_same_data({"a": a, "b": b}, paths[0])
     with pytest.raises(LitebertError, match="LB-880"):
         require_same_data({"a": a, "other": other}, paths[0])
+
+
+@pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])
+def test_teacher_mixes_its_share_into_the_loss(
+    name: str, small_tokenizer: Tokenizer, trained: Trained
+) -> None:
+    family, examples = FAMILIES[name]
+    assert isinstance(family, Teachable)
+    network = trained(family, examples, small_tokenizer).eval()
+    plain = family.features(examples, small_tokenizer, max_length=32, training=True)
+    own = taught(family, plain, examples, network, small_tokenizer, max_length=32)
+    batch, targets, wanted = joined(own), targets_of(own), wanted_of(own)
+    assert wanted is not None
+    labels = family.losses(network, batch, targets)
+    ignored = Teaching(family, TeacherConfig(weight=0.0))
+    assert torch.allclose(ignored.losses(network, batch, targets, wanted), labels)
+    copied = Teaching(family, TeacherConfig(weight=1.0, temperature=3.0))
+    near = copied.losses(network, batch, targets, wanted).mean()
+    assert near < copied.losses(network, batch, targets, -wanted).mean()
+
+
+def test_teacher_of_another_task_and_spans_are_refused(
+    small_tokenizer: Tokenizer, trained: Trained
+) -> None:
+    family, examples = FAMILIES["classification"]
+    network = trained(family, examples, small_tokenizer)
+    other, scores = FAMILIES["regression"]
+    with pytest.raises(LitebertError, match="LB-884"):
+        taught(other, [], scores, network, small_tokenizer, max_length=32)
+    spans, questions = FAMILIES["spans"]
+    with pytest.raises(LitebertError, match="LB-883"):
+        taught(spans, [], questions, network, small_tokenizer, max_length=32)

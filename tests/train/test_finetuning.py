@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from litebert.folder.card import model_card
 
 from litebert.cli import cli
 from litebert.config import (
@@ -25,7 +26,6 @@ from litebert.config import (
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
-from litebert.folder.card import model_card
 from litebert.inference import Finetuned, Model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
@@ -351,3 +351,13 @@ def test_published_sizes_keep_the_recipe() -> None:
     resolved = resolve(FinetuneConfig, settings)
     assert with_suited(resolved, 768, 500) is resolved
     assert with_suited(resolved, 767, 500) is not resolved
+
+
+def test_a_run_learns_from_a_fine_tuned_one(configure: Configure, tmp_path: Path) -> None:
+    finetune(configure(), tmp_path / "teacher", is_quiet=True)
+    taught = configure(f"teacher.run={tmp_path / 'teacher'}", "teacher.weight=1.0")
+    finetune(taught, tmp_path / "student", is_quiet=True)
+    result = read_result(tmp_path / "student")
+    assert result is not None
+    assert result.last.measures["accuracy"] > result.baseline["accuracy"]
+    assert "teacher" in read_record(tmp_path / "student").data

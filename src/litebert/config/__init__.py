@@ -1,6 +1,6 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
-from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig
+from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import (
     HEADS,
     HeadConfig,
@@ -58,6 +58,7 @@ __all__ = [
     "Settings",
     "TaskConfig",
     "TaskDataConfig",
+    "TeacherConfig",
     "TrainConfig",
     "describe",
     "difference",

@@ -90,6 +90,14 @@ class FinetuneTrainConfig(TrainConfig):
     )
 
 
+class TeacherConfig(Section):
+    """Say which fine-tuned run is imitated beside the labels, and how much."""
+
+    run: str | None = Field(None, description="fine-tuned run of the same task; unset: no teacher")
+    temperature: float = Field(2.0, gt=0, le=100, description="softens both sides' logits")
+    weight: float = Field(0.5, ge=0, le=1, description="share of the loss; 1: labels do not count")
+
+
 class FinetuneConfig(Section):
     """Hold everything that decides a fine-tuning run."""
 
@@ -98,6 +106,7 @@ class FinetuneConfig(Section):
     model: StartConfig
     optim: FinetuneOptimConfig = FinetuneOptimConfig()
     train: FinetuneTrainConfig = FinetuneTrainConfig()
+    teacher: TeacherConfig = TeacherConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

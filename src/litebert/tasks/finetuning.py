@@ -16,6 +16,7 @@ from litebert.fast import pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
+from litebert.tasks.kinds.teaching import Teaching, wanted_of
 
 TOKENS_AT_ONCE = 8_192
 """Tokens that are computed together when nothing is trained."""
@@ -37,6 +38,7 @@ class FinetuningWork:
     targets: Tensor
     weight: float
     step_weight: float
+    wanted: Tensor | None = None
 
 
 class Finetuning(Generic[Example, Answer]):
@@ -52,8 +54,9 @@ class Finetuning(Generic[Example, Answer]):
         features: Sequence[Feature],
         held_out: Mapping[str, LabelledSet[Example]],
         train: TrainConfig,
+        teaching: Teaching | None = None,
     ) -> None:
-        self.network, self.family = network, family
+        self.network, self.family, self._teaching = network, family, teaching
         self._features, self._held_out, self._train = features, held_out, train
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
@@ -66,7 +69,11 @@ class Finetuning(Generic[Example, Answer]):
 
     def loss(self, work: FinetuningWork) -> Loss:
         """Return this micro-batch's share of the weighted mean loss of its step."""
-        summed = self.family.losses(self.network, work.batch, work.targets).sum()
+        if self._teaching is None or work.wanted is None:
+            summed = self.family.losses(self.network, work.batch, work.targets).sum()
+        else:
+            losses = self._teaching.losses(self.network, work.batch, work.targets, work.wanted)
+            summed = losses.sum()
         sums = torch.stack([summed.detach().double(), summed.new_tensor(work.weight).double()])
         return Loss(summed / work.step_weight, sums)
 
@@ -99,7 +106,14 @@ class Finetuning(Generic[Example, Answer]):
             part = features[first : first + size]
             weight = sum(feature.weight for feature in part)
             targets = targets_of(part).to(device)
-            yield FinetuningWork(joined(part).to(device), targets, weight, step_weight or 1.0)
+            wanted = wanted_of(part)
+            yield FinetuningWork(
+                joined(part).to(device),
+                targets,
+                weight,
+                step_weight or 1.0,
+                None if wanted is None else wanted.to(device),
+            )
 
 
 def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
@@ -128,10 +142,23 @@ def answer(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
-    """Answer every example; features of like length are computed together.
+    """Answer every example.
 
     `progress` is told how many features are done since it was last called.
     """
+    outputs = outputs_of(network, family, features, progress=progress)
+    return family.answers(examples, features, outputs)
+
+
+@torch.inference_mode()
+def outputs_of(
+    network: AlbertForTask,
+    family: Family[Example, Answer],
+    features: Sequence[Feature],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> list[Output]:
+    """Return the outputs of features; those of like length are computed together."""
     network.eval()
     if not network.albert.is_prepared:
         pack(network.albert)
@@ -143,8 +170,7 @@ def answer(
             outputs[number] = output
         if progress is not None:
             progress(len(numbers))
-    whole = [output for output in outputs if output is not None]
-    return family.answers(examples, features, whole)
+    return [output for output in outputs if output is not None]
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -28,6 +28,7 @@ from litebert.runs import (
 from litebert.tasks.baseline import doubts
 from litebert.tasks.finetuning import Finetuning, answer
 from litebert.tasks.kinds.family import AnswerRow
+from litebert.tasks.kinds.teaching import Teachable, Teaching
 from litebert.train.best import BestModel
 from litebert.train.build import build_trainer
 from litebert.train.depth import rate_scales
@@ -149,7 +150,15 @@ def _task(network: AlbertForTask, prepared: Prepared) -> Finetuning[Any, Any]:
         features=prepared.features,
         held_out=prepared.held_out,
         train=prepared.config.train,
+        teaching=_teaching(prepared),
     )
+
+
+def _teaching(prepared: Prepared) -> Teaching | None:
+    family, teacher = prepared.dataset.family, prepared.config.teacher
+    if teacher.run is None or not isinstance(family, Teachable):
+        return None
+    return Teaching(family, teacher)
 
 
 def _result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,19 @@ from pydantic import JsonValue
 
 from litebert.config import AlbertConfig, FinetuneConfig, Resolved
 from litebert.errors import LitebertError
-from litebert.folder import read_config
+from litebert.files import hash_file
+from litebert.folder import load_model, read_config
+from litebert.folder.weights import WEIGHTS_FILE
 from litebert.hub import locate
-from litebert.runs import recorded_setting
+from litebert.nn import AlbertForTask
+from litebert.runs import is_run, recorded_setting
 from litebert.tasks.baseline import baseline
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.defaults import with_suited
 from litebert.tasks.finetuning import LabelledSet
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.registry import open_dataset
+from litebert.tasks.imitation import taught
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import faster_precision
 from litebert.train.run import choose_device
@@ -84,6 +88,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected="a task that gives a whole text, or a pair, labels or a score",
             next="leave train.exits out",
         )
+    if config.teacher.run:
+        features = _taught(config, dataset, features, examples)
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
@@ -104,16 +110,56 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     )
 
 
+def _taught(
+    config: FinetuneConfig, dataset: AnyDataset, features: list[Feature], examples: Sequence[Any]
+) -> list[Feature]:
+    """Put the teacher's logits beside the labels; it is not needed after this."""
+    if config.train.exits:
+        raise LitebertError(
+            "LB-885",
+            "a head after every step cannot learn from a teacher",
+            received="train.exits=true and teacher.run",
+            expected="one of the two",
+            next="omit train.exits",
+        )
+    run, folder = config.teacher.run, _teacher_folder(config)
+    network = load_model(folder).network
+    if not isinstance(network, AlbertForTask):
+        raise LitebertError(
+            "LB-886",
+            f"{run} is no teacher",
+            received="a model without a task head",
+            expected="a run of litebert finetune",
+            next=f"litebert finetune {dataset.name} --model {run} ...",
+        )
+    network.to(choose_device(config.train.device))
+    length = min(config.task.max_length, network.config.max_position_embeddings)
+    tokenizer = Tokenizer.load(folder)
+    return taught(dataset.family, features, examples, network, tokenizer, max_length=length)
+
+
+def _teacher_folder(config: FinetuneConfig) -> Path:
+    run = Path(str(config.teacher.run))
+    return run / "model" if is_run(run) else locate(run)
+
+
 def described(prepared: Prepared) -> dict[str, JsonValue]:
     """Name what the numbers of a run depend on, for run.json."""
     return {
         "tokenizer": prepared.tokenizer.hash,
         "task": prepared.dataset.name,
         **prepared.dataset.settled,
+        **_teacher_hash(prepared.config),
         "training examples": prepared.num_examples,
         "training features": len(prepared.features),
         **{f"{name} examples": len(held.examples) for name, held in prepared.held_out.items()},
     }
+
+
+def _teacher_hash(config: FinetuneConfig) -> dict[str, JsonValue]:
+    if config.teacher.run is None:
+        return {}
+    return {"teacher": hash_file(_teacher_folder(config) / WEIGHTS_FILE)}
 
 
 def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> FinetuneConfig:

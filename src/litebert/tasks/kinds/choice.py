@@ -19,7 +19,7 @@ from litebert.nn.heads import NEVER
 from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
 from litebert.tasks.kinds.framing import frame_ids
-from litebert.tasks.kinds.problems import softmax
+from litebert.tasks.kinds.problems import softened, softmax
 from litebert.tokenizer import Tokenizer
 
 HEAD = HeadConfig(kind="multiple-choice")
@@ -87,11 +87,19 @@ class MultipleChoice:
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the cross entropy over the choices of each question."""
-        return F.cross_entropy(self._logits(network, batch), targets, reduction="none")
+        return self.losses_of(self.logits(network, batch), targets)
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross entropy of each row of logits."""
+        return F.cross_entropy(logits, targets, reduction="none")
+
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+        """Return the divergence from a teacher's distribution over the choices."""
+        return softened(logits, wanted, temperature)
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the logits of each question's choices."""
-        return list(self._logits(network, batch).float().cpu().numpy())
+        return list(self.logits(network, batch).float().cpu().numpy())
 
     def answers(
         self, examples: Sequence[ChoiceExample], _: Sequence[Feature], outputs: Sequence[Output], /
@@ -150,7 +158,7 @@ class MultipleChoice:
             for of_one in zip(*answers, strict=True)
         ]
 
-    def _logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         """Return a row of logits a question; what it lacks is NEVER chosen."""
         logits = network(batch).view(-1, self.num_choices)  # (questions, choices)
         is_lacking = torch.tensor([length == 1 for length in batch.lengths], device=logits.device)

@@ -78,10 +78,20 @@ class TextClassification:
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the problem's losses; where every step has a head, a mean of theirs."""
-        by_step = [self._losses(logits, targets) for logits in logits_by_step(network, batch)]
+        by_step = [self.losses_of(logits, targets) for logits in logits_by_step(network, batch)]
         return mean_by_depth(by_step)
 
-    def _losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return the logits of each sequence."""
+        logits: Tensor = network(batch)
+        return logits
+
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+        """Return the problem's loss against a teacher's logits."""
+        return self.problem.imitation(logits, wanted, temperature)
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each row of logits, weighted by its label's class."""
         losses = self.problem.losses(logits, targets)
         if self.class_weights is None or not isinstance(self.problem, SingleLabel):
             return losses

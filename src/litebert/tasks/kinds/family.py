@@ -27,6 +27,7 @@ class Feature:
 
     `target` is a flat array whose meaning the family knows (None: no label); `example` is the
     number of the example it was cut from; a step's loss is the weighted mean over its features.
+    `teacher` has the logits of a network that is imitated.
     """
 
     ids: tuple[list[int], ...]
@@ -34,6 +35,7 @@ class Feature:
     target: NDArray[np.generic] | None
     example: int
     weight: float = 1.0
+    teacher: Output | None = None
 
     @property
     def num_tokens(self) -> int:

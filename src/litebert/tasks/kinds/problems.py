@@ -40,6 +40,9 @@ class Problem(Protocol):
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return one loss a row of logits; `targets` lie end to end."""
 
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float, /) -> Tensor:
+        """Return one loss a row against a teacher's logits."""
+
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Turn rows of logits into probabilities, or into scores."""
 
@@ -107,6 +110,10 @@ class SingleLabel(_Labelled):
         """Return the cross entropy of each row."""
         return F.cross_entropy(logits, targets, reduction="none")
 
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+        """Return the divergence from the teacher's distribution."""
+        return softened(logits, wanted, temperature)
+
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return probabilities that add up to 1."""
         return softmax(logits)
@@ -140,6 +147,12 @@ class MultiLabel(_Labelled):
         """Return the mean binary cross entropy of each row."""
         wanted = targets.view_as(logits)
         return F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1)
+
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+        """Return the mean binary cross entropy against the teacher's probabilities."""
+        return temperature**2 * F.binary_cross_entropy_with_logits(
+            logits / temperature, (wanted / temperature).sigmoid(), reduction="none"
+        ).mean(1)
 
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return a probability of its own for each label."""
@@ -186,6 +199,10 @@ class Regression:
         """Return the squared error of each row."""
         return F.mse_loss(logits, targets.view_as(logits), reduction="none").mean(1)
 
+    def imitation(self, logits: Tensor, wanted: Tensor, _: float, /) -> Tensor:
+        """Return the squared distance to the teacher's score; there is nothing to soften."""
+        return F.mse_loss(logits, wanted, reduction="none").mean(1)
+
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return the scores as they are."""
         return logits
@@ -231,6 +248,13 @@ PROBLEMS: Mapping[str, type[SingleLabel | MultiLabel | Regression]] = {
 def problem_of(head: HeadConfig) -> Problem:
     """Return what the outputs of a head mean."""
     return PROBLEMS[head.problem_type](head.labels)
+
+
+def softened(logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    """Return T^2 KL(teacher || student) of each row, both softened by T (Hinton et al. 2015)."""
+    ours = (logits / temperature).log_softmax(-1)
+    theirs = (wanted / temperature).log_softmax(-1)
+    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
 
 def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
