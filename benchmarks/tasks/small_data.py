@@ -73,7 +73,7 @@ def main() -> None:
 def measure(key: str, name: str, model: str, out: Path, words: list[str]) -> None:
     """Train once, keep the numbers, delete the run."""
     baseline, data = prepared(name, out / "data")
-    fixed = ["task.name=table", "task.max_length=128", f"model.start={model}", *data]
+    fixed = ["task.name=table", "task.max_length=64", f"model.start={model}", *data]
     steady = ["train.precision=fp32", "train.save_every=100000", "train.log_every=1000"]
     steady += ["train.eval_every=1000000"]  # the last step alone is measured
     resolved = resolve(FinetuneConfig, settings_from_words([*fixed, *steady, *words]))
