@@ -18,6 +18,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tasks.baseline import baseline, doubts
 from litebert.tasks.ensemble import require_same_data
 from litebert.tasks.finetuning import LabelledSet
+from litebert.tasks.imitation import taught
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
 from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of
@@ -32,7 +33,6 @@ from litebert.tasks.kinds.teaching import Teachable, Teaching, wanted_of
 from litebert.tasks.named.glue import DATASETS as GLUE
 from litebert.tasks.own import table_dataset
 from litebert.tasks.registry import DATASETS, register
-from litebert.tasks.imitation import taught
 from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]

@@ -26,6 +26,10 @@ from litebert.config import (
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
+<<<<<<< HEAD
+=======
+from litebert.hub.card import model_card
+>>>>>>> 07b0545 (Imports)
 from litebert.inference import Finetuned, Model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask

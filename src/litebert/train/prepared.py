@@ -22,9 +22,9 @@ from litebert.tasks.baseline import baseline
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.defaults import with_suited
 from litebert.tasks.finetuning import LabelledSet
+from litebert.tasks.imitation import taught
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.registry import open_dataset
-from litebert.tasks.imitation import taught
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import faster_precision
 from litebert.train.run import choose_device
