@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from litebert.folder.card import model_card
 
 from litebert.cli import cli
 from litebert.config import (
@@ -26,10 +25,7 @@ from litebert.config import (
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
-<<<<<<< HEAD
-=======
 from litebert.hub.card import model_card
->>>>>>> 07b0545 (Imports)
 from litebert.inference import Finetuned, Model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
