@@ -70,12 +70,14 @@ _HOMES = {
 }
 
 
-def load(path: str | Path, *, precision: Precision = "fp32", depth: int | None = None) -> Model:
-    """Load a folder, or a name on the Hub, and return it with the verbs its heads allow.
+def load(
+    path: str | Path | None = None, *, precision: Precision = "fp32", depth: int | None = None
+) -> Model:
+    """Load a model with the verbs its heads allow; `Model.verbs` names them.
 
-    They are fill, order, classify, tag, choose, answer, and embed for all; `Model.verbs` tells.
-    `precision="bf16"` is several times faster where the machine has it; `depth` applies only so
-    many steps, which a model that was trained with `train.exits` bears best.
+    `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the
+    package answers. `precision="bf16"` is several times faster where the machine has it; `depth`
+    applies only so many steps, which suits a model trained with `train.exits`.
     """
     from litebert.inference import Model
 

@@ -1,5 +1,8 @@
 """The verbs of a loaded model, on strings."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -79,9 +82,133 @@ def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
     assert not np.allclose(model.embed(texts, pooling="cls"), together)
 
 
-def test_one_string_is_not_a_list_of_texts(folder: Path) -> None:
+def test_one_string_gives_one_answer_and_a_list_a_list(folder: Path) -> None:
+    model = litebert.load(folder)
+    np.testing.assert_array_equal(model.embed("a text"), model.embed(["a text"])[0])
+    assert model.fill(["Anna [MASK].", "A [MASK]."], top=2)[0] == model.fill("Anna [MASK].", top=2)
+    assert model.score(["Anna walked."])[0] == model.score("Anna walked.")
+    assert isinstance(model.similar("a", "b"), float)
+
+
+@pytest.mark.parametrize("wrong", [3, None, [3], ["a", None], b"bytes"])
+def test_what_is_no_text_is_one_clear_error(folder: Path, wrong: object) -> None:
     with pytest.raises(LitebertError, match="LB-611"):
-        litebert.load(folder).embed("a text")
+        litebert.load(folder).embed(wrong)  # type: ignore[arg-type]
+
+
+def test_a_blank_beyond_what_the_model_reads_is_filled_by_what_is_around_it(folder: Path) -> None:
+    model = litebert.load(folder)
+    before, after = "Anna walked to the garden. " * 40, " Nobody knew it. " * 40
+    best = model.fill(f"{before}Then [MASK] slept.{after}", top=3)
+    assert len(best[0].words) == 1
+    assert best[0].text == f"{before}Then {best[0].words[0]} slept.{after}"
+    assert 0 < best[0].probability < 1
+    assert best[0].offsets == ((len(before) + 5, len(before) + 11),)
+
+
+def test_blanks_too_far_apart_are_refused(folder: Path) -> None:
+    with pytest.raises(LitebertError, match="LB-934"):
+        litebert.load(folder).fill("[MASK] walked." + " Anna walked." * 100 + " [MASK] slept.")
+
+
+def test_a_score_is_what_masking_each_piece_gives(folder: Path) -> None:
+    model = litebert.load(folder)
+    text = "Anna found it."
+    found = model.score(text)
+    ids = model.tokenizer.encode(text).ids
+    total = 0.0
+    for place, id_ in enumerate(ids):
+        masked = [*ids[:place], model.tokenizer.mask_id, *ids[place + 1 :]]
+        framed = [model.tokenizer.cls_id, *masked, model.tokenizer.sep_id]
+        batch = Batch.from_lists([framed], [[0] * len(framed)])
+        with torch.no_grad():
+            logits = model.network(batch, torch.tensor([place + 1])).masked_lm
+        total += float(logits.log_softmax(-1)[0, id_])
+    assert found.log_likelihood == pytest.approx(total, abs=1e-3)
+    assert sum(word.log_probability for word in found.words) == pytest.approx(total, abs=1e-3)
+    assert [text[word.start : word.end] for word in found.words] == ["Anna", "found", "it."]
+    assert len(model.score(f"{text} " * 40).words) == 120
+
+
+def test_the_joins_of_a_text_are_its_sentences_two_by_two(folder: Path) -> None:
+    model = litebert.load(folder)
+    text = "Anna walked to the garden. Bert slept. Nobody knew where it came from."
+    found = model.order(text)
+    assert [text[join.start :].startswith(join.second) for join in found.joins] == [True, True]
+    for join in found.joins:
+        alone = model.order(join.first, join.second).probability
+        assert join.probability == pytest.approx(alone, abs=1e-5)
+    assert all(join.probability < 0.5 for join in found.breaks)
+    with pytest.raises(LitebertError, match="LB-936"):
+        model.order("One sentence.")
+
+
+def test_search_ranks_texts_by_cosine(folder: Path) -> None:
+    model = litebert.load(folder)
+    texts = ["Anna walked.", "Bert found three apples.", "Nobody knew."]
+    found = model.search("Bert found three apples.", texts, top=2)
+    assert (found[0].number, found[0].text) == (1, texts[1])
+    assert found[0].score == pytest.approx(1, abs=1e-5)
+    cosines = model.similar("Bert found three apples.", texts)
+    assert isinstance(cosines, np.ndarray)
+    assert [match.score for match in found] == pytest.approx(sorted(cosines[0], reverse=True)[:2])
+    with pytest.raises(LitebertError, match="LB-937"):
+        model.search("a", [])
+
+
+def test_endless_texts_are_embedded_as_they_come(folder: Path) -> None:
+    model = litebert.load(folder)
+    batches = model.embed_batches((f"Anna {n}." for n in count()), batch_size=3, pooling="max")
+    first, second = islice(batches, 2)
+    assert first.shape == second.shape == (3, 32)
+    np.testing.assert_allclose(first[1], model.embed("Anna 1.", pooling="max"), atol=1e-5)
+
+
+def test_several_threads_get_the_answers_of_one(folder: Path) -> None:
+    model = litebert.load(folder)
+    texts = [f"Anna walked to the [MASK] {n} times." for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(model.fill, texts)) == [model.fill(text) for text in texts]
+
+
+def test_answers_are_frozen_readable_and_tables(folder: Path) -> None:
+    model = litebert.load(folder)
+    found = model.fill("Anna [MASK].", top=2)
+    assert repr(found).startswith("Results of 2:\n  Filling(text='Anna ")
+    assert list(found.to_pandas()["probability"]) == [each.probability for each in found]
+    nested = model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()
+    assert list(nested["text_number"]) == [0, 0, 1, 1]
+    with pytest.raises(FrozenInstanceError):
+        found[0].text = "x"  # type: ignore[misc]
+
+
+def test_weights_that_are_not_finite_give_no_answer(folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    litebert.load(folder).tokenizer.save(tmp_path)
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    tensors = load_file(folder / "model.safetensors")
+    save_file({n: t * 1e30 for n, t in tensors.items()}, tmp_path / "model.safetensors")
+    model = litebert.load(tmp_path)
+    for ask in (
+        lambda: model.fill("[MASK]"),
+        lambda: model.embed("a"),
+        lambda: model.order("a", "b"),
+    ):
+        with pytest.raises(LitebertError, match="LB-935"):
+            ask()
+
+
+def test_counts_and_precisions_are_checked(folder: Path) -> None:
+    with pytest.raises(LitebertError, match="LB-932"):
+        litebert.load(folder).fill("[MASK]", top=-3)
+    with pytest.raises(LitebertError, match="LB-933"):
+        litebert.load(folder, precision="fp16")  # type: ignore[arg-type]
+
+
+def test_what_is_too_long_is_told(folder: Path) -> None:
+    model = litebert.load(folder)
+    assert model.too_long(["Anna.", "Anna walked. " * 60]) == [1]
 
 
 def test_a_text_longer_than_the_model_is_cut(folder: Path) -> None:

@@ -121,6 +121,31 @@ def test_a_model_that_can_tell_says_that_there_is_no_answer(make: Make) -> None:
         assert (best.text == "") == (sign == 1)
 
 
+@pytest.mark.parametrize("kind", ["question-answering", "conditional-question-answering"])
+def test_several_documents_are_one_ranking(make: Make, kind: str) -> None:
+    model = make(HeadConfig(kind=kind))
+    documents = ["Bert slept. Nobody knew.", CONTEXT]
+    found = model.answer("What did Anna find?", documents, top=200)
+    assert {each.document for each in found} == {0, 1}
+    assert sum(each.probability for each in found) == pytest.approx(1, abs=1e-4)
+    spans = [each for each in found if each.text]
+    assert all(documents[s.document][s.start : s.stop].strip() == s.text for s in spans)
+    assert (found[0].no_answer is None) == (kind == "question-answering")
+
+
+def test_pairs_must_be_as_many_as_texts(make: Make) -> None:
+    model = make(HeadConfig(kind="sequence-classification", labels=("no", "yes")))
+    with pytest.raises(LitebertError, match="LB-931"):
+        model.classify(["a"], ["b", "c"])
+    assert model.classify("Anna.") == model.classify(["Anna."])[0]
+
+
+def test_tags_say_where_their_words_are(make: Make) -> None:
+    model = make(HeadConfig(kind="token-classification", labels=("O", "B-PER")))
+    text = "  Anna walked. "
+    assert [text[each.start : each.end] for each in model.tag(text)] == ["Anna", "walked."]
+
+
 def test_a_verb_without_its_head_says_what_the_model_has(make: Make) -> None:
     model = make(HeadConfig(kind="multiple-choice"))
     for ask in (
@@ -132,6 +157,6 @@ def test_a_verb_without_its_head_says_what_the_model_has(make: Make) -> None:
             ask()
     with pytest.raises(LitebertError, match=r"LB-612[\s\S]*multiple-choice"):
         model.fill("[MASK]")
-    with pytest.raises(LitebertError, match="LB-611"):
+    with pytest.raises(LitebertError, match="LB-930"):
         model.choose("Who?", "Anna")
     assert model.embed(["Anna", "Bert"]).shape == (2, 32)

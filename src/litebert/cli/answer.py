@@ -27,7 +27,7 @@ def answer(
     question: str,
     context: str | None,
     file: Path | None,
-    model: str,
+    model: str | None,
     precision: Precision,
     top: int,
     as_json: bool,

@@ -25,7 +25,7 @@ def choose(
     question: str,
     choices: tuple[str, ...],
     context: str,
-    model: str,
+    model: str | None,
     precision: Precision,
     as_json: bool,
 ) -> None:

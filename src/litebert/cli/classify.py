@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def classify(
     texts: tuple[str, ...],
     pairs: tuple[str, ...],
-    model: str,
+    model: str | None,
     precision: Precision,
     depth: int | None,
     patience: int | None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one list a text.")
 def embed(
     texts: tuple[str, ...],
-    model: str,
+    model: str | None,
     precision: Precision,
     depth: int | None,
     pooling: Pooling | None,

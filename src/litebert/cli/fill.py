@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @precision_option
 @click.option("--top", default=5, show_default=True, help="Answers to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def fill(text: str, model: str, precision: Precision, top: int, as_json: bool) -> None:
+def fill(text: str, model: str | None, precision: Precision, top: int, as_json: bool) -> None:
     """Fill every [MASK] in a sentence.
 
     \b

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.output import note
+
 if TYPE_CHECKING:
     from litebert.config import Precision
     from litebert.inference import Model
 
-model_option = click.option("--model", required=True, help="Model folder, or a name on the Hub.")
+model_option = click.option(
+    "--model", help="A model folder, a run, or a name on the Hub; else the packaged model."
+)
 
 column_option = click.option(
     "--column", multiple=True, metavar="ROLE=NAME", help="Columns of your file: text=review, ..."
@@ -34,11 +38,12 @@ precision_option = click.option(
 )
 
 
-def loaded(model: str, precision: Precision, *, depth: int | None = None) -> Model:
-    """Load a model; what its files leave in doubt goes to stderr."""
+def loaded(model: str | None, precision: Precision, *, depth: int | None = None) -> Model:
+    """Load a model; which one answers, and what its files leave in doubt, goes to stderr."""
     from litebert.inference import Model
 
     found = Model.load(model, precision=precision, depth=depth)
-    for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+    note(f"model: {found.source if model else 'the one that comes with litebert'}")
+    for doubt in found.notes:
+        note(f"note: {doubt}")
     return found

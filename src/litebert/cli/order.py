@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @model_option
 @precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def order(first: str, second: str, model: str, precision: Precision, as_json: bool) -> None:
+def order(first: str, second: str, model: str | None, precision: Precision, as_json: bool) -> None:
     """Say whether FIRST comes before SECOND in running text.
 
     \b

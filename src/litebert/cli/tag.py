@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @model_option
 @precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one list a text.")
-def tag(texts: tuple[str, ...], model: str, precision: Precision, as_json: bool) -> None:
+def tag(texts: tuple[str, ...], model: str | None, precision: Precision, as_json: bool) -> None:
     """Tag every word of each text; words end at white space.
 
     \b

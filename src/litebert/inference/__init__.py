@@ -1,17 +1,30 @@
 """Answers from a model on disk."""
 
+from litebert.inference.coherence import Coherence, Join
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.finetuned import Finetuned
+from litebert.inference.index import Match, TextIndex
 from litebert.inference.model import Model
+from litebert.inference.packaged import packaged_model
 from litebert.inference.pretrained import Filling, Order
+from litebert.inference.results import Results
+from litebert.inference.scoring import Score, WordScore
 
 __all__ = [
     "Choice",
     "Classification",
+    "Coherence",
     "Filling",
     "Finetuned",
+    "Join",
+    "Match",
     "Model",
     "Order",
+    "Results",
+    "Score",
     "SpanFound",
     "Tagged",
+    "TextIndex",
+    "WordScore",
+    "packaged_model",
 ]

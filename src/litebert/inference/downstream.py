@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from litebert.fast.exits import require_exits
+from litebert.inference.results import Results
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering, SpanExample
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, Span, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tokenizer import Tokenizer
 
@@ -29,10 +31,12 @@ class Classification:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A word and its tag."""
+    """A word, `start` to `end` in the text, and its tag."""
 
     word: str
     tag: str
+    start: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class SpanFound:
-    """Characters `start` to `stop` of the context; an empty text says that there is no answer."""
+    """Characters `start` to `stop` of a context; an empty text says that there is no answer.
+
+    `document` is the number of the context, where there are several; `no_answer` is the probability
+    that none of them answers, None where the model cannot tell.
+    """
 
     text: str
     start: int
     stop: int
     probability: float
+    document: int = 0
+    no_answer: float | None = None
 
 
 def classify(
@@ -81,18 +91,20 @@ def classify(
     ]
 
 
-def tag(network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[Tagged]]:
+def tag(
+    network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]
+) -> list[Results[Tagged]]:
     """Return every word of each text with its tag."""
     family = TokenClassification(network.head_config)
     examples = [TagExample(str(n), tuple(text.split())) for n, text in enumerate(texts)]
     features = family.features(examples, tokenizer, max_length=_longest(network), training=False)
     answers = answers_of(network, family, examples, features)
     return [
-        [
-            Tagged(word, family.head.labels[number])
-            for word, number in zip(example.words, found.best, strict=True)
-        ]
-        for example, found in zip(examples, answers, strict=True)
+        Results(
+            Tagged(word.group(), family.head.labels[number], *word.span())
+            for word, number in zip(re.finditer(r"\S+", text), found.best, strict=True)
+        )
+        for text, found in zip(texts, answers, strict=True)
     ]
 
 
@@ -112,23 +124,58 @@ def choose(
 
 
 def answer(
-    network: AlbertForTask, tokenizer: Tokenizer, question: str, context: str, *, top: int
-) -> list[SpanFound]:
-    """Return the likeliest spans; where the model can tell, "no answer" is one of them."""
+    network: AlbertForTask,
+    tokenizer: Tokenizer,
+    question: str,
+    contexts: Sequence[str],
+    *,
+    top: int,
+) -> Results[SpanFound]:
+    """Return the likeliest spans of all contexts; where the model can tell, "no answer" is one.
+
+    A context of any length is read in overlapping windows.
+    """
     is_linear = network.head_config.kind == "question-answering"
     family = SpanAnswering() if is_linear else ConditionalSpanAnswering()
-    examples = [SpanExample("0", question, context)]
+    examples = [SpanExample(str(n), question, context) for n, context in enumerate(contexts)]
     features = family.features(examples, tokenizer, max_length=_longest(network), training=False)
-    (found,) = answers_of(network, family, examples, features)
-    nothing = 0.0 if found.null_score is None else 1 / (1 + math.exp(-found.null_score))
+    found = answers_of(network, family, examples, features)
+    shares = _shares([_best_score(answer.n_best) for answer in found]) if is_linear else None
+    empty = [1.0 if each.null_score is None else _sigmoid(each.null_score) for each in found]
+    nothing = None if is_linear else math.prod(empty)
+    weights = shares or [(1 - each) for each in empty]
+    scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
     spans = [
-        SpanFound(span.text, span.start, span.stop, (1 - nothing) * span.probability)
-        for span in found.n_best
+        SpanFound(
+            span.text,
+            span.start,
+            span.stop,
+            weight * scale * span.probability,
+            document,
+            nothing,
+        )
+        for document, (answer, weight) in enumerate(zip(found, weights, strict=True))
+        for span in answer.n_best
         if span.stop > span.start
     ]
-    if not is_linear:
-        spans.append(SpanFound("", 0, 0, nothing))
-    return sorted(spans, key=lambda span: -span.probability)[:top]
+    if nothing is not None:
+        spans.append(SpanFound("", 0, 0, nothing, 0, nothing))
+    return Results(sorted(spans, key=lambda span: -span.probability)[:top])
+
+
+def _best_score(spans: Sequence[Span]) -> float:
+    return max((span.score for span in spans if span.stop > span.start), default=-math.inf)
+
+
+def _shares(scores: Sequence[float]) -> list[float]:
+    """Return the share of each document: the softmax of their best scores."""
+    highest = max(scores)
+    weights = [math.exp(score - highest) if score > -math.inf else 0.0 for score in scores]
+    return [weight / (sum(weights) or 1.0) for weight in weights]
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-max(-700.0, min(value, 700.0))))
 
 
 def _longest(network: AlbertForTask) -> int:

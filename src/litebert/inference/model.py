@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +23,25 @@ from litebert.folder import (
 )
 from litebert.hub import locate
 from litebert.inference import downstream, pretrained
+from litebert.inference.coherence import Coherence, coherence
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.embedding import embed
+from litebert.inference.given import Texts, count, known_precision, list_of, paired, several
+from litebert.inference.index import Match, TextIndex
+from litebert.inference.packaged import packaged_model
 from litebert.inference.pretrained import Filling, Order
+from litebert.inference.results import Results
+from litebert.inference.scoring import Score, score
 from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
+from litebert.runs import is_run
 from litebert.tokenizer import Tokenizer
+
+
+def model_folder(path: str | Path | None) -> Path:
+    """Return the folder of a model: the packaged one, a run's, the one named, or a Hub name's."""
+    if path is None:
+        return packaged_model()
+    return Path(path) / "model" if is_run(Path(path)) else locate(path)
 
 
 class Model:
@@ -46,21 +62,28 @@ class Model:
         source: str = "this model",
     ) -> None:
         self.network, self.tokenizer, self.notes = network.eval(), tokenizer, notes
-        self._missing, self._source = missing, source
+        self._missing, self.source = missing, source
         self.vectors = vectors or SentenceVectors()
 
     @classmethod
     def load(
-        cls, path: str | Path, *, precision: Precision = "fp32", depth: int | None = None
+        cls,
+        path: str | Path | None = None,
+        *,
+        precision: Precision = "fp32",
+        depth: int | None = None,
     ) -> Model:
-        """Read a model folder, or fetch a name from the Hub; nothing in the files is executed.
+        """Read a model folder or a run, or fetch a name from the Hub.
+
+        Without a path, the model that comes with the package answers. Nothing in the files is
+        executed.
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
         `depth` applies only so many steps; a head that was trained there answers, if there is one.
         """
-        folder = locate(path)
-        loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
+        folder = model_folder(path)
+        loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
         if depth is not None:
             limit_depth(loaded.network, depth)
         return cls(
@@ -77,30 +100,62 @@ class Model:
         """The verbs that this model's weights allow."""
         if isinstance(self.network, AlbertForTask):
             return (self.network.head_config.record.verb, "embed")
-        heads = {"fill": "masked_lm", "order": "sentence_order"}
+        heads = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
         return (*(verb for verb, head in heads.items() if not self._lacking(head)), "embed")
 
-    def fill(self, text: str, *, top: int = 5) -> list[Filling]:
+    @overload
+    def fill(self, text: str, *, top: int = 5) -> Results[Filling]: ...  # type: ignore[overload-overlap]
+    @overload
+    def fill(self, text: Iterable[str], *, top: int = 5) -> Results[Results[Filling]]: ...
+    def fill(self, text: Texts, *, top: int = 5) -> Results[Filling] | Results[Results[Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-        Blanks are filled independently; the probability is the product of theirs.
+        Blanks are filled independently; the probability is the product of theirs. Of a text longer
+        than the model reads, the part around the blanks is read.
         """
         network = self._pretraining("masked_lm", "fill")
-        return pretrained.fill(network, self.tokenizer, text, top=top)
+        top = count(top, "top")
+        found = Results(
+            pretrained.fill(network, self.tokenizer, each, top=top)
+            for each in several(text, "fill")
+        )
+        return found[0] if isinstance(text, str) else found
 
-    def order(self, first: str, second: str) -> Order:
-        """Say whether `first` comes before `second` in running text."""
+    @overload
+    def order(self, first: str, second: str) -> Order: ...
+    @overload
+    def order(self, first: str) -> Coherence: ...
+    def order(self, first: str, second: str | None = None) -> Order | Coherence:
+        """Say whether `first` comes before `second`; of one text, where it breaks.
+
+        Sentences longer than the model reads are cut at their end.
+        """
         network = self._pretraining("sentence_order", "order")
-        return pretrained.order(network, self.tokenizer, first, second)
+        if second is None:
+            return coherence(network, self.tokenizer, *several([first], "order"))
+        return pretrained.order(network, self.tokenizer, *several([first, second], "order"))
+
+    @overload
+    def score(self, text: str) -> Score: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, text: Iterable[str]) -> Results[Score]: ...
+    def score(self, text: Texts) -> Score | Results[Score]:
+        """Return how likely a text is, and each of its words: its pseudo-log-likelihood."""
+        network = self._pretraining("masked_lm", "score")
+        found = Results(score(network, self.tokenizer, each) for each in several(text, "score"))
+        return found[0] if isinstance(text, str) else found
 
     def embed(
         self,
-        texts: Sequence[str],
+        texts: Texts,
         *,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
     ) -> NDArray[np.float32]:
         """Return one vector of size H for each text: the mean or maximum of its tokens, or [CLS].
+
+        One string gives one vector, shape (H,). A text longer than the model reads is cut at its
+        end; `too_long` tells which are. See `embed_batches` for more texts than fit in memory.
 
         Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model, or
         the mean, not normalised. A model that was only pretrained pools badly; fine-tune before you
@@ -122,43 +177,128 @@ class Model:
             pooling=pooling or self.vectors.pooling,
             normalize=self.vectors.normalize if normalize is None else normalize,
         )
-        return embed(self.network, self.tokenizer, _several(texts, "embed"), vectors=vectors)
+        found = embed(self.network, self.tokenizer, several(texts, "embed"), vectors=vectors)
+        vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
+        return vector
 
+    def embed_batches(
+        self,
+        texts: Iterable[str],
+        *,
+        batch_size: int = 1_024,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yield the vectors of any number of texts, `batch_size` rows at a time, in order.
+
+        Texts are read as they are needed: memory does not grow with their number.
+        """
+        remaining = iter(texts)
+        while batch := list(islice(remaining, count(batch_size, "batch_size"))):
+            yield self.embed(batch, pooling=pooling, normalize=normalize)
+
+    def similar(
+        self, first: Texts, second: Texts, *, pooling: Pooling | None = None
+    ) -> float | NDArray[np.float32]:
+        """Return the cosine of two texts, or of each text of `first` with each of `second`."""
+        left, right = (
+            self.embed(several(texts, "similar"), pooling=pooling, normalize=True)
+            for texts in (first, second)
+        )
+        cosines: NDArray[np.float32] = left @ right.T
+        is_one = isinstance(first, str) and isinstance(second, str)
+        return float(cosines[0, 0]) if is_one else cosines
+
+    def index(self, texts: Iterable[str], *, pooling: Pooling | None = None) -> TextIndex:
+        """Embed texts once, to be searched many times."""
+        listed = list_of(texts, "index", "texts")
+        vectors = self.embed(listed, pooling=pooling, normalize=True)
+        return TextIndex(
+            tuple(listed), vectors, partial(self.embed, pooling=pooling, normalize=True)
+        )
+
+    def search(
+        self, query: str, texts: Iterable[str], *, top: int = 10, pooling: Pooling | None = None
+    ) -> Results[Match]:
+        """Return the texts nearest to a query by the cosine of their vectors, best first."""
+        top = count(top, "top")
+        return self.index(texts, pooling=pooling).search(query, top=top)
+
+    def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
+        """Return the numbers of the texts, or pairs, that are longer than the model reads at once.
+
+        `fill` and `score` read the part around what they look for, `tag` and `answer` read all in
+        windows; `order`, `embed`, `classify` and `choose` cut at the end.
+        """
+        listed = several(texts, "too_long")
+        seconds = paired(listed, pairs, "too_long")
+        room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)
+        sizes = [len(ids) for ids in self.tokenizer.encode_ids(listed)]
+        if seconds is not None:
+            more = self.tokenizer.encode_ids(seconds)
+            sizes = [size + len(ids) for size, ids in zip(sizes, more, strict=True)]
+        return [number for number, size in enumerate(sizes) if size > room]
+
+    @overload
+    def classify(  # type: ignore[overload-overlap]
+        self, texts: str, pairs: str | None = None, *, patience: int | None = None
+    ) -> Classification: ...
+    @overload
     def classify(
         self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
+        texts: Iterable[str],
+        pairs: Iterable[str] | None = None,
         *,
         patience: int | None = None,
-    ) -> list[Classification]:
+    ) -> Results[Classification]: ...
+    def classify(
+        self, texts: Texts, pairs: Texts | None = None, *, patience: int | None = None
+    ) -> Classification | Results[Classification]:
         """Return the label of each text, or of each text with its pair; or its score.
 
         With `patience`, a text takes no more steps once so many classifiers in a row have agreed
-        with the one before; for a model that was trained with `train.exits`.
+        with the one before; for a model that was trained with `train.exits`. A text longer than
+        the model reads is cut at its end.
         """
         network = self._with_head("sequence-classification", "classify")
-        texts = _several(texts, "classify")
-        return downstream.classify(network, self.tokenizer, texts, pairs, patience=patience)
+        listed = several(texts, "classify")
+        seconds = paired(listed, pairs, "classify")
+        found = Results(
+            downstream.classify(network, self.tokenizer, listed, seconds, patience=patience)
+        )
+        return found[0] if isinstance(texts, str) else found
 
-    def tag(self, texts: Sequence[str]) -> list[list[Tagged]]:
+    @overload
+    def tag(self, texts: str) -> Results[Tagged]: ...  # type: ignore[overload-overlap]
+    @overload
+    def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
+    def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word of each text; words end at white space."""
         network = self._with_head("token-classification", "tag")
-        return downstream.tag(network, self.tokenizer, _several(texts, "tag"))
+        found = Results(downstream.tag(network, self.tokenizer, several(texts, "tag")))
+        return found[0] if isinstance(texts, str) else found
 
-    def choose(self, question: str, choices: Sequence[str], *, context: str = "") -> Choice:
-        """Return which of several choices answers a question about a context."""
+    def choose(self, question: str, choices: Iterable[str], *, context: str = "") -> Choice:
+        """Return which of several choices answers a question about a context.
+
+        A context longer than the model reads is cut at its end.
+        """
         network = self._with_head("multiple-choice", "choose")
-        choices = _several(choices, "choose")
-        return downstream.choose(network, self.tokenizer, question, choices, context)
+        listed = list_of(choices, "choose", "choices")
+        question, context = several([question, context], "choose")
+        return downstream.choose(network, self.tokenizer, question, listed, context)
 
-    def answer(self, question: str, context: str, *, top: int = 1) -> list[SpanFound]:
-        """Return the likeliest spans of a context that answer a question, best first.
+    def answer(self, question: str, context: Texts, *, top: int = 1) -> Results[SpanFound]:
+        """Return the likeliest spans of a context, or of several, that answer a question.
 
-        A model of SQuAD 2.0 may say that there is no answer: an empty text comes first then.
+        The best comes first. A model of SQuAD 2.0 may say that there is no answer: an empty text
+        comes first then, and `no_answer` of each span is how likely that is.
         """
         kinds: tuple[HeadKind, ...] = ("question-answering", "conditional-question-answering")
         network = self._with_head(*kinds, "answer")
-        return downstream.answer(network, self.tokenizer, question, context, top=top)
+        (question,) = several([question], "answer")
+        contexts = several(context, "answer")
+        return downstream.answer(network, self.tokenizer, question, contexts, top=count(top, "top"))
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
         """Return the network if it has a pretraining head; say what it lacks if not."""
@@ -168,7 +308,7 @@ class Model:
         lack = f"no {', '.join(lacking[:3])}" if lacking else self._head()
         raise LitebertError(
             "LB-612",
-            f"{self._source} cannot {verb}: its file lacks weights for that",
+            f"{self.source} cannot {verb}: its file lacks weights for that",
             received=lack,
             expected=f"the {head} head; hub files often come without sentence order",
             next="use a model that litebert pretrained, or pretrain this one further",
@@ -181,7 +321,7 @@ class Model:
             return self.network
         raise LitebertError(
             "LB-615",
-            f"{self._source} cannot {verb}: it was not fine-tuned for that",
+            f"{self.source} cannot {verb}: it was not fine-tuned for that",
             received=self._head(),
             expected=f"a {' or '.join(kinds)} head",
             next="litebert finetune --help",
@@ -195,15 +335,3 @@ class Model:
     def _lacking(self, head: str) -> list[str]:
         absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
         return sorted(name for name in absent if head != "masked_lm" or "pooler" not in name)
-
-
-def _several(texts: Sequence[str], verb: str) -> list[str]:
-    if isinstance(texts, str):
-        raise LitebertError(
-            "LB-611",
-            f"{verb} takes a list of texts",
-            received="one string",
-            expected="a list of strings",
-            next=f"model.{verb}([text])",
-        )
-    return list(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,13 @@ import torch
 from torch import Tensor
 
 from litebert.errors import LitebertError
+from litebert.inference.results import Results
 from litebert.nn import AlbertForPretraining, Batch, Network
+from litebert.tasks.finetuning import finite
 from litebert.tasks.kinds.framing import frame_ids
 from litebert.tokenizer import Tokenizer
+
+MASK = "[MASK]"
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,8 @@ class Filling:
     text: str
     words: tuple[str, ...]
     probability: float
+    offsets: tuple[tuple[int, int], ...] = ()
+    """Where the blanks are in the original text: start and end of each."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,14 @@ class Order:
 @torch.inference_mode()
 def fill(
     network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, top: int
-) -> list[Filling]:
-    """Return the `top` likeliest fillings of every [MASK] in a text, best first."""
+) -> Results[Filling]:
+    """Return the `top` likeliest fillings of every [MASK] in a text, best first.
+
+    Of a text longer than the model reads, the part around the blanks is read.
+    """
     ids = tokenizer.encode(text, special_tokens=True, frame=False).ids
-    if tokenizer.mask_id not in ids:
+    blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
+    if not blanks:
         raise LitebertError(
             "LB-610",
             "there is nothing to fill in this text",
@@ -45,15 +56,46 @@ def fill(
             expected="at least one [MASK]",
             next='litebert fill "The cat sat on the [MASK]."',
         )
+    ids = ids[window(blanks, len(ids), network.config.max_position_embeddings - 2)]
     batch = framed(network, tokenizer, [ids])
     positions = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
-    hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
-    logits = network.masked_lm(hidden, table).float()
+    logits = masked_logits(network, batch, positions)
     logits[:, _special_ids(tokenizer)] = -torch.inf
-    return [
-        Filling(_filled(text, words), tuple(words), probability)
+    offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
+    return Results(
+        Filling(_filled(text, words, offsets), tuple(words), probability, offsets)
         for words, probability in _likeliest(tokenizer, logits.softmax(-1), top)
-    ]
+    )
+
+
+def masked_logits(network: AlbertForPretraining, batch: Batch, positions: Tensor) -> Tensor:
+    """Return the scores of every piece at some positions, in float32."""
+    hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
+    return finite(network.masked_lm(hidden, table).float())
+
+
+def window(places: Sequence[int], size: int, room: int) -> slice:
+    """Return which of `size` tokens to read so that all `places` are among at most `room`.
+
+    Raises:
+        LitebertError: LB-934, the places are too far apart.
+
+    >>> window([700], 1000, 10)
+    slice(695, 705, None)
+    >>> window([2], 1000, 10)
+    slice(0, 10, None)
+    """
+    first, last = min(places), max(places)
+    if last - first >= room:
+        raise LitebertError(
+            "LB-934",
+            "the blanks are too far apart",
+            received=f"{last - first + 1:,} tokens from the first [MASK] to the last",
+            expected=f"at most {room:,}, as many as the model reads at once",
+            next="fill parts of the text one by one",
+        )
+    start = min(max(0, (first + last + 1) // 2 - room // 2), max(0, size - room))
+    return slice(start, start + room)
 
 
 @torch.inference_mode()
@@ -62,7 +104,7 @@ def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, secon
     a, b = (tokenizer.encode(text).ids for text in (first, second))
     batch = framed(network, tokenizer, [a], [b])
     pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-    probability = float(network.sentence_order(pooled).softmax(-1)[0, 0])
+    probability = float(finite(network.sentence_order(pooled)).softmax(-1)[0, 0])
     return Order(probability >= 0.5, probability)
 
 
@@ -111,7 +153,10 @@ def _special_ids(tokenizer: Tokenizer) -> list[int]:
     ]
 
 
-def _filled(text: str, words: Sequence[str]) -> str:
-    for word in words:
-        text = text.replace("[MASK]", word, 1)
-    return text
+def _filled(text: str, words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> str:
+    """Put the words in place of the blanks."""
+    parts, end = [], 0
+    for word, (start, stop) in zip(words, offsets, strict=True):
+        parts += [text[end:start], word]
+        end = stop
+    return "".join([*parts, text[end:]])

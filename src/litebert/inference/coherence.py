@@ -1,0 +1,80 @@
+"""Where a text breaks: the probability of each join between two sentences, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from litebert.corpus.sentences import split_sentences
+from litebert.corpus.settings import TextSettings
+from litebert.errors import LitebertError
+from litebert.inference.pretrained import framed
+from litebert.nn import AlbertForPretraining
+from litebert.tasks.finetuning import by_length, finite
+from litebert.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Join:
+    """Two neighbouring sentences; the second begins at `start` in the text.
+
+    `probability` is that they are in order.
+    """
+
+    first: str
+    second: str
+    start: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Coherence:
+    """Every join of a text; `breaks` are those more likely swapped, the worst first."""
+
+    joins: tuple[Join, ...]
+
+    @property
+    def breaks(self) -> tuple[Join, ...]:
+        """The joins at which the text breaks."""
+        broken = [join for join in self.joins if join.probability < 0.5]
+        return tuple(sorted(broken, key=lambda join: join.probability))
+
+
+@torch.inference_mode()
+def coherence(
+    network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, language: str = "en"
+) -> Coherence:
+    """Return the probability of order at each join of a text.
+
+    Raises:
+        LitebertError: LB-936, the text has one sentence, or none.
+    """
+    sentences = list(split_sentences(text, TextSettings(language=language)))
+    if len(sentences) < 2:
+        raise LitebertError(
+            "LB-936",
+            "there is no order in one sentence",
+            received=f"{len(sentences)} sentences",
+            expected="a text of two sentences or more, or two texts",
+            next='litebert order "He opened the door. Nobody was there."',
+        )
+    ids = tokenizer.encode_ids(sentences)
+    probabilities = [0.0] * (len(ids) - 1)
+    for rows in by_length([len(a) + len(b) + 3 for a, b in pairwise(ids)]):
+        batch = framed(network, tokenizer, [ids[row] for row in rows], [ids[r + 1] for r in rows])
+        pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
+        found = finite(network.sentence_order(pooled).float()).softmax(-1)[:, 0]
+        for row, value in zip(rows, found.tolist(), strict=True):
+            probabilities[row] = value
+    starts, end = [], 0
+    for sentence in sentences:
+        starts.append(text.index(sentence, end))
+        end = starts[-1] + len(sentence)
+    return Coherence(
+        tuple(
+            Join(sentences[at], sentences[at + 1], starts[at + 1], probability)
+            for at, probability in enumerate(probabilities)
+        )
+    )

@@ -1,0 +1,106 @@
+"""What people pass to the verbs, checked: texts or lists of texts, counts, precisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import get_args
+
+from litebert.config import Precision
+from litebert.errors import LitebertError, did_you_mean
+
+Texts = str | Iterable[str]
+
+
+def several(texts: Texts, verb: str) -> list[str]:
+    """Return one text or several as a list.
+
+    Raises:
+        LitebertError: LB-611, they are not texts.
+
+    >>> several("one", "fill"), several(("one", "two"), "fill")
+    (['one'], ['one', 'two'])
+    """
+    if isinstance(texts, str):
+        return [texts]
+    found = list(texts) if isinstance(texts, Iterable) else [texts]
+    for text in found:
+        if not isinstance(text, str):
+            raise LitebertError(
+                "LB-611",
+                f"{verb} takes texts",
+                received=f"{text!r:.100} ({type(text).__name__})",
+                expected="a string, or a list of strings",
+                next=f'model.{verb}("a text"), or model.{verb}(["a text", "another"])',
+            )
+    return [text for text in found if isinstance(text, str)]
+
+
+def list_of(texts: Iterable[str], verb: str, name: str) -> list[str]:
+    """Return a list of texts where one alone makes no sense, such as choices.
+
+    Raises:
+        LitebertError: LB-930, there is one string.
+    """
+    if isinstance(texts, str):
+        raise LitebertError(
+            "LB-930",
+            f"{verb} takes several {name}",
+            received="one string",
+            expected="a list of strings",
+            next=f"put the {name} in a list",
+        )
+    return several(texts, verb)
+
+
+def paired(texts: list[str], pairs: Texts | None, verb: str) -> list[str] | None:
+    """Return a second text for each text.
+
+    Raises:
+        LitebertError: LB-931, there are more, or fewer.
+    """
+    if pairs is None:
+        return None
+    found = several(pairs, verb)
+    if len(found) != len(texts):
+        raise LitebertError(
+            "LB-931",
+            "texts and pairs do not match",
+            received=f"{len(texts)} texts and {len(found)} pairs",
+            expected="one pair for each text",
+            next="give as many pairs as texts",
+        )
+    return found
+
+
+def count(value: int, name: str) -> int:
+    """Return how many answers to give.
+
+    Raises:
+        LitebertError: LB-932, it is less than 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise LitebertError(
+            "LB-932",
+            f"{name} cannot have this value",
+            received=value,
+            expected="a whole number, 1 or more",
+            next=f"{name}=5",
+        )
+    return value
+
+
+def known_precision(precision: Precision) -> Precision:
+    """Return a precision that there is.
+
+    Raises:
+        LitebertError: LB-933, there is none of this name.
+    """
+    if precision not in get_args(Precision):
+        raise LitebertError(
+            "LB-933",
+            "there is no such precision",
+            received=precision,
+            expected=did_you_mean(str(precision), get_args(Precision)),
+            next='precision="fp32"',
+        )
+    return precision

@@ -1,0 +1,82 @@
+"""How likely a text is: the pseudo-log-likelihood of its words (Salazar et al. 2020)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from litebert.inference.pretrained import framed, masked_logits, window
+from litebert.nn import AlbertForPretraining
+from litebert.tasks.finetuning import by_length
+from litebert.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class WordScore:
+    """A word of the text, `start` to `end`, and the log-probability of its pieces."""
+
+    word: str
+    start: int
+    end: int
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """The pseudo-log-likelihood of a text, in nats; `perplexity` is per piece."""
+
+    text: str
+    log_likelihood: float
+    perplexity: float
+    words: tuple[WordScore, ...]
+
+
+@torch.inference_mode()
+def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Score:
+    """Mask each piece in turn and sum the log-probabilities of what was masked.
+
+    All masked copies of the text are one ragged batch, computed a bounded number of tokens at a
+    time. Of a text longer than the model reads, a part around each piece is read.
+    """
+    encoding = tokenizer.encode(text)
+    ids, room = encoding.ids, network.config.max_position_embeddings - 2
+    found = [0.0] * len(ids)
+    spans = [window([place], len(ids), room) for place in range(len(ids))]
+    for places in by_length([min(len(ids), room) + 2] * len(ids)):
+        copies = [
+            [tokenizer.mask_id if at == place else ids[at] for at in _range(spans[place], len(ids))]
+            for place in places
+        ]
+        batch = framed(network, tokenizer, copies)
+        # [CLS] is before the pieces of each copy.
+        masked = torch.tensor([1 + place - spans[place].start for place in places])
+        positions = batch.offsets[:-1] + masked.to(batch.offsets.device)
+        log_probabilities = masked_logits(network, batch, positions).log_softmax(-1)
+        for row, place in enumerate(places):
+            found[place] = float(log_probabilities[row, ids[place]])
+    total = math.fsum(found)
+    perplexity = math.exp(min(700.0, -total / max(1, len(ids))))
+    return Score(text, total, perplexity, _by_word(text, encoding.offsets, found))
+
+
+def _range(span: slice, size: int) -> range:
+    return range(span.start, min(span.stop, size))
+
+
+def _by_word(
+    text: str, offsets: list[tuple[int, int]], scores: list[float]
+) -> tuple[WordScore, ...]:
+    """Sum the scores of the pieces between two white spaces."""
+    words: list[WordScore] = []
+    for (start, end), value in zip(offsets, scores, strict=True):
+        last = words[-1] if words else None
+        if last is not None and not any(map(str.isspace, text[last.end : max(start, last.end)])):
+            word = text[last.start : max(end, last.end)]
+            words[-1] = WordScore(
+                word, last.start, max(end, last.end), last.log_probability + value
+            )
+        else:
+            words.append(WordScore(text[start:end], start, end, value))
+    return tuple(words)
