@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 from keyword import iskeyword
@@ -11,15 +10,16 @@ from keyword import iskeyword
 import click
 
 from litebert.errors import did_you_mean
-from litebert.files import as_litebert_error
 
 VERBS = {
     "answer": "answer a question with a span of a text",
     "choose": "choose among several answers",
     "classify": "say which label a text has",
+    "completion": "complete verbs and options in your shell",
     "config": "list every setting, or show one run's with the origin of each value",
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
+    "doctor": "check this machine, with a self-test of a few seconds",
     "distil": "make a small model of a teacher, with text",
     "embed": "turn texts into vectors",
     "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
@@ -27,15 +27,19 @@ VERBS = {
     "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task that is there, and print the table",
+    "help": "show the help of a verb",
     "hub": "fetch a model from the Hugging Face Hub, or put one there",
     "import": "read Google's checkpoints, and Hugging Face's old ones",
-    "order": "say which of two sentences comes first",
+    "order": "say which of two sentences comes first, or where a text breaks",
     "predict": "answer a whole split or file, as a leaderboard wants it",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "quantize": "write an eight-bit copy of a model, for inference on a CPU",
     "recipes": "list, show or copy the recipes that come along",
     "report": "write a run's report.html again",
     "runs": "list runs; compare some",
+    "score": "say how likely texts are",
+    "search": "find the texts nearest to a query",
+    "similar": "say how near two texts are",
     "serve": "answer over HTTP, with a page to try the model at /",
     "sizes": "parameters, bytes and compute of every preset",
     "tag": "tag every word of a text",
@@ -82,29 +86,21 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="litebert")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(None, "-V", "--version", package_name="litebert")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error; may stand anywhere.")
 def cli(debug: bool) -> None:
     """ALBERT, whole: text to tokenizer, corpus, pretraining, tasks and answers.
 
     \b
+    litebert fill "The cat sat on the [MASK]."
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
-    litebert fill "The cat sat on the [MASK]." --model runs/mine/model
-    litebert finetune reviews.csv --model runs/mine/model
-    litebert classify "A fine film." --model runs/reviews/model
+    litebert finetune reviews.csv --model runs/mine
+    litebert classify "A fine film." --model runs/reviews
     """
-    os.environ["LITEBERT_DEBUG"] = "1" if debug else ""
 
 
 def main() -> None:
     """Run the command line; a user's mistake is a message and an exit code, never a traceback."""
-    try:
-        cli()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Exception as error:
-        told = as_litebert_error(error)
-        if told is None or os.environ.get("LITEBERT_DEBUG"):
-            raise
-        click.echo(str(told), err=True)
-        sys.exit(told.exit_code)
+    from litebert.cli.boundary import run
+
+    sys.exit(run(cli, sys.argv[1:]))

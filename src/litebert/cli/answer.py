@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,18 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.output import show, show_json
+from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
     from litebert.config import Precision
 
 
-@click.command()
-@click.argument("question")
+@click.command(cls=TextCommand)
+@click.argument("question", type=TEXT)
 @click.option("--context", help="The text that has the answer.")
 @click.option("--file", type=click.Path(path_type=Path), help="A file with that text instead.")
 @model_option
 @precision_option
-@click.option("--top", default=1, show_default=True, help="Answers to show.")
+@click.option("--top", default=1, show_default=True, type=AtLeast(1), help="Answers to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def answer(
     question: str,
@@ -35,8 +36,8 @@ def answer(
     """Answer QUESTION with a span of a text.
 
     \b
-    litebert answer "Who left?" --context "Ada left at noon." --model runs/squad/model
-    litebert answer "When?" --file report.txt --model runs/squad2/model --top 3 --json
+    litebert answer "Who left?" --context "Ada left at noon." --model runs/squad
+    litebert answer "When?" --file report.txt --model runs/squad2 --top 3 --json
     """
     from litebert.errors import LitebertError
     from litebert.files import read_capped
@@ -54,7 +55,7 @@ def answer(
         context = data.decode("utf-8", "replace")
     found = loaded(model, precision).answer(question, str(context), top=top)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        show_json([asdict(each) for each in found])
         return
     for each in found:
-        click.echo(f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}")
+        show(f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}")

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import (
-    depth_option,
-    loaded,
-    model_option,
-    patience_option,
-    precision_option,
-)
+from litebert.cli.bulk import bulk_options, run_verb
+from litebert.cli.loading import depth_option, model_option, patience_option, precision_option
+from litebert.cli.texts import TEXT, TextCommand
+from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
+    from litebert.inference import Classification, Model
 
 
-@click.command()
-@click.argument("texts", nargs=-1, required=True)
-@click.option("--pair", "pairs", multiple=True, help="Second text, one for each TEXT.")
+@click.command(cls=TextCommand)
+@click.argument("texts", nargs=-1, required=True, type=TEXT)
+@click.option("--pair", "pairs", multiple=True, type=TEXT, help="Second text, one for each TEXT.")
 @model_option
 @precision_option
 @depth_option
 @patience_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a text.")
+@bulk_options
 def classify(
     texts: tuple[str, ...],
     pairs: tuple[str, ...],
@@ -35,19 +33,43 @@ def classify(
     precision: Precision,
     depth: int | None,
     patience: int | None,
-    as_json: bool,
+    bulk: BulkOptions,
 ) -> None:
-    """Say which label each text has.
+    """Say which label each text has, or each row of a file.
+
+    A text longer than the model reads is cut at its end.
 
     \b
-    litebert classify "A fine film." "Dull." --model runs/sst2/model
-    litebert classify "It rains." --pair "It is wet." --model runs/rte/model --json
+    litebert classify "A fine film." "Dull." --model runs/sst2
+    litebert classify "It rains." --pair "It is wet." --model runs/rte --json
+    litebert classify reviews.csv --column body --model runs/sst2 --output answers.jsonl
     """
-    asked = loaded(model, precision, depth=depth)
-    found = asked.classify(texts, list(pairs) or None, patience=patience)
-    if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
-        return
-    for text, each in zip(texts, found, strict=True):
-        values = "  ".join(f"{name} {value:.4g}" for name, value in each.values.items())
-        click.echo(f"{', '.join(each.labels) or 'no label':<16}  {text[:50]:<50}  {values}")
+    if pairs and len(pairs) != len(texts):
+        raise LitebertError(
+            "LB-946",
+            "texts and pairs do not match",
+            received=f"{len(texts)} texts and {len(pairs)} --pair",
+            expected="one --pair for each text",
+            next='litebert classify "It rains." --pair "It is wet." --model FOLDER',
+        )
+
+    def answer(network: Model, rows: list[dict[str, str]]) -> list[Classification]:
+        seconds = [row["pair"] for row in rows] if "pair" in rows[0] else None
+        return list(network.classify([row["text"] for row in rows], seconds, patience=patience))
+
+    def line(row: dict[str, str], found: Classification) -> str:
+        values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
+        return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
+
+    run_verb(
+        texts,
+        answer,
+        line,
+        asdict,
+        bulk=bulk,
+        model=model,
+        precision=precision,
+        depth=depth,
+        roles=("text", "pair"),
+        pairs=pairs,
+    )

@@ -45,7 +45,12 @@ def list_settings(kind: str, as_json: bool) -> None:
 @click.option("--origin", is_flag=True, help="Say where each value came from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(run: Path, origin: bool, as_json: bool) -> None:
-    """Show the settings a run was made with."""
+    """Show the settings a run was made with.
+
+    \b
+    litebert config show runs/mine --origin
+    litebert config show runs/mrpc --json
+    """
     from litebert.errors import LitebertError
     from litebert.runs import read_run
 

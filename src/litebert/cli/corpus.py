@@ -59,7 +59,12 @@ def build(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume."""
+    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
+
+    \b
+    litebert corpus build my-text.txt --tokenizer vocabularies/mine --output corpora/mine
+    litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
+    """
     from litebert.api.corpus import describe
     from litebert.corpus import build_corpus
 
@@ -109,6 +114,10 @@ def check(
     """Say what is wrong with a text, or with one corpus folder, and what to do.
 
     The exit code is 3 where something is damaged or cannot be read.
+
+    \b
+    litebert corpus check my-text.txt --tokenizer vocabularies/mine
+    litebert corpus check corpora/mine --json
     """
     from litebert.corpus import check_corpus, check_text
 

@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import depth_option, loaded, model_option, precision_option
+from litebert.cli.bulk import bulk_options, run_verb
+from litebert.cli.loading import depth_option, model_option, precision_option
+from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
     from litebert.folder import Pooling
+    from litebert.inference import Model
 
 
-@click.command()
-@click.argument("texts", nargs=-1, required=True)
+@click.command(cls=TextCommand)
+@click.argument("texts", nargs=-1, required=True, type=TEXT)
 @model_option
 @precision_option
 @depth_option
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "cls", "max"]),
-    help="Default: what sentence-transformers wrote beside the model, or mean.",
+    help="How tokens become one vector; by default as the model says, or the mean.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one list a text.")
+@click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.")
+@bulk_options
 def embed(
     texts: tuple[str, ...],
     model: str | None,
     precision: Precision,
     depth: int | None,
     pooling: Pooling | None,
-    as_json: bool,
+    normalize: bool | None,
+    bulk: BulkOptions,
 ) -> None:
-    """Turn each text into a vector.
+    """Turn each text, or each row of a file, into a vector.
+
+    A text longer than the model reads is cut at its end.
 
     \b
-    litebert embed "a cat" "a dog" --model runs/mine/model
-    litebert embed "a cat" --model runs/mine/model --pooling cls --json
+    litebert embed "a cat" "a dog"
+    litebert embed "a cat" --model runs/mine --pooling cls --json
+    litebert embed reviews.csv --column body --output vectors.jsonl
     """
-    asked = loaded(model, precision, depth=depth)
-    vectors = asked.embed(texts, pooling=pooling)
-    if as_json:
-        click.echo(json.dumps(vectors.tolist()))
-        return
-    for text, vector in zip(texts, vectors, strict=True):
+
+    def answer(network: Model, rows: list[dict[str, str]]) -> list[NDArray[np.float32]]:
+        given = [row["text"] for row in rows]
+        return list(network.embed(given, pooling=pooling, normalize=normalize))
+
+    def line(row: dict[str, str], vector: NDArray[np.float32]) -> str:
         numbers = " ".join(f"{value:.3f}" for value in vector[:6])
-        click.echo(f"{text[:40]:<40}  {len(vector)} numbers: {numbers} …")
+        return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
+
+    run_verb(
+        texts,
+        answer,
+        line,
+        lambda vector: vector.tolist(),
+        bulk=bulk,
+        model=model,
+        precision=precision,
+        depth=depth,
+    )

@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.bulk import bulk_options, run_verb
 from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.output import show, show_json
+from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
+    from litebert.inference import Filling, Model, Results
 
 
-@click.command()
-@click.argument("text")
+@click.command(cls=TextCommand)
+@click.argument("texts", nargs=-1, required=True, type=TEXT)
 @model_option
 @precision_option
-@click.option("--top", default=5, show_default=True, help="Answers to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def fill(text: str, model: str | None, precision: Precision, top: int, as_json: bool) -> None:
-    """Fill every [MASK] in a sentence.
+@click.option("--top", default=5, show_default=True, type=AtLeast(1), help="Answers to show.")
+@bulk_options
+def fill(
+    texts: tuple[str, ...], model: str | None, precision: Precision, top: int, bulk: BulkOptions
+) -> None:
+    """Fill every [MASK] in a text, in several, or in each row of a file.
+
+    Of a text longer than the model reads, the part around the blanks is read.
 
     \b
-    litebert fill "The cat sat on the [MASK]." --model runs/mine/model
-    litebert fill "[MASK] is the capital of [MASK]." --model runs/mine/model --json
+    litebert fill "The cat sat on the [MASK]."
+    litebert fill "[MASK] is the capital of [MASK]." --model runs/mine --json
+    litebert fill blanks.txt --output filled.jsonl
     """
-    fillings = loaded(model, precision).fill(text, top=top)
-    if as_json:
-        click.echo(json.dumps([asdict(filling) for filling in fillings], ensure_ascii=False))
+    from litebert.api.bulk import is_file
+
+    if len(texts) == 1 and bulk.output is None and not is_file(texts):
+        found = loaded(model, precision).fill(texts[0], top=top)
+        if bulk.as_json:
+            show_json([asdict(filling) for filling in found])
+            return
+        for filling in found:
+            show(_line(filling))
         return
-    for filling in fillings:
-        click.echo(f"{filling.probability:6.1%}  {filling.text}")
+
+    def answer(network: Model, rows: list[dict[str, str]]) -> list[Results[Filling]]:
+        return list(network.fill([row["text"] for row in rows], top=top))
+
+    run_verb(
+        texts,
+        answer,
+        lambda _, found: "\n".join(map(_line, found)),
+        lambda found: [asdict(filling) for filling in found],
+        bulk=bulk,
+        model=model,
+        precision=precision,
+    )
+
+
+def _line(filling: Filling) -> str:
+    return f"{filling.probability:6.1%}  {filling.text}"

@@ -30,6 +30,10 @@ def list_runs(folder: Path, written_as: Format) -> None:
     """List the runs of a folder: what was trained, how far, with which result.
 
     `last` is the last step, `best` the best evaluation; over several seeds, their medians.
+
+    \b
+    litebert runs list
+    litebert runs list --runs experiments --csv
     """
     from litebert.report import runs as found
 
@@ -52,6 +56,10 @@ def compare_runs(folders: tuple[Path, ...], written_as: Format) -> None:
     """Say how runs differ: settings with their origins, then measures side by side.
 
     A folder with the runs of several seeds counts as one run.
+
+    \b
+    litebert runs compare runs/mrpc runs/mrpc-further
+    litebert runs compare runs/one runs/two --markdown
     """
     from litebert.report.comparison import as_json, compare, one_below_the_other, side_by_side
     from litebert.report.seeds import read_run

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.bulk import bulk_options, run_verb
+from litebert.cli.loading import model_option, precision_option
+from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
+    from litebert.inference import Model, Results, Tagged
 
 
-@click.command()
-@click.argument("texts", nargs=-1, required=True)
+@click.command(cls=TextCommand)
+@click.argument("texts", nargs=-1, required=True, type=TEXT)
 @model_option
 @precision_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one list a text.")
-def tag(texts: tuple[str, ...], model: str | None, precision: Precision, as_json: bool) -> None:
-    """Tag every word of each text; words end at white space.
+@bulk_options
+def tag(texts: tuple[str, ...], model: str | None, precision: Precision, bulk: BulkOptions) -> None:
+    """Tag every word of each text, or of each row of a file; words end at white space.
 
     \b
-    litebert tag "Ada Lovelace lived in London ." --model runs/names/model
-    litebert tag "He left ." "She stayed ." --model runs/names/model --json
+    litebert tag "Ada Lovelace lived in London ." --model runs/names
+    litebert tag "He left ." "She stayed ." --model runs/names --json
     """
-    found = loaded(model, precision).tag(texts)
-    if as_json:
-        click.echo(json.dumps([[asdict(each) for each in words] for words in found]))
-        return
-    for words in found:
-        click.echo("  ".join(f"{each.word}/{each.tag}" for each in words))
+
+    def answer(network: Model, rows: list[dict[str, str]]) -> list[Results[Tagged]]:
+        return list(network.tag([row["text"] for row in rows]))
+
+    run_verb(
+        texts,
+        answer,
+        lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
+        lambda found: [asdict(each) for each in found],
+        bulk=bulk,
+        model=model,
+        precision=precision,
+    )

@@ -33,7 +33,12 @@ def train(
     cased: bool,
     as_json: bool,
 ) -> None:
-    """Train a SentencePiece vocabulary with the official settings."""
+    """Train a SentencePiece vocabulary with the official settings.
+
+    \b
+    litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
+    litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
+    """
     from litebert.api import train_vocabulary
 
     trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
@@ -50,7 +55,12 @@ def train(
 @click.option("--special-tokens", is_flag=True, help="Read [MASK] and the like as such.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def encode(text: str, folder: Path, pair: str | None, special_tokens: bool, as_json: bool) -> None:
-    """Show the ids, pieces and offsets of a text."""
+    """Show the ids, pieces and offsets of a text.
+
+    \b
+    litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
+    litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens --json
+    """
     from litebert.tokenizer import Tokenizer
 
     encoding = Tokenizer.load(folder).encode(text, pair, special_tokens=special_tokens)

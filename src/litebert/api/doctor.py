@@ -1,0 +1,124 @@
+"""A look at the machine, and a self-test of a few seconds: train a little, save, load, answer."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
+from litebert.files import Json, as_litebert_error, free_bytes
+from litebert.folder import save_model
+from litebert.inference import Model
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.train import train_tokenizer
+
+LEAST_PYTHON, LEAST_TORCH, LEAST_DISK = (3, 11), (2, 9), 2 << 30
+EXTRAS = {
+    "data": "pyarrow",
+    "hub": "huggingface_hub",
+    "onnx": "onnx",
+    "report": "matplotlib",
+    "wordpiece": "tokenizers",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at, and what to do if it is not good."""
+
+    name: str
+    is_good: bool
+    found: str
+    advice: str = ""
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def examine() -> list[Check]:
+    """Look at what litebert depends on, and try it."""
+    free = free_bytes(Path.cwd())
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    missing = [name for name, module in EXTRAS.items() if find_spec(module) is None]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only"
+    return [
+        Check(
+            "python",
+            sys.version_info[:2] >= LEAST_PYTHON,
+            platform.python_version(),
+            "install Python 3.11 or newer",
+        ),
+        Check("torch", version >= LEAST_TORCH, torch.__version__, "pip install -U torch"),
+        Check("device", True, device),
+        Check("threads", True, f"{torch.get_num_threads()} of torch"),
+        Check(
+            "disk",
+            free >= LEAST_DISK,
+            f"{free / 2**30:.1f} GiB free here",
+            "free some space, or work in another folder",
+        ),
+        Check("extras", True, f"not installed: {', '.join(missing)}" if missing else "all"),
+        _self_test(_train_and_answer),
+    ]
+
+
+def _self_test(work: Callable[[], None]) -> Check:
+    """Run the self-test; whatever it raises is what was found."""
+    started = time.monotonic()
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - the report of a check, whatever is broken
+        told = as_litebert_error(error) or error
+        first = str(told).partition("\n")[0]
+        return Check("self-test", False, f"{type(error).__name__}: {first}", "litebert --debug ...")
+    return Check("self-test", True, f"passed in {time.monotonic() - started:.1f} s")
+
+
+def _train_and_answer() -> None:
+    """Lower the loss of a tiny network, write it, read it back and fill a blank."""
+    texts = ["a small cat sat on a mat", "a small dog sat on a log"] * 20
+    tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=26))
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+    encoding = tokenizer.encode(texts[0], texts[1])
+    batch = Batch.from_lists([encoding.ids], [encoding.segments])
+    places = torch.arange(1, 5)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(20):
+        logits = network(batch, places).masked_lm
+        loss = torch.nn.functional.cross_entropy(logits, batch.ids[places])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(float(loss))
+    if not losses[-1] < losses[0]:
+        raise LitebertError(
+            "LB-940",
+            "training does not lower the loss on this machine",
+            received=f"{losses[0]:.3f} -> {losses[-1]:.3f}",
+            expected="a lower loss after 20 steps",
+            next="pip install --force-reinstall torch",
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        save_model(network.eval(), Path(scratch))
+        tokenizer.save(scratch)
+        Model.load(scratch).fill("a small [MASK] sat on a mat")

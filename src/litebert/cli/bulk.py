@@ -1,0 +1,176 @@
+"""What verbs on texts share: arguments, standard input or files in; lines, JSON or JSONL out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from litebert.cli.loading import loaded
+from litebert.cli.output import note, show, show_json
+
+if TYPE_CHECKING:
+    from litebert.api.bulk import Answered, AnswerFile, BulkOptions, Numbered
+    from litebert.config import Precision
+    from litebert.inference import Model
+
+Answer = TypeVar("Answer")
+Command = TypeVar("Command", bound=Callable[..., object])
+SHOWN_ERRORS = 5
+
+
+def bulk_options(command: Command) -> Command:
+    """Give a command the options of bulk work, as its argument `bulk`."""
+
+    @wraps(command)
+    def called(
+        *args: object,
+        column: tuple[str, ...],
+        output: Path | None,
+        force: bool,
+        quiet: bool,
+        as_json: bool,
+        **values: object,
+    ) -> object:
+        from litebert.api.bulk import BulkOptions
+
+        bulk = BulkOptions(column, output, force, quiet, as_json)
+        return command(*args, bulk=bulk, **values)
+
+    options = (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON; of files, a line a row."),
+        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+        click.option("--force", is_flag=True, help="Replace the output if it exists."),
+        click.option(
+            "--output", type=click.Path(path_type=Path), help="JSONL file; rerun to resume."
+        ),
+        click.option(
+            "--column",
+            multiple=True,
+            metavar="[ROLE=]NAME",
+            help="Column of a CSV, JSONL or Parquet file.",
+        ),
+    )
+    decorated: Any = called
+    for option in options:
+        decorated = option(decorated)
+    given: Command = decorated
+    return given
+
+
+def run_verb(
+    words: Sequence[str],
+    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]],
+    line: Callable[[dict[str, str], Answer], str],
+    as_json: Callable[[Answer], object],
+    *,
+    bulk: BulkOptions,
+    model: str | None,
+    precision: Precision,
+    depth: int | None = None,
+    roles: Sequence[str] = ("text",),
+    pairs: Sequence[str] = (),
+) -> None:
+    """Answer texts, files of texts, or standard input, and print or write the answers."""
+    from litebert.api.bulk import is_file, rows_of
+
+    has_files = is_file(words)
+    network = loaded(model, precision, depth=depth)
+    if has_files or bulk.output:
+        rows = rows_of(words, bulk.columns, roles)
+        _stream(words, rows, answer, line, as_json, bulk=bulk, model=network)
+        return
+    given = [{roles[0]: word} for word in words]
+    if pairs:
+        for row, second in zip(given, pairs, strict=True):
+            row[roles[1]] = second
+    if longer := network.too_long(words, list(pairs) or None):
+        numbers = ", ".join(str(number + 1) for number in longer)
+        note(f"note: longer than the model reads at once: text {numbers}")
+    found = answer(network, given)
+    if bulk.as_json:
+        show_json([as_json(each) for each in found])
+        return
+    for row, each in zip(given, found, strict=True):
+        show(line(row, each))
+
+
+def _stream(
+    words: Sequence[str],
+    rows: Iterator[Numbered],
+    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]],
+    line: Callable[[dict[str, str], Answer], str],
+    as_json: Callable[[Answer], object],
+    *,
+    bulk: BulkOptions,
+    model: Model,
+) -> None:
+    """Answer rows a chunk at a time, in order; tell at the end which had no answer."""
+    from litebert.api.bulk import answered
+    from litebert.api.progress import Progress
+    from litebert.errors import LitebertError
+
+    file = None if bulk.output is None else _output(words, bulk, model)
+    bad: list[LitebertError] = []
+    number = 0
+    with Progress("rows", "answering", is_quiet=bulk.quiet) as progress:
+        remaining = islice(rows, file.num_done if file else 0, None)
+        for chunk in answered(remaining, lambda some: answer(model, some)):
+            bad += [each.answer for each in chunk if isinstance(each.answer, LitebertError)]
+            if file is not None:
+                file.write([_record(each, as_json) for each in chunk])
+            else:
+                _show(chunk, line, as_json, in_json=bulk.as_json)
+            number += len(chunk)
+            progress.advance(len(chunk))
+    for error in bad[:SHOWN_ERRORS]:
+        note(f"skipped: {error.what} ({error.received})")
+    if file is not None:
+        file.finish()
+    if file is not None or bad:
+        place = f": {bulk.output}" if bulk.output else ""
+        note(f"{number:,} rows, {len(bad):,} of them skipped{place}")
+
+
+def _output(words: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile:
+    from litebert.api.bulk import AnswerFile
+
+    command = {
+        "command": click.get_current_context().command_path,
+        "inputs": " ".join(words),
+        "columns": " ".join(bulk.columns),
+        "model": model.source,
+    }
+    assert bulk.output is not None
+    file = AnswerFile(bulk.output, command, force=bulk.force)
+    if file.num_done:
+        note(f"resuming after {file.num_done:,} rows")
+    return file
+
+
+def _record(each: Answered[Answer], as_json: Callable[[Answer], object]) -> dict[str, object]:
+    from litebert.errors import LitebertError
+
+    if isinstance(each.answer, LitebertError):
+        return {"row": each.number, "error": each.answer.what}
+    return {"row": each.number, "answer": as_json(each.answer)}
+
+
+def _show(
+    chunk: Sequence[Answered[Answer]],
+    line: Callable[[dict[str, str], Answer], str],
+    as_json: Callable[[Answer], object],
+    *,
+    in_json: bool,
+) -> None:
+    from litebert.errors import LitebertError
+
+    for each in chunk:
+        if in_json:
+            show_json(_record(each, as_json))
+        elif not isinstance(each.answer, LitebertError):
+            show(line(each.values, each.answer))

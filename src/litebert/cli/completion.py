@@ -1,0 +1,24 @@
+"""litebert completion: names of verbs and options at the tab key."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that completes verbs and options in SHELL.
+
+    \b
+    litebert completion bash >> ~/.bashrc
+    litebert completion fish > ~/.config/fish/completions/litebert.fish
+    """
+    from litebert.cli import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows these shells"
+    click.echo(kind(cli, {}, "litebert", "_LITEBERT_COMPLETE").source())

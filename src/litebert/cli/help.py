@@ -1,0 +1,28 @@
+"""litebert help: what a verb does."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[VERB]...")
+@click.pass_context
+def help(ctx: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 - the verb's name
+    """Show the help of a verb, as VERB --help does.
+
+    \b
+    litebert help fill
+    litebert help corpus build
+    """
+    from litebert.cli import cli
+
+    command: click.Command = cli
+    context = click.Context(cli, info_name="litebert")
+    for word in words:
+        found = command.get_command(context, word) if isinstance(command, click.Group) else None
+        if found is None:
+            raise click.UsageError(f"no such verb: {' '.join(words)}", ctx)
+        context = click.Context(found, info_name=word, parent=context)
+        command = found
+    click.echo(command.get_help(context))

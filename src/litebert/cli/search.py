@@ -1,0 +1,49 @@
+"""litebert search: the texts nearest to a query."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.output import show, show_json
+from litebert.cli.texts import TEXT, AtLeast, TextCommand
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
+
+
+@click.command(cls=TextCommand)
+@click.argument("query", type=TEXT)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--column", default="text", show_default=True, help="Text column of a table.")
+@click.option("--top", default=5, show_default=True, type=AtLeast(1), help="Texts to show.")
+@model_option
+@precision_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def search(
+    query: str,
+    file: Path,
+    column: str,
+    top: int,
+    model: str | None,
+    precision: Precision,
+    as_json: bool,
+) -> None:
+    """Find the texts of FILE that are nearest to QUERY.
+
+    \b
+    litebert search "a stormy night" stories.txt
+    litebert search "late delivery" reviews.csv --column body --top 3 --json
+    """
+    from litebert.api.bulk import read_texts_of
+
+    found = loaded(model, precision).search(query, read_texts_of(file, column), top=top)
+    if as_json:
+        show_json([asdict(match) for match in found])
+        return
+    for match in found:
+        show(f"{match.score:7.4f}  {match.text[:100]}")

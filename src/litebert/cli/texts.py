@@ -1,0 +1,65 @@
+"""Texts on a command line: they may begin with a dash; counts are in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+
+_OPTION = re.compile(r"--?[A-Za-z][A-Za-z-]*(=.*)?", re.DOTALL)
+_MARK = "\0"
+"""Marks a text for the parser; no argument of a process can hold it."""
+
+
+class TextCommand(click.Command):
+    """A command whose arguments are texts: what cannot be the name of an option is a text."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Mark texts that begin with a dash, so that they are no options."""
+        return super().parse_args(ctx, list(self._marked(args)))
+
+    def _marked(self, args: list[str]) -> Iterator[str]:
+        taking = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag
+            for name in param.opts
+        }
+        is_value = False
+        for place, word in enumerate(args):
+            if word == "--":
+                yield from args[place:]
+                return
+            is_text = word.startswith("-") and word != "-" and not _OPTION.fullmatch(word)
+            yield _MARK + word if is_text and not is_value else word
+            is_value = word in taking
+
+
+def text(value: str) -> str:
+    """Return a text as it was typed, without the mark."""
+    return value.removeprefix(_MARK)
+
+
+TEXT = click.types.FuncParamType(text)
+
+
+class AtLeast(click.ParamType[int]):
+    """A whole number that is not too small."""
+
+    name = "number"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Read the number."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.least - 1
+        if number < self.least:
+            self.fail(f"{value} is no whole number from {self.least} on", param, ctx)
+        return number

@@ -1,0 +1,84 @@
+"""Commands with bad paths and values: four lines and an exit code, never a traceback."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+from litebert import rng
+
+from .conftest import Command
+from .test_shell_manners import LEAVES
+
+LONG = {"doctor", "serve"}
+"""What works for seconds, or until it is stopped, whatever it is told."""
+EXIT_CODES = {0, 1, 2, 3, 4, 5}
+
+
+@pytest.fixture
+def bad(
+    tmp_path: Path, stories: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Give paths and values that commands do not expect, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 9)
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "one.jsonl").write_text('{"text": "Anna"}\n{"text": 3}\nnot json\n')
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.json").write_text("{}")
+    return [
+        *("nowhere", "nowhere.txt", "nowhere.csv", "folder", "config", "binary.csv", "empty.txt"),
+        *("one.jsonl", "", " ", ".", "..", "/", "/dev/null", "/dev/full", "/proc/self/mem"),
+        *("x" * 300, "x" * 5_000, "a/../../b", "\x1b[31m", "\udc80", "naïve.txt", "a\nb", "*"),
+        *("-1", "0", "1e999", "nan", "train.steps=-1", "train.sed=1", "=", "a=b", "--", "--json"),
+        *("[MASK]", "mrpc", "text=body", str(stories), str(pretrained), "http://[", "s3://x/y"),
+    ]
+
+
+def commands(number: int, seed: int, bad: list[str]) -> Iterator[list[str]]:
+    for place in range(number):
+        generator = rng.stream(seed, "fuzz", 0, place)
+        name = str(generator.choice(sorted(set(LEAVES) - LONG)))
+        yield [*name.split(), *arguments(LEAVES[name], generator, bad)]
+
+
+def arguments(
+    command: click.Command, generator: np.random.Generator, bad: list[str]
+) -> Iterator[str]:
+    for parameter in command.params:
+        value = bad[int(generator.integers(len(bad)))]
+        if isinstance(parameter, click.Argument):
+            yield value
+        elif isinstance(parameter, click.Option) and generator.random() < 0.4:
+            yield parameter.opts[0]
+            if not parameter.is_flag:
+                yield value
+
+
+def check(command: Command, number: int, seed: int, bad: list[str]) -> None:
+    home = Path.cwd()
+    for words in commands(number, seed, bad):
+        try:
+            done = command(*words)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: litebert {words!r}") from error
+        assert done.exit_code in EXIT_CODES, (seed, words)
+        assert "Traceback" not in done.stderr, (seed, words)
+        if done.exit_code:
+            assert "LB-" in done.stderr or done.stdout, (seed, words, done)
+        assert "\x1b" not in done.stdout + done.stderr, (seed, words)
+        os.chdir(home)
+
+
+def test_a_hundred_bad_commands_are_messages(command: Command, bad: list[str]) -> None:
+    check(command, 100, 2_026, bad)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_a_thousand_bad_commands_are_messages(command: Command, bad: list[str], seed: int) -> None:
+    check(command, 100, seed, bad)

@@ -1,0 +1,200 @@
+"""The command line as people meet it: mistakes, dashes, help, and files of texts."""
+
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from litebert.cli import VERBS, cli
+from litebert.cli.output import harmless
+
+from .conftest import Command
+
+
+def leaves(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from leaves(found, (*path, name))
+
+
+LEAVES = dict(leaves(cli))
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_two_examples_that_parse(name: str) -> None:
+    text = LEAVES[name].help or ""
+    examples = [line.strip() for line in text.splitlines() if line.strip().startswith("litebert ")]
+    assert len([line for line in examples if line.startswith(f"litebert {name}")]) >= 2
+    for line in examples:
+        words = shlex.split(line.split(" >")[0])[1:]
+        command: click.Command = cli
+        context = click.Context(cli, info_name="litebert")
+        while isinstance(command, click.Group):
+            found = command.get_command(context, words.pop(0))
+            assert found is not None, line
+            command = found
+        command.make_context(command.name or "", words)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "said"),
+    [
+        (["fill", "[MASK]", "--top", "-3"], 2, "no whole number from 1 on"),
+        (["classify", "a", "--pair", "a", "--pair", "b"], 1, "LB-946"),
+        (["pretrian"], 2, "pretrain"),
+        (["fill", "[MASK]", "--precsion", "fp32"], 2, "--precision"),
+        (["pretrain", "x.txt", "--name", "../x", "--preset", "tiny"], 1, "LB-"),
+        (["pretrain", "--corpus", "x", "--name", "../x"], 1, "LB-920"),
+        (["pretrain", "--corpus", "x", "--name", "\x1b[31m"], 1, "LB-920"),
+        (["search", "a", "nowhere.txt"], 1, "LB-"),
+        (["help", "nothing"], 2, "no such verb"),
+        (["fill", "[MASK]", "--model", "runs/nowhere"], 1, "LB-620"),
+    ],
+)
+def test_a_mistake_is_four_lines(
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    exit_code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command(*words)
+    assert done.exit_code == exit_code
+    assert said in done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("model: ")]
+    assert lines[0].startswith("LB-")
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["received", "expected", "next"]
+    assert "\x1b" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_misspelt_preset_is_refused_before_any_work(
+    command: Command, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("pretrain", stories, "--preset", "mnii")
+    assert done.exit_code == 1
+    assert "mini" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_from_text_trains_no_vocabulary(
+    command: Command, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("pretrain", stories, "--preset", "tiny", "--dry-run", "--vocab-size", 90)
+    assert done.exit_code == 0, done.stderr
+    assert "vocabulary 90" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_may_begin_with_a_dash(command: Command, classifier: Path) -> None:
+    done = command("classify", "- a bad film", "-3 of 10", "--model", classifier, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 2
+
+
+def test_labels_cannot_steer_the_terminal(command: Command, classifier: Path) -> None:
+    shown = command("classify", "Anna", "--model", classifier)
+    assert "\x1b" not in shown.stdout
+    assert "\x9b" not in shown.stdout
+    as_json = command("classify", "Anna", "--model", classifier, "--json")
+    assert "\\x1b[31mbad" in repr(json.loads(as_json.stdout)[0]["values"])
+    assert harmless("plain ünïcode ✓\n") == "plain ünïcode ✓\n"
+
+
+def test_the_first_line_says_which_model_answers(command: Command, pretrained: Path) -> None:
+    done = command("fill", "Anna [MASK].", "--model", pretrained, "--top", 2)
+    assert done.stderr.splitlines()[0] == f"model: {pretrained}"
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_debug_may_stand_anywhere(command: Command) -> None:
+    from litebert.errors import LitebertError
+
+    with pytest.raises(LitebertError):
+        command("recipes", "show", "nothing", "--debug")
+
+
+def test_version_help_and_completion(command: Command) -> None:
+    assert "litebert" in command("-V").stdout
+    assert command("help", "corpus", "build").stdout == command("corpus", "build", "--help").stdout
+    assert "_LITEBERT_COMPLETE" in command("completion", "bash").stdout
+    assert set(VERBS) <= set(command("help").stdout.split())
+
+
+def test_a_file_of_texts_is_answered_row_by_row(
+    command: Command, classifier: Path, tmp_path: Path
+) -> None:
+    rows = ["body,stars", '"Anna walked.",1', ",2", '"Bert slept.",3']
+    (tmp_path / "reviews.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    output = tmp_path / "answers.jsonl"
+    words = ("classify", tmp_path / "reviews.csv", "--column", "body", "--model", classifier)
+    done = command(*words, "--output", output)
+    assert done.exit_code == 0, done.stderr
+    found = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    assert "answer" in found[0]
+    assert len([row for row in found if "answer" in row]) >= 2
+    assert [row["row"] for row in found] == sorted(row["row"] for row in found)
+    assert "LB-941" in command(*words, "--output", output).stderr
+    assert command(*words, "--output", output, "--force").exit_code == 0
+
+
+def test_answers_are_resumed_where_they_stopped(
+    command: Command, pretrained: Path, tmp_path: Path
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"Anna walked {n} times.\n" for n in range(600)), encoding="utf-8")
+    words = ("embed", texts, "--model", pretrained, "--quiet")
+    whole, other = tmp_path / "whole.jsonl", tmp_path / "other.jsonl"
+    assert command(*words, "--output", whole).exit_code == 0
+    lines = whole.read_text("utf-8").splitlines(keepends=True)
+    assert len(lines) == 600
+    command("embed", texts, "--model", pretrained, "--output", tmp_path / "none" / "x.jsonl")
+    (tmp_path / "other.jsonl.unfinished").write_text(
+        "".join(lines[:256]) + lines[256][:9], encoding="utf-8"
+    )
+    done = command(*words, "--output", other)
+    assert "resuming after 256 rows" in done.stderr
+    resumed = [json.loads(line) for line in other.read_text("utf-8").splitlines()]
+    assert [row["row"] for row in resumed] == list(range(1, 601))
+    assert not (tmp_path / "other.jsonl.unfinished").exists()
+
+
+def test_standard_input_is_answered(
+    command: Command, pretrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Anna [MASK].\nno blank\nBert [MASK].\n"))
+    done = command("fill", "-", "--model", pretrained, "--json", "--top", 1, "--quiet")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ["answer" in row for row in found] == [True, False, True]
+    assert "1 of them skipped" in done.stderr
+
+
+def test_a_pretrained_model_is_evaluated_on_a_text(
+    command: Command, pretrained: Path, stories: Path
+) -> None:
+    done = command("evaluate", pretrained, "--data", stories, "--json", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    measures = json.loads(done.stdout)["texts"]
+    assert {"masked_lm_loss", "sentence_order_accuracy"} <= set(measures)
+    assert "LB-926" in command("evaluate", pretrained).stderr
+
+
+def test_doctor_says_that_this_machine_works(command: Command) -> None:
+    found = {check["name"]: check for check in json.loads(command("doctor", "--json").stdout)}
+    assert found["self-test"]["is_good"], found["self-test"]
+    assert found["python"]["is_good"]
