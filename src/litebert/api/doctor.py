@@ -109,7 +109,7 @@ def _train_and_answer() -> None:
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     if not losses[-1] < losses[0]:
         raise LitebertError(
             "LB-940",

@@ -8,10 +8,11 @@ from pathlib import Path
 from litebert.errors import LitebertError, did_you_mean
 from litebert.hub.fetch import pull
 from litebert.hub.names import HubName, looks_local
+from litebert.runs import is_run
 
 
 def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
-    """Return a model's folder: the one named, or that of a Hub name, which is fetched if needed.
+    """Return a model's folder: the one named, a run's, or a Hub name's, fetched if needed.
 
     A path whose first folder exists is never looked for on the Hub. `legacy_pickle` also accepts
     pytorch_model.bin from repositories that have nothing else.
@@ -22,7 +23,7 @@ def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
     path = Path(name_or_path)
     found = _found(path)
     if found == "a folder":
-        return path
+        return path / "model" if is_run(path) else path
     name = HubName.parse(str(name_or_path))
     is_path = looks_local(str(path)) or Path(name.repository).parent.is_dir() if name else True
     if name is None or is_path or found != "nothing":

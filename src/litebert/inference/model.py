@@ -33,15 +33,12 @@ from litebert.inference.pretrained import Filling, Order
 from litebert.inference.results import Results
 from litebert.inference.scoring import Score, score
 from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
-from litebert.runs import is_run
 from litebert.tokenizer import Tokenizer
 
 
 def model_folder(path: str | Path | None) -> Path:
-    """Return the folder of a model: the packaged one, a run's, the one named, or a Hub name's."""
-    if path is None:
-        return packaged_model()
-    return Path(path) / "model" if is_run(Path(path)) else locate(path)
+    """Return the folder of a model: the packaged one, or what `path` names."""
+    return packaged_model() if path is None else locate(path)
 
 
 class Model:
