@@ -12,7 +12,7 @@ from litebert.corpus.settings import TextSettings
 from litebert.errors import LitebertError
 from litebert.inference.pretrained import framed
 from litebert.nn import AlbertForPretraining
-from litebert.tasks.finetuning import by_length, finite
+from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
 
 
@@ -65,7 +65,7 @@ def coherence(
     for rows in by_length([len(a) + len(b) + 3 for a, b in pairwise(ids)]):
         batch = framed(network, tokenizer, [ids[row] for row in rows], [ids[r + 1] for r in rows])
         pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-        found = finite(network.sentence_order(pooled).float()).softmax(-1)[:, 0]
+        found = network.sentence_order(pooled).float().softmax(-1)[:, 0]
         for row, value in zip(rows, found.tolist(), strict=True):
             probabilities[row] = value
     starts, end = [], 0

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from litebert.folder import Pooling, SentenceVectors
 from litebert.inference.pretrained import framed
 from litebert.nn import Batch, Network
-from litebert.tasks.finetuning import by_length, finite
+from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
 
 
@@ -28,7 +28,7 @@ def embed(
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = framed(network, tokenizer, [encoded[row] for row in rows], longest=longest)
         read = batch.first_tokens if vectors.pooling == "cls" else None
-        pooled = _pooled(finite(network.albert(batch, read).float()), batch, vectors.pooling)
+        pooled = _pooled(network.albert(batch, read).float(), batch, vectors.pooling)
         if vectors.normalize:
             pooled = F.normalize(pooled)
         found[rows] = pooled.cpu().numpy()

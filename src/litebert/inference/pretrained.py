@@ -12,7 +12,6 @@ from torch import Tensor
 from litebert.errors import LitebertError
 from litebert.inference.results import Results
 from litebert.nn import AlbertForPretraining, Batch, Network
-from litebert.tasks.finetuning import finite
 from litebert.tasks.kinds.framing import frame_ids
 from litebert.tokenizer import Tokenizer
 
@@ -71,7 +70,8 @@ def fill(
 def masked_logits(network: AlbertForPretraining, batch: Batch, positions: Tensor) -> Tensor:
     """Return the scores of every piece at some positions, in float32."""
     hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
-    return finite(network.masked_lm(hidden, table).float())
+    logits: Tensor = network.masked_lm(hidden, table).float()
+    return logits
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:
@@ -104,7 +104,7 @@ def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, secon
     a, b = (tokenizer.encode(text).ids for text in (first, second))
     batch = framed(network, tokenizer, [a], [b])
     pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-    probability = float(finite(network.sentence_order(pooled)).softmax(-1)[0, 0])
+    probability = float(network.sentence_order(pooled).softmax(-1)[0, 0])
     return Order(probability >= 0.5, probability)
 
 

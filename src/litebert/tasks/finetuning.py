@@ -12,7 +12,6 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import TrainConfig
-from litebert.errors import NonFiniteError
 from litebert.fast import pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
@@ -169,28 +168,9 @@ def outputs_of(
         batch = joined([features[number] for number in numbers]).to(device)
         for number, output in zip(numbers, family.outputs(network, batch), strict=True):
             outputs[number] = output
-            finite(torch.from_numpy(np.ascontiguousarray(output)))
         if progress is not None:
             progress(len(numbers))
     return [output for output in outputs if output is not None]
-
-
-def finite(outputs: Tensor) -> Tensor:
-    """Return what a network gives, checked: every answer leaves a network through here.
-
-    Raises:
-        NonFiniteError: LB-935, it is not finite.
-    """
-    # -inf is how heads say "impossible"; +inf and NaN are never meant.
-    if outputs.isnan().any() or outputs.isposinf().any():
-        raise NonFiniteError(
-            "LB-935",
-            "the network gives NaN or infinity",
-            received="outputs that are not finite",
-            expected="finite scores",
-            next="check the weights (litebert import huggingface reads them anew), or use fp32",
-        )
-    return outputs
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
