@@ -1,0 +1,173 @@
+"""What a pretrained model knows without fine-tuning: BLiMP, sentence similarity, retrieval."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from litebert.errors import LitebertError
+from litebert.inference.model import Model
+from litebert.inference.pretrained import framed
+from litebert.metrics.scores import regression_measures
+from litebert.nn import AlbertForPretraining
+from litebert.reading.delimited import Dialect, scan_delimited
+from litebert.reading.find import find_table
+from litebert.reading.json_rows import scan_json, scan_json_lines
+from litebert.reading.lines import read_rows
+from litebert.tasks.finetuning import by_length
+
+_PAIR_COLUMNS = (
+    ("sentence1", "sentence2", "score"),
+    ("sentence_A", "sentence_B", "relatedness_score"),
+)
+_MOST_BLOCKED = 4_096
+"""Questions whose cosines with all paragraphs are held at once."""
+
+Rows = Iterator[Mapping[str, object]]
+
+
+def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return the share of minimal pairs whose good sentence is likelier, in all and by field.
+
+    Pseudo-log-likelihoods as in Salazar et al. (2020); Warstadt et al. (2020) describe BLiMP. A
+    paradigm (`UID`) counts as much as any other. `limit` takes the first so many of each.
+    """
+    rows = list(_of_each(_rows(data), "UID", limit))
+    sentences = [str(row[key]) for row in rows for key in ("sentence_good", "sentence_bad")]
+    good, bad = pseudo_log_likelihoods(model, sentences).reshape(-1, 2).T
+    by_paradigm: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row, is_right in zip(rows, good > bad, strict=True):
+        by_paradigm[str(row["field"]), str(row["UID"])].append(float(is_right))
+    by_field: dict[str, list[float]] = defaultdict(list)
+    for (field, _), answers in by_paradigm.items():
+        by_field[field].append(mean(answers))
+    fields = {f"blimp_{field}": mean(shares) for field, shares in sorted(by_field.items())}
+    return {"blimp": mean(mean(answers) for answers in by_paradigm.values()), **fields}
+
+
+def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return correlations of cosines with people's scores of sentence pairs (STS-B, SICK)."""
+    rows = [row for row, _ in zip(_rows(data), range(limit or 1 << 40), strict=False)]
+    names = next((names for names in _PAIR_COLUMNS if rows and set(names) <= set(rows[0])), None)
+    if names is None:
+        raise LitebertError(
+            "LB-992",
+            f"{data} has no scored sentence pairs",
+            received=", ".join(rows[0]) if rows else "no rows",
+            expected=" or ".join(", ".join(names) for names in _PAIR_COLUMNS),
+            next="litebert evaluate MODEL --on sts --data STS-B/dev.tsv",
+        )
+    first, second = (_unit(model.embed([str(row[name]) for row in rows])) for name in names[:2])
+    try:
+        scores = np.array([float(str(row[names[2]])) for row in rows])
+    except ValueError as error:
+        raise LitebertError(
+            "LB-993",
+            f"{data} has a pair without a score",
+            received=str(error),
+            expected=f"a number in column {names[2]} of every row",
+            next="choose a split with labels",
+        ) from error
+    found = regression_measures(scores, (first * second).sum(1))
+    return {"sts_spearman": found["spearman"], "sts_pearson": found["pearson"]}
+
+
+def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return how well questions find their paragraph among all of a file, by cosine.
+
+    `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
+    counts ranks beyond 10 as 0; recall at k is the share of questions found among the first k.
+    """
+    rows = [row for row, _ in zip(_rows(data), range(limit or 1 << 40), strict=False)]
+    contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
+    number = {context: index for index, context in enumerate(contexts)}
+    wanted = np.array([number[str(row["context"])] for row in rows])
+    vectors = _unit(model.embed(contexts))
+    questions = _unit(model.embed([str(row["question"]) for row in rows]))
+    ranks = np.concatenate(
+        [
+            _ranks(questions[start : start + _MOST_BLOCKED] @ vectors.T, wanted[start:])
+            for start in range(0, len(rows), _MOST_BLOCKED)
+        ]
+    )
+    return {
+        "retrieval_mrr": float(np.where(ranks < 10, 1 / (1 + ranks), 0.0).mean()),
+        **{f"retrieval_recall_at_{k}": float((ranks < k).mean()) for k in (1, 5, 10)},
+    }
+
+
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {
+    "blimp": blimp,
+    "sts": sts,
+    "retrieval": retrieval,
+}
+"""What `litebert evaluate --on` measures; each takes a model, a file, and how many rows of it."""
+
+
+@torch.inference_mode()
+def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return the sum of log p(piece | the others) of each text, shape (texts,).
+
+    Every piece is masked in a copy of its own; all copies of all texts are one ragged stream.
+    """
+    network, tokenizer = model.network, model.tokenizer
+    assert isinstance(network, AlbertForPretraining)
+    encoded = tokenizer.encode_ids(texts)
+    copies = [(text, place) for text, ids in enumerate(encoded) for place in range(len(ids))]
+    found = np.zeros(len(texts))
+    for rows in by_length([len(encoded[text]) + 2 for text, _ in copies]):
+        sequences, originals = [], []
+        for text, place in (copies[row] for row in rows):
+            ids = list(encoded[text])
+            originals.append(ids[place])
+            ids[place] = tokenizer.mask_id
+            sequences.append(ids)
+        batch = framed(network, tokenizer, sequences)
+        places = torch.tensor([1 + copies[row][1] for row in rows], device=batch.ids.device)
+        hidden = network.albert(batch, batch.first_tokens + places)
+        logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
+        chosen = logits.log_softmax(-1)[torch.arange(len(rows)), torch.tensor(originals)]
+        np.add.at(found, [copies[row][0] for row in rows], chosen.double().cpu().numpy())
+    return found
+
+
+def _rows(data: Path) -> Rows:
+    source = find_table(data)
+    if source.kind == ".jsonl":
+        scanned = scan_json_lines(source)
+    elif source.kind == ".json":
+        scanned = scan_json(source)
+    else:
+        dialect = Dialect("," if source.kind == ".csv" else "\t", "none")
+        header = tuple(next(read_rows(source))[1].split(dialect.delimiter))
+        scanned = scan_delimited(source, dialect, header, has_header=True)
+    for _, row in scanned:
+        if isinstance(row, LitebertError):
+            raise row
+        yield row
+
+
+def _of_each(rows: Rows, key: str, limit: int | None) -> Rows:
+    """Yield at most `limit` rows of each value of a column."""
+    seen: dict[object, int] = defaultdict(int)
+    for row in rows:
+        seen[row[key]] += 1
+        if limit is None or seen[row[key]] <= limit:
+            yield row
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    normal: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return normal
+
+
+def _ranks(cosines: NDArray[np.float32], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many paragraphs are nearer than the wanted one, for each question."""
+    right = cosines[np.arange(len(cosines)), wanted[: len(cosines)]]
+    return np.asarray((cosines > right[:, None]).sum(1), dtype=np.int64)
