@@ -1,7 +1,7 @@
 """The library as Python users call it; the command line calls nothing else."""
 
 from litebert.api.corpus import build_from_texts, train_vocabulary
-from litebert.api.evaluation import Evaluation, evaluate, evaluate_predictions
+from litebert.api.evaluation import Evaluation, evaluate, evaluate_predictions, evaluate_zero_shot
 from litebert.api.finetuning import FinetuneJob, finetune
 from litebert.api.glue_runs import GlueRuns, glue
 from litebert.api.plan import Plan
@@ -23,6 +23,7 @@ __all__ = [
     "distil",
     "evaluate",
     "evaluate_predictions",
+    "evaluate_zero_shot",
     "finetune",
     "glue",
     "list_recipes",

@@ -12,7 +12,7 @@ from litebert.api.held_out import is_pretrained, measure_pretraining
 from litebert.api.progress import Progress
 from litebert.api.settings import paths
 from litebert.api.table import Frame, frame
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, did_you_mean
 from litebert.inference.finetuned import (
     Finetuned,
     Kept,
@@ -108,6 +108,39 @@ def evaluate(
         splits = [split] if split else list(opened[0].dataset.dev_splits)
         measures = {name: measured(opened, folder, name)[0] for name in splits}
     return Evaluation(measures, opened[0].precision)
+
+
+def evaluate_zero_shot(
+    model: str | Path,
+    *,
+    on: str,
+    data: str | Path,
+    limit: int | None = None,
+    precision: Precision | None = None,
+) -> Evaluation:
+    """Measure what a pretrained model knows without fine-tuning.
+
+    `on` is `blimp` (minimal pairs by pseudo-log-likelihood), `sts` (sentence pairs with scores) or
+    `retrieval` (questions and their paragraphs, in SQuAD's layout); `limit` takes the first so many
+    rows, of each paradigm for BLiMP.
+
+    Raises:
+        LitebertError: LB-994, there is no such measure, or the model or the data do not allow it.
+    """
+    from litebert.inference import Model
+    from litebert.study.zero_shot import MEASURES
+
+    if on not in MEASURES:
+        raise LitebertError(
+            "LB-994",
+            "there is no measure of this name",
+            received=on,
+            expected=did_you_mean(on, MEASURES),
+            next=f"litebert evaluate {model} --on sts --data STS-B/dev.tsv",
+        )
+    used = precision or "fp32"
+    opened = Model.load(model, precision=used)
+    return Evaluation({on: MEASURES[on](opened, Path(data), limit=limit)}, used)
 
 
 def evaluate_predictions(

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder or file of the examples, or a text."
 )
+@click.option(
+    "--on",
+    "zero_shot",
+    type=click.Choice(["blimp", "sts", "retrieval"]),
+    help="What a pretrained model knows without fine-tuning.",
+)
+@click.option("--limit", type=click.IntRange(1), help="With --on: so many rows, or of a paradigm.")
 @click.option("--split", help="dev by default; whichever the task has.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @column_option
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
 def evaluate(
     models: tuple[str, ...],
     data: Path | None,
+    zero_shot: str | None,
+    limit: int | None,
     split: str | None,
     task: str | None,
     column: tuple[str, ...],
@@ -59,6 +68,7 @@ def evaluate(
     \b
     litebert evaluate runs/mrpc --data glue
     litebert evaluate runs/mine --data my-text.txt
+    litebert evaluate models/mine --on sts --data STS-B/dev.tsv
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     if (predictions is None) == (not models):
@@ -73,6 +83,10 @@ def evaluate(
 
     if predictions is not None:
         found = api.evaluate_predictions(predictions, data, null_odds=null_odds)
+    elif zero_shot is not None:
+        found = api.evaluate_zero_shot(
+            _one(models), on=zero_shot, data=_given(data), limit=limit, precision=precision
+        )
     else:
         found = api.evaluate(
             models,
@@ -93,3 +107,27 @@ def evaluate(
         show_json(found.measures, indent=2)
     else:
         show(str(found))
+
+
+def _one(models: tuple[str, ...]) -> str:
+    if len(models) == 1:
+        return models[0]
+    raise LitebertError(
+        "LB-995",
+        "--on measures one model",
+        received=f"{len(models)} models",
+        expected="one run or model folder",
+        next="litebert evaluate models/mine --on sts --data STS-B/dev.tsv",
+    )
+
+
+def _given(data: Path | None) -> Path:
+    if data is not None:
+        return data
+    raise LitebertError(
+        "LB-996",
+        "--on needs the data to measure on",
+        received="no --data",
+        expected="--data FILE: BLiMP's pairs, scored sentence pairs, or SQuAD's questions",
+        next="litebert evaluate models/mine --on sts --data STS-B/dev.tsv",
+    )

@@ -1,0 +1,197 @@
+"""Distillation: tokens aligned by characters, a start from the teacher, one trainer for both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import litebert
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.runs import read_metrics
+from litebert.tasks.conversion import convert
+from litebert.tasks.surface import Surface
+from litebert.tasks.teacher import Teacher, align, pool
+from litebert.tokenizer import Tokenizer, train_tokenizer
+
+SENTENCES = [
+    f"The {colour} {animal} {verb} near the {place}."
+    for colour in ("red", "green", "blue", "white")
+    for animal in ("fox", "horse", "mouse", "crow")
+    for verb in ("slept", "waited", "walked", "sang")
+    for place in ("river", "garden", "station", "old mill")
+]
+SHAPE = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+SETTINGS = {
+    "model.embedding_size": 16,
+    "objective.max_seq_length": 32,
+    "distil.texts": 4,
+    "distil.text_length": 16,
+    "train.batch_size": 2,
+    "train.eval_sequences": 8,
+    "train.loader_workers": 0,
+    "train.precision": "fp32",
+    "train.steps": 6,
+    "train.save_every": 3,
+    "train.eval_every": 6,
+    "train.log_every": 2,
+}
+
+
+def _tokenizer(vocab_size: int) -> Tokenizer:
+    return Tokenizer.from_model(train_tokenizer(SENTENCES * 3, vocab_size=vocab_size))
+
+
+def _unshared(vocab_size: int) -> AlbertForPretraining:
+    config = AlbertConfig(
+        vocab_size=vocab_size,
+        embedding_size=32,
+        num_hidden_layers=4,
+        hidden_act="gelu",
+        sharing="none",
+        **SHAPE,
+    )
+    return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def teacher_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A teacher with another vocabulary than its student, and unshared layers."""
+    folder = tmp_path_factory.mktemp("teacher")
+    tokenizer = _tokenizer(44)
+    save_model(_unshared(tokenizer.vocab_size), folder)
+    tokenizer.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    documents = [SENTENCES[start : start + 8] for start in range(0, len(SENTENCES), 8)]
+    path.write_text("\n\n".join(" ".join(document) for document in documents))
+    return path
+
+
+def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
+    ours, theirs = _tokenizer(40), _tokenizer(44)
+    (text,), (spans,) = Surface(ours).read(*_framed(ours, SENTENCES[0]))
+    encoded = theirs.encode(text)
+    their_spans = [(0, 0), *encoded.offsets, (0, 0)]
+    alignment = align([spans], [their_spans])
+    for (begin, end), first, stop in zip(spans, alignment.first, alignment.stop, strict=True):
+        covered = [span for span in their_spans[first:stop] if span != (0, 0)]
+        assert all(b < end and begin < e for b, e in covered)
+        assert end == begin or (covered[0][0] <= begin and covered[-1][1] >= end)
+
+
+def test_a_token_gets_the_mean_of_the_teacher_tokens_behind_it() -> None:
+    alignment = align([[(0, 0), (0, 4), (0, 0)]], [[(0, 0), (0, 1), (1, 4), (0, 0)]])
+    states = torch.tensor([[1.0], [2.0], [6.0], [9.0]])
+    assert alignment.means(states).flatten().tolist() == [1.0, 4.0, 9.0]
+
+
+def test_a_token_without_counterpart_is_left_out() -> None:
+    alignment = align([[(0, 0), (2, 2), (0, 2), (0, 0)]], [[(0, 0), (0, 2), (0, 0)]])
+    assert alignment.has_target.tolist() == [True, False, True, True]
+
+
+def test_a_student_with_every_dimension_computes_what_its_teacher_computes() -> None:
+    tokenizer = _tokenizer(40)
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size, embedding_size=32, num_hidden_layers=1, **SHAPE
+    ).model_copy(update={"hidden_act": "gelu", "embedding_projection": True})
+    source = _unshared(tokenizer.vocab_size)
+    source.albert.plan = source.albert.plan[:1]
+    source.albert.depth = 1
+    student = AlbertForPretraining(config)
+    convert(student, tokenizer, Teacher(source.albert, tokenizer))
+    ours, theirs = student.albert.state_dict(), source.albert.state_dict()
+    for name in (n for n in ours if n.startswith(("attention.0", "feed_forward.0"))):
+        assert torch.equal(ours[name], theirs[name]), name
+    mean = theirs["embedding.word.weight"].mean(0)
+    lifted = ours["embedding.word.weight"] @ student.masked_lm.dense.weight
+    known = [
+        index
+        for index, piece in enumerate(tokenizer.pieces)
+        if piece.startswith("▁") and tokenizer.encode(piece.replace("▁", " ")).ids == [index]
+    ]
+    assert known
+    wanted = theirs["embedding.word.weight"][known] - mean
+    torch.testing.assert_close(lifted[known], wanted, atol=1e-5, rtol=0)
+
+
+def test_pooling_is_the_mean_of_each_sequence() -> None:
+    batch = Batch.from_lists([[2, 3], [2, 5, 3]])
+    hidden = torch.tensor([[1.0], [3.0], [0.0], [3.0], [6.0]])
+    assert pool(hidden, batch, "mean").flatten().tolist() == [2.0, 3.0]
+    assert pool(hidden, batch, "cls").flatten().tolist() == [1.0, 0.0]
+
+
+def test_distillation_brings_the_student_nearer(
+    teacher_folder: Path, text: Path, tmp_path: Path
+) -> None:
+    settings = SETTINGS | {"train.steps": 60, "train.eval_every": 60}
+    run = litebert.distil(
+        teacher_folder,
+        text,
+        runs=tmp_path,
+        vocab_size=40,
+        held_out=0.2,
+        settings=settings,
+        quiet=True,
+    )
+    rows = [row for row in read_metrics(run.folder) if row["kind"] == "eval"]
+    assert rows[-1]["vector_error"] < 0.7 * rows[0]["vector_error"]
+    assert rows[-1]["hidden_error"] < rows[0]["hidden_error"]
+    assert set(run.model().verbs) >= {"fill", "order", "embed"}
+
+
+def test_a_stopped_distillation_resumes_bit_for_bit(
+    teacher_folder: Path, text: Path, tmp_path: Path
+) -> None:
+    def run(name: str) -> dict[str, torch.Tensor]:
+        made = litebert.distil(
+            teacher_folder,
+            text,
+            runs=tmp_path,
+            name=name,
+            vocab_size=40,
+            held_out=0.2,
+            settings=SETTINGS,
+            quiet=True,
+        )
+        return made.model().network.state_dict()
+
+    whole = run("whole")
+    run("cut")
+    folder = tmp_path / "cut"
+    for path in (folder / "checkpoints" / "step-000000006", folder / "model"):
+        path.rename(tmp_path / f"gone-{path.name}")
+    resumed = run("cut")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_another_width_than_the_teachers_is_refused(
+    teacher_folder: Path, text: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(LitebertError, match="LB-991"):
+        litebert.distil(
+            teacher_folder,
+            text,
+            runs=tmp_path,
+            vocab_size=40,
+            held_out=0.2,
+            settings=SETTINGS | {"model.hidden_size": 48},
+            quiet=True,
+        )
+
+
+def _framed(tokenizer: Tokenizer, text: str):
+    import numpy as np
+
+    ids = [tokenizer.cls_id, *tokenizer.encode(text).ids, tokenizer.sep_id]
+    return np.array(ids), np.array([0, len(ids)])
