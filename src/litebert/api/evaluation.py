@@ -111,10 +111,10 @@ def evaluate(
 
 
 def evaluate_zero_shot(
-    model: str | Path,
+    models: str | Path | Sequence[str | Path],
     *,
     on: str,
-    data: str | Path,
+    data: str | Path | None,
     limit: int | None = None,
     precision: Precision | None = None,
 ) -> Evaluation:
@@ -125,21 +125,40 @@ def evaluate_zero_shot(
     rows, of each paradigm for BLiMP.
 
     Raises:
-        LitebertError: LB-994, there is no such measure, or the model or the data do not allow it.
+        LitebertError: LB-994, there is no such measure; LB-995, several models; LB-996, no data;
+            or the model or the data do not allow it.
     """
     from litebert.inference import Model
     from litebert.study.zero_shot import MEASURES
 
+    next_step = "litebert evaluate models/mine --on sts --data STS-B/dev.tsv"
+    chosen = paths(models)
     if on not in MEASURES:
         raise LitebertError(
             "LB-994",
             "there is no measure of this name",
             received=on,
             expected=did_you_mean(on, MEASURES),
-            next=f"litebert evaluate {model} --on sts --data STS-B/dev.tsv",
+            next=next_step,
+        )
+    if len(chosen) != 1:
+        raise LitebertError(
+            "LB-995",
+            "zero-shot measures are taken of one model",
+            received=f"{len(chosen)} models",
+            expected="one run or model folder",
+            next=next_step,
+        )
+    if data is None:
+        raise LitebertError(
+            "LB-996",
+            "a zero-shot measure needs the data to measure on",
+            received="no --data",
+            expected="--data FILE: BLiMP's pairs, scored sentence pairs, or SQuAD's questions",
+            next=next_step,
         )
     used = precision or "fp32"
-    opened = Model.load(model, precision=used)
+    opened = Model.load(chosen[0], precision=used)
     return Evaluation({on: MEASURES[on](opened, Path(data), limit=limit)}, used)
 
 

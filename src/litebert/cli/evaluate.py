@@ -12,6 +12,7 @@ from litebert.cli.output import note, show, show_json
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
+    from litebert.api import Evaluation
     from litebert.config import Precision
 
 
@@ -85,7 +86,7 @@ def evaluate(
         found = api.evaluate_predictions(predictions, data, null_odds=null_odds)
     elif zero_shot is not None:
         found = api.evaluate_zero_shot(
-            _one(models), on=zero_shot, data=_given(data), limit=limit, precision=precision
+            models, on=zero_shot, data=data, limit=limit, precision=precision
         )
     else:
         found = api.evaluate(
@@ -101,33 +102,13 @@ def evaluate(
             patience=patience,
             quiet=quiet,
         )
-        if not quiet:
-            note(f"precision: {found.precision}")
+    _show(found, quiet=quiet, as_json=as_json)
+
+
+def _show(found: Evaluation, *, quiet: bool, as_json: bool) -> None:
+    if found.precision and not quiet:
+        note(f"precision: {found.precision}")
     if as_json:
         show_json(found.measures, indent=2)
     else:
         show(str(found))
-
-
-def _one(models: tuple[str, ...]) -> str:
-    if len(models) == 1:
-        return models[0]
-    raise LitebertError(
-        "LB-995",
-        "--on measures one model",
-        received=f"{len(models)} models",
-        expected="one run or model folder",
-        next="litebert evaluate models/mine --on sts --data STS-B/dev.tsv",
-    )
-
-
-def _given(data: Path | None) -> Path:
-    if data is not None:
-        return data
-    raise LitebertError(
-        "LB-996",
-        "--on needs the data to measure on",
-        received="no --data",
-        expected="--data FILE: BLiMP's pairs, scored sentence pairs, or SQuAD's questions",
-        next="litebert evaluate models/mine --on sts --data STS-B/dev.tsv",
-    )
