@@ -25,18 +25,40 @@ def page() -> str:
     """Return docs/errors.md as it should be."""
     rows = {}
     for path in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args and _code(node.args[0]):
-                rows[_code(node.args[0])] = _row(node)
+                rows[_code(node.args[0])] = _row(node, tree)
     return HEADER + "".join(rows[code] for code in sorted(rows))
 
 
-def _row(call: ast.Call) -> str:
+def _row(call: ast.Call, tree: ast.Module) -> str:
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     expected = named.get("expected", call.args[-1])  # short forms give it as the last argument
-    next_step = named.get("next", ast.Constant("make or fetch the file again"))
+    next_step = named.get("next") or _next_of(call, tree)
     cells = [_text(node) for node in (call.args[1], expected, next_step)]
     return f"| {_code(call.args[0])} | " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n"
+
+
+def _next_of(call: ast.Call, tree: ast.Module) -> ast.expr:
+    """Return the next step that the short form called here gives to all its errors."""
+    constants = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    name = getattr(call.func, "id", "")
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name == name:
+            for node in ast.walk(function):
+                for keyword in node.keywords if isinstance(node, ast.Call) else ():
+                    if keyword.arg == "next":
+                        value = keyword.value
+                        is_named = isinstance(value, ast.Name) and value.id in constants
+                        return constants[value.id] if is_named else value
+    raise LookupError(f"{_code(call.args[0])} has no next step")
 
 
 def _code(node: ast.expr) -> str:

@@ -55,7 +55,7 @@ def test_text_without_document_ends_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("It rained all day. Nobody came. " * 200, encoding="utf-8")
     done = _run("pretrain", "one.txt", "--vocab-size", "28", "train.steps=2", cwd=tmp_path)
     assert done.returncode == 1
-    assert "--documents" in done.stderr
+    assert "blank lines between documents" in done.stderr
 
 
 def test_the_same_command_again_trains_nothing_and_says_where_the_model_is(
