@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-tensorflow test-slow check bench clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow check bench clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,7 +26,7 @@ check: $(VENV)/.dev  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check  ## everything that must hold on every push
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow and not tensorflow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow and not tensorflow and not browser"
 
 .venv-tensorflow/.ready: tests/tensorflow/constraints.txt
 	$(PYTHON) -m venv .venv-tensorflow
@@ -35,6 +35,9 @@ test: check  ## everything that must hold on every push
 
 test-tensorflow: $(VENV)/.dev .venv-tensorflow/.ready  ## Google's checkpoints beside real TensorFlow
 	LITEBERT_TENSORFLOW_PYTHON=$(CURDIR)/.venv-tensorflow/bin/python $(BIN)/pytest -q tests/tensorflow
+
+test-browser: $(VENV)/.dev  ## the playground in Chromium (Debian: apt-get install chromium)
+	$(BIN)/pytest -q -n 0 -m browser tests/serve
 
 test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 	$(BIN)/pytest -q -m slow
@@ -49,6 +52,7 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 	.venv-bench/bin/python -m benchmarks.speed.run --record benchmarks/RESULTS.md
 	.venv-bench/bin/python benchmarks/loader.py
 	.venv-bench/bin/python benchmarks/tokenizer.py
+	.venv-bench/bin/python benchmarks/pretraining/step.py
 
 clean:
 	rm -rf $(VENV) .venv-bench .venv-tensorflow build dist
