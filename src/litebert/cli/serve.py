@@ -13,9 +13,11 @@ from litebert.cli.loading import precision_option
 if TYPE_CHECKING:
     from litebert.config import Precision
 
+PACKAGED_NAME = "litebert"
+
 
 @click.command()
-@click.argument("models", metavar="[NAME=]MODEL", nargs=-1, required=True)
+@click.argument("models", metavar="[[NAME=]MODEL]...", nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, help="Port; 0 takes a free one.")
 @precision_option
@@ -46,8 +48,11 @@ def serve(
 ) -> None:
     """Serve models over HTTP until Ctrl-C or SIGTERM; SIGHUP loads their files again.
 
+    Without a MODEL, the model that comes with the package is served.
+
     \b
-    litebert serve models/books-wiki-mini            # then open http://127.0.0.1:8000
+    litebert serve                                   # then open http://127.0.0.1:8000
+    litebert serve models/books-wiki-mini
     litebert serve fill=models/books-wiki-mini sst2=runs/sst2/model --port 9000
     """
     from litebert.serve import Settings, Source
@@ -55,6 +60,9 @@ def serve(
 
     sources = {name: Source(path, precision, threads) for name, path in map(_named, models)}
     _require_distinct(sources, models)
+    if not models:
+        click.echo(f"no MODEL given: serving the packaged model as {PACKAGED_NAME}", err=True)
+        sources = {PACKAGED_NAME: Source(None, precision, threads)}
     settings = Settings(
         queue=queue,
         batch_tokens=batch_tokens,

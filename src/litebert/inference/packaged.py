@@ -21,6 +21,6 @@ def packaged_model() -> Path:
             "no model comes with this build of litebert",
             received="no model named",
             expected="a model folder, a run, or a name on the Hub",
-            next="add --model FOLDER",
+            next="name a model: litebert embed --model FOLDER, or litebert serve FOLDER",
         )
     return folder

@@ -10,9 +10,12 @@ from litebert.config import Precision
 
 @dataclass(frozen=True)
 class Source:
-    """What a model process loads, and with how many threads it computes (0: torch decides)."""
+    """What a model process loads, and with how many threads it computes (0: torch decides).
 
-    path: str
+    Without a path, it loads the model that comes with the package.
+    """
+
+    path: str | None
     precision: Precision = "fp32"
     threads: int = 0
 

@@ -13,8 +13,8 @@ import torch
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file
-from litebert.hub import locate
 from litebert.inference import Model
+from litebert.inference.model import model_folder
 from litebert.serve.answering import Request, answer_all
 from litebert.serve.entry import Source
 from litebert.serve.frames import frame, read_frame
@@ -76,7 +76,7 @@ def self_test(model: Model) -> None:
 
 
 def _facts(model: Model, source: Source) -> Json:
-    folder = locate(source.path)
+    folder = model_folder(source.path)
     files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])
     return {
         "verbs": [*model.verbs],
