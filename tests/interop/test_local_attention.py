@@ -56,6 +56,12 @@ def test_transformers_refuses_the_folder_by_its_model_type(folder: Path) -> None
         transformers.AutoConfig.from_pretrained(folder)
 
 
+def test_transformers_finds_no_weights_when_its_class_is_named(folder: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        transformers.AlbertModel.from_pretrained(folder)
+
+
 def test_exports_refuse_it(folder: Path) -> None:
     with pytest.raises(LitebertError, match="LB-470"):
         open_source(folder)

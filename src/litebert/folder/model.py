@@ -19,7 +19,7 @@ from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
 from litebert.folder.residency import release
-from litebert.folder.weights import INT8_FILE, WEIGHTS_FILE, read_weights, write_weights
+from litebert.folder.weights import INT8_FILE, LOCAL_FILE, WEIGHTS_FILE, read_weights, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 
@@ -40,8 +40,9 @@ class LoadedModel:
 def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.float32) -> None:
     """Write config.json and model.safetensors; the tokenizer saves itself beside them.
 
-    An eight-bit network is written to model-int8.safetensors, where transformers finds no weights:
-    under the usual name it would skip them all and draw random ones.
+    An eight-bit network is written to model-int8.safetensors, one with local attention to
+    model-local.safetensors, where transformers finds no weights: under the usual name it would skip
+    the eight-bit ones and draw random ones, and compute full attention with the others.
 
     Parameters that hold no numbers, those that a file lacked, are not written.
     """
@@ -56,8 +57,13 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
         is_int8=is_int8(network.albert),
     )
     tensors = to_disk(parameters, network.config, head)
-    file = INT8_FILE if is_int8(network.albert) else WEIGHTS_FILE
-    write_weights(folder / file, tensors, dtype=dtype)
+    write_weights(folder / _file_name(network), tensors, dtype=dtype)
+
+
+def _file_name(network: Network) -> str:
+    if is_int8(network.albert):
+        return INT8_FILE
+    return WEIGHTS_FILE if network.config.attention == "full" else LOCAL_FILE
 
 
 def load_model(

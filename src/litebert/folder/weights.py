@@ -15,6 +15,7 @@ from litebert.files import read_json, write_bytes
 
 WEIGHTS_FILE = "model.safetensors"
 INT8_FILE = "model-int8.safetensors"
+LOCAL_FILE = "model-local.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _HEADER_LIMIT = 1 << 20  # some 10,000 tensors; parsing takes forty times as much memory
 _KINDS = {
@@ -45,13 +46,19 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         LitebertError: LB-602, no weights here.
         DamagedError: LB-603, LB-607, LB-608, LB-609, the files cannot be trusted.
     """
-    single, eight, index = (folder / name for name in (WEIGHTS_FILE, INT8_FILE, INDEX_FILE))
+    single, index = weights_path(folder), folder / INDEX_FILE
     if single.is_file() or not index.is_file():
-        return read_tensors(eight if eight.is_file() and not single.is_file() else single)
+        return read_tensors(single)
     tensors: dict[str, Tensor] = {}
     for name in _shards(index):
         tensors |= read_tensors(folder / name)
     return tensors
+
+
+def weights_path(folder: Path) -> Path:
+    """Return the one file with the weights; model.safetensors where there is none."""
+    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, LOCAL_FILE)]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

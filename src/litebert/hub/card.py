@@ -12,7 +12,7 @@ from litebert.errors import LitebertError
 from litebert.files import Json, hash_file, write_text
 from litebert.folder.heads import architecture
 from litebert.folder.model import LoadedModel, head_of, load_model
-from litebert.folder.weights import WEIGHTS_FILE
+from litebert.folder.weights import weights_path
 from litebert.hub.run_facts import RunFacts, run_facts
 from litebert.tokenizer import Tokenizer
 
@@ -91,7 +91,7 @@ def _gathered(folder: Path, name: str) -> _Facts:
         tokenizer = None
     here = [name for name, tensor in loaded.network.state_dict().items() if not tensor.is_meta]
     files = sorted(folder.glob("*.safetensors"))
-    single = folder / WEIGHTS_FILE
+    single = weights_path(folder)
     return _Facts(
         name=name,
         loaded=loaded,

@@ -28,7 +28,7 @@ from litebert.folder import (
 from litebert.folder.configuration import CONFIG_FILE, read_layout
 from litebert.folder.doubts import doubts
 from litebert.folder.names import BERT
-from litebert.folder.weights import INDEX_FILE, WEIGHTS_FILE
+from litebert.folder.weights import INDEX_FILE, weights_path
 from litebert.hub import locate, require_new
 from litebert.interop.old_names import folded, renamed
 from litebert.interop.torchfile import read_torch_file
@@ -131,7 +131,7 @@ def _loaded(
 
 def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
     pickled = _pickled_files(source)
-    has_safetensors = any((source / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE))
+    has_safetensors = weights_path(source).is_file() or (source / INDEX_FILE).is_file()
     if has_safetensors or not pickled:
         return read_weights(source)
     if not legacy_pickle:

@@ -14,7 +14,7 @@ from litebert.config import AlbertConfig, FinetuneConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, read_config
-from litebert.folder.weights import WEIGHTS_FILE
+from litebert.folder.weights import weights_path
 from litebert.hub import locate
 from litebert.nn import AlbertForTask
 from litebert.runs import is_run, recorded_setting
@@ -159,7 +159,7 @@ def described(prepared: Prepared) -> dict[str, JsonValue]:
 def _teacher_hash(config: FinetuneConfig) -> dict[str, JsonValue]:
     if config.teacher.run is None:
         return {}
-    return {"teacher": hash_file(_teacher_folder(config) / WEIGHTS_FILE)}
+    return {"teacher": hash_file(weights_path(_teacher_folder(config)))}
 
 
 def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> FinetuneConfig:
