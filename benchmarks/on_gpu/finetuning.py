@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import HeadConfig, OptimConfig
+from litebert.fast import accelerate
+from litebert.fast.rows import rounded
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.batch import rounded
 from litebert.optim import build_optimizer, clip_gradients
 from on_gpu.notes import Bench
 from on_gpu.work import SHARED, WARM_UPS, Call, Run, Sequences, Setting, captured, in_turns
@@ -69,6 +70,7 @@ def _network(setting: Setting) -> AlbertForTask:
     config = setting.config.model_copy(update={"classifier_dropout_prob": 0.0})
     generator = torch.Generator().manual_seed(1)
     network = AlbertForTask(config, HEAD, dtype=torch.bfloat16, generator=generator)
+    accelerate(network)
     return network.to(setting.device).train()
 
 

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
+from litebert.fast import accelerate
+from litebert.fast.attention import full
+from litebert.fast.local import faster
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.attention import Layout
-from litebert.nn.block import AttentionBlock, Prepared
+from litebert.nn.block import AttentionBlock, Prepared, blocks
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
@@ -162,6 +165,7 @@ def our_network(setting: Setting) -> AlbertForPretraining:
     """Return the network in bf16, the same random weights at every call."""
     generator = torch.Generator().manual_seed(1)
     network = AlbertForPretraining(setting.config, dtype=torch.bfloat16, generator=generator)
+    accelerate(network)
     return network.to(setting.device).train()
 
 
@@ -171,9 +175,9 @@ def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
     The last step is left as it is where it computes only the rows that are read: each batch has
     another number of them, and every number would be compiled anew.
     """
-    for attention in network.albert.blocks(AttentionBlock):
+    for attention in blocks(network.albert, AttentionBlock):
         if not hasattr(attention.attend, "_torchdynamo_disable"):
-            attention.attend = torch.compiler.disable(attention.attend)
+            attention.attend = torch.compiler.disable(faster(attention.attend, full))
     compiled = _compiled_apply(next(network.parameters()).device.type)
 
     def apply(prepared: Prepared, hidden: Tensor, layout: Layout) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 
 from litebert.config import AlbertConfig, preset
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.block import AttentionBlock
+from litebert.nn.block import AttentionBlock, blocks
 from litebert.tasks.beginning import OFFSETS, attend_locally, num_local_heads
 
 
@@ -23,7 +23,7 @@ def test_each_local_head_looks_at_its_offset(name: str) -> None:
 
     hidden = albert.embed(Batch.from_lists([ids.tolist()]))[:64]
 
-    block = next(albert.blocks(AttentionBlock))
+    block = next(blocks(albert, AttentionBlock))
     shape = (64, config.num_attention_heads, config.head_size)
     query, key = (p(hidden).view(shape).transpose(0, 1) for p in (block.query, block.key))
     attention = (query @ key.transpose(1, 2) * config.head_size**-0.5).softmax(-1)

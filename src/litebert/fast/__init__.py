@@ -1,12 +1,13 @@
-"""The engine: packed and eight-bit weights for inference on a CPU, and early exit."""
+"""The engine: faster training, packed and eight-bit weights for inference, and early exit."""
 
 from litebert.fast.calibration import calibrate, to_int8
 from litebert.fast.exits import limit_depth, patient_logits
 from litebert.fast.finite import refuse_non_finite
 from litebert.fast.int8 import is_int8
-from litebert.fast.steps import pack
+from litebert.fast.steps import accelerate, pack
 
 __all__ = [
+    "accelerate",
     "calibrate",
     "is_int8",
     "limit_depth",

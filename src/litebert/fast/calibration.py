@@ -19,7 +19,7 @@ from litebert.fast.packed import (
     packed_linear,
 )
 from litebert.nn.batch import Batch
-from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear, blocks
 from litebert.nn.model import Albert
 
 _NUM_DRAWN = 4_096
@@ -63,25 +63,23 @@ class Observer:
 
 
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
-    """Observer what each product of each step multiplies."""
+    """Observe what each product of each step multiplies."""
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
-    attention = list(albert.blocks(AttentionBlock))
-    feed_forward = list(albert.blocks(FeedForwardBlock))
-    albert.use(
-        [
-            (
-                packed_attention(attention[step.attention], torch.float32, _observed(seen[:2])),
-                packed_feed_forward(
-                    feed_forward[step.feed_forward], torch.float32, _observed(seen[2:])
-                ),
-            )
-            for step, seen in zip(albert.plan, observers, strict=True)
-        ]
-    )
+    attention = list(blocks(albert, AttentionBlock))
+    feed_forward = list(blocks(albert, FeedForwardBlock))
+    albert.prepared = [
+        (
+            packed_attention(attention[step.attention], torch.float32, _observed(seen[:2])),
+            packed_feed_forward(
+                feed_forward[step.feed_forward], torch.float32, _observed(seen[2:])
+            ),
+        )
+        for step, seen in zip(albert.plan, observers, strict=True)
+    ]
     with torch.no_grad():
         for batch in batches:
             albert(batch)
-    albert.use(None)
+    albert.prepared = None
     means = [[observer.mean() for observer in seen] for seen in observers]
     ranges = [
         [seen[0].range(first), seen[1].range(0.0), seen[2].range(second), seen[3].range(0.0)]
@@ -127,7 +125,7 @@ def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
 
 
 def _observed(observers: list[Observer]) -> MakeLinear:
-    """Return what makes linear layers whose inputs are watched, one watch a layer."""
+    """Return what makes linear layers whose inputs are observed, one observer a layer."""
     remaining = iter(observers)
 
     def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation) -> Linear:

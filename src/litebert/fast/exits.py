@@ -16,7 +16,7 @@ from torch import Tensor
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
 from litebert.nn.attention import Layout
-from litebert.nn.batch import Batch, filled
+from litebert.nn.batch import Batch
 from litebert.nn.task import AlbertForTask, Network
 
 SAME_SCORE = 0.1
@@ -144,4 +144,4 @@ def _only(
         offsets=torch.cat([sizes.new_zeros(1), sizes[keep].cumsum(0)]),
         lengths=tuple(sizes[keep].tolist()),
     )
-    return Layout(kept), filled(hidden[rows])
+    return Layout(kept), hidden[rows]

@@ -19,6 +19,8 @@ from torch.nn import functional as F
 
 from litebert.fast.int8_product import Grid, quantize, side_by_side
 from litebert.fast.packed import attend_of, bf16_pays
+from litebert.fast.precision import cast_norm
+from litebert.fast.rows import on_batch
 from litebert.nn import Albert
 from litebert.nn.block import (
     AttentionBlock,
@@ -26,9 +28,7 @@ from litebert.nn.block import (
     FeedForwardBlock,
     FeedForwardPieces,
     Prepared,
-    cast_norm,
     feed_forward_block,
-    on_batch,
 )
 
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")

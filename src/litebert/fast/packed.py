@@ -16,8 +16,11 @@ from torch.nn import functional as F
 
 from litebert.config.schema import Activation
 from litebert.fast import rectangles
+from litebert.fast.local import faster
+from litebert.fast.precision import cast_norm
 from litebert.fast.probe import fastest
-from litebert.nn.attention import Attend, full
+from litebert.fast.rows import on_batch
+from litebert.nn.attention import Attend
 from litebert.nn.block import (
     ACTIVATIONS,
     AttentionBlock,
@@ -26,9 +29,7 @@ from litebert.nn.block import (
     FeedForwardPieces,
     Linear,
     Prepared,
-    cast_norm,
     feed_forward_block,
-    on_batch,
 )
 
 MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation], Linear]
@@ -86,7 +87,7 @@ def packed_feed_forward(
 
 def attend_of(block: AttentionBlock) -> Attend:
     """Return the block's attention; full attention in rectangles."""
-    return rectangles.attend if block.attend is full else block.attend
+    return faster(block.attend, rectangles.attend)
 
 
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]

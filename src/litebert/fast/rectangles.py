@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from litebert.fast.attention import full, stacked
 from litebert.fast.probe import fastest
-from litebert.nn.attention import Layout, full, stacked
+from litebert.nn.attention import Layout
 
 Rows: TypeAlias = slice | Tensor
 """Rows of a list: a stretch of it, or an index for each."""
@@ -45,7 +46,7 @@ def attend(
     layout: Layout,
     dropout_prob: float,
 ) -> Float[Tensor, "queries heads head_size"]:
-    """Return what `litebert.nn.attention.full` returns."""
+    """Return what `litebert.nn.attention` returns."""
     if query.is_cuda:
         return full(query, key, value, layout, dropout_prob)
     rectangles, order = arranged(layout.query_lengths, layout.batch.lengths)

@@ -22,10 +22,10 @@ def not_float(source: Path) -> LitebertError:
     """Return the error of whoever wants to train, convert or export such a model."""
     return LitebertError(
         "LB-663",
-        f"{source} holds an eight-bit model, which can only be asked",
+        f"{source} holds an eight-bit model, which supports inference only",
         received="int8 weights",
         expected="float weights to train, convert or export",
-        next="use the model that it was made of",
+        next="use the float model that it was made from",
     )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
-from litebert.fast import is_int8, pack, refuse_non_finite, to_int8
+from litebert.fast import accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.calibration import without_calibration
 from litebert.fast.empty import without_numbers
 from litebert.folder.configuration import read_config, read_head, read_layout, write_config
@@ -88,6 +88,7 @@ def load_model(
         for_inference=for_inference,
     )
     if for_inference:
+        accelerate(loaded.network)
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
         release(t for t in loaded.network.state_dict().values() if not t.is_meta)

@@ -18,8 +18,8 @@ Axes in annotations and shape comments:
 
 from litebert.nn.batch import Batch
 from litebert.nn.heads import ConditionalSpanHead, ConditionalSpans, LinearHead
-from litebert.nn.init import initialise
-from litebert.nn.model import DTYPES, Albert
+from litebert.nn.init import DTYPES, initialise
+from litebert.nn.model import Albert
 from litebert.nn.plan import Step, depth_plan
 from litebert.nn.task import AlbertForPretraining, AlbertForTask, Network, PretrainingOutput
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
-from torch.nn import functional as F
 
 from litebert.errors import LitebertError
 
@@ -109,22 +108,3 @@ class Batch:
     def first_tokens(self) -> Int[Tensor, " sequences"]:
         """Index of the first token, [CLS], of every sequence."""
         return self.offsets[:-1]
-
-
-def rounded(rows: int) -> int:
-    """Round up to one of at most 16 counts an octave: at most 1/16 more rows.
-
-    Matrix kernels are compiled or chosen anew for every shape, and ragged batches bring a new one
-    every step: on a CPU in bf16 a first product takes about five times as long as the next ones.
-
-    >>> rounded(16), rounded(100), rounded(4_001)
-    (16, 100, 4096)
-    """
-    step = 1 << max(0, (rows // 16).bit_length() - 1)
-    return -(-rows // step) * step
-
-
-def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
-    """Append zero rows up to the rounded count; they belong to no sequence."""
-    missing = rounded(len(values)) - len(values)
-    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -13,20 +13,19 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
-from litebert.nn.attention import Attend, Layout, full
-from litebert.nn.batch import filled
-from litebert.nn.local import local
-from litebert.nn.precision import cast
+from litebert.nn.attention import Attend, Layout, attention
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """(x, residual) -> x W^T + b, plus the residual if there is one."""
 Norm: TypeAlias = Callable[[Tensor], Tensor]
 Prepared: TypeAlias = Callable[[Tensor, Layout], Tensor]
 """A block whose weights are ready: (hidden, layout) -> hidden, of the queries alone."""
+Steps: TypeAlias = Sequence[tuple[Prepared, Prepared]]
+"""The attention and the feed-forward of each step."""
 
 ATTENTION_KINDS: dict[str, Callable[[AlbertConfig], Attend]] = {
-    "full": lambda _: full,
-    "local": lambda config: partial(local, window=config.attention_window),
+    "full": lambda _: attention,
+    "local": lambda config: partial(attention, window=config.attention_window),
 }
 """What `attention` in the configuration may be; docs/extending/attention.md adds one."""
 
@@ -39,6 +38,9 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "linear": lambda x: x,
 }
+
+
+BlockT = TypeVar("BlockT", "AttentionBlock", "FeedForwardBlock")
 
 
 class AttentionPieces(NamedTuple):
@@ -80,22 +82,6 @@ def feed_forward_block(
     return pieces.norm(pieces.output(pieces.intermediate(x, None), x))
 
 
-def on_batch(pieces: AttentionPieces, attend: Attend, dropout_prob: float = 0.0) -> Prepared:
-    """Return an attention block on the rows of a ragged batch, filled up with zeros."""
-
-    def apply(x: Tensor, layout: Layout) -> Tensor:
-        num_tokens = len(layout.batch.ids)
-        num_queries = num_tokens if layout.queries is None else len(layout.queries)
-
-        def on_tokens(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            real = (query[:num_queries], key[:num_tokens], value[:num_tokens])
-            return filled(attend(*real, layout, dropout_prob))
-
-        return attention_block(x, pieces, on_tokens, layout.of_queries)
-
-    return apply
-
-
 class AttentionBlock(nn.Module):
     """Self-attention, residual and layer norm."""
 
@@ -117,18 +103,22 @@ class AttentionBlock(nn.Module):
         layers = (self.query, self.key, self.value)
         return torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
 
-    def prepare(self, dtype: torch.dtype) -> Prepared:
-        """Join and cast all weights, once for every use of the block."""
-        hidden_prob, attention_prob = self.hidden_dropout_prob, self.attention_dropout_prob
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+        """Compute the block for the queries of the layout."""
+        hidden_prob = self.hidden_dropout_prob * self.training
+        attention_prob = self.attention_dropout_prob * self.training
         pieces = AttentionPieces(
-            project=_linear(*self.projection(), dtype),
-            output=_linear(
-                self.output.weight, self.output.bias, dtype, hidden_prob * self.training
-            ),
-            norm=cast_norm(self.norm, dtype),
+            project=_linear(*self.projection()),
+            output=_linear(self.output.weight, self.output.bias, hidden_prob),
+            norm=_norm(self.norm),
             heads=self.heads,
         )
-        return on_batch(pieces, self.attend, attention_prob * self.training)
+        return attention_block(
+            x,
+            pieces,
+            lambda q, k, v: self.attend(q, k, v, layout, attention_prob),
+            layout.of_queries,
+        )
 
 
 class FeedForwardBlock(nn.Module):
@@ -142,32 +132,39 @@ class FeedForwardBlock(nn.Module):
         self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
         self.hidden_dropout_prob = config.hidden_dropout_prob
 
-    def prepare(self, dtype: torch.dtype) -> Prepared:
-        """Cast all weights, once for every use of the block."""
-        inner, outer = self.intermediate, self.output
-        widen = _linear(inner.weight, inner.bias, dtype)
+    def forward(self, x: Tensor, _layout: Layout) -> Tensor:
+        """Compute the block for each row."""
+        widen = _linear(self.intermediate.weight, self.intermediate.bias)
+        hidden_prob = self.hidden_dropout_prob * self.training
         pieces = FeedForwardPieces(
             intermediate=lambda x, _: self.activation(widen(x, None)),
-            output=_linear(
-                outer.weight, outer.bias, dtype, self.hidden_dropout_prob * self.training
-            ),
-            norm=cast_norm(self.norm, dtype),
+            output=_linear(self.output.weight, self.output.bias, hidden_prob),
+            norm=_norm(self.norm),
         )
-        return lambda x, _: feed_forward_block(x, pieces)
+        return feed_forward_block(x, pieces)
 
 
-def _linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: float = 0.0) -> Linear:
-    """Return residual + dropout(x W^T + b) on rows of `dtype`."""
-    weight_of_use, bias_of_use = cast(weight, dtype), cast(bias, dtype)
+def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
+    """Iterate over the blocks of one kind, in the order that the plan numbers them."""
+    return (module for module in network.modules() if isinstance(module, kind))
+
+
+def _linear(weight: Tensor, bias: Tensor, dropout_prob: float = 0.0) -> Linear:
+    """Return residual + dropout(x W^T + b), in the dtype of x."""
 
     def apply(x: Tensor, residual: Tensor | None) -> Tensor:
-        product = F.dropout(F.linear(x, weight_of_use(), bias_of_use()), dropout_prob)
+        product = F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+        product = F.dropout(product, dropout_prob)
         return product if residual is None else residual + product
 
     return apply
 
 
-def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
-    """Return a layer norm on rows of `dtype`."""
-    weight, bias = cast(norm.weight, dtype), cast(norm.bias, dtype)
-    return lambda x: F.layer_norm(x, norm.normalized_shape, weight(), bias(), norm.eps)
+def _norm(norm: nn.LayerNorm) -> Norm:
+    """Return a layer norm in the dtype of x."""
+
+    def apply(x: Tensor) -> Tensor:
+        weight, bias = norm.weight.to(x.dtype), norm.bias.to(x.dtype)
+        return F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
+
+    return apply

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.nn.batch import filled
 from litebert.nn.block import ACTIVATIONS
 
 NEVER = -1e30
@@ -31,15 +30,16 @@ class MaskedLMHead(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.activation = ACTIVATIONS[config.hidden_act]
+        self.linear: Callable[[Tensor, Tensor, Tensor], Tensor] = F.linear
 
     def forward(
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`."""
-        dtype, num_masked = hidden.dtype, len(hidden)
-        dense = F.linear(filled(hidden), self.dense.weight.to(dtype), self.dense.bias.to(dtype))
+        dtype = hidden.dtype
+        dense = self.linear(hidden, self.dense.weight.to(dtype), self.dense.bias.to(dtype))
         embedded = self.norm(self.activation(dense).to(self.norm.weight.dtype)).to(dtype)
-        return F.linear(embedded, table.to(dtype), self.bias.to(dtype))[:num_masked]
+        return self.linear(embedded, table.to(dtype), self.bias.to(dtype))
 
 
 class SentenceOrderHead(nn.Module):

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from litebert.config import AlbertConfig, Precision
+from litebert.config import AlbertConfig
 from litebert.nn.attention import Layout
-from litebert.nn.batch import Batch, filled
-from litebert.nn.block import AttentionBlock, FeedForwardBlock, Prepared
+from litebert.nn.batch import Batch
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Prepared, Steps
 from litebert.nn.embedding import Embedding
 from litebert.nn.init import initialise
 from litebert.nn.plan import depth_plan
-
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""The dtype of activations for each precision."""
-
-BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
-Steps: TypeAlias = Sequence[tuple[Prepared, Prepared]]
-"""The attention and the feed-forward of each step."""
 
 
 class Albert(nn.Module):
@@ -51,15 +44,16 @@ class Albert(nn.Module):
         self.plan = depth_plan(config)
         self.depth = len(self.plan)
         self.embedding = Embedding(config)
-        num_attention = 1 + max(step.attention for step in self.plan)
-        num_feed_forward = 1 + max(step.feed_forward for step in self.plan)
-        self.attention = nn.ModuleList(AttentionBlock(config) for _ in range(num_attention))
-        self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in range(num_feed_forward))
+        self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in self.plan})
+        self.feed_forward = nn.ModuleList(
+            FeedForwardBlock(config) for _ in {j for _, j in self.plan}
+        )
         size = config.hidden_size
         self.pooler = nn.Linear(size, size) if has_pooler else None
-        self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = _directly
-        self._prepared: Steps | None = None
-        self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
+        self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = lambda f, x, y: f(x, y)
+        self.make_steps: Callable[[Albert], Steps] = _blocks_of_plan
+        self.prepared: Steps | None = None
+        self.register_load_state_dict_post_hook(_drop_prepared)  # type: ignore[no-untyped-call]
         initialise(self, std=config.initializer_range, generator=generator)
 
     def forward(
@@ -89,48 +83,27 @@ class Albert(nn.Module):
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
     def embed(self, batch: Batch) -> Float[Tensor, "rows hidden"]:
-        """Return what the first step is given: the projected embeddings, filled up."""
-        return filled(self.embedding(batch).to(self.dtype))
+        """Return what the first step is given: the projected embeddings."""
+        embedded: Tensor = self.embedding(batch)
+        return embedded.to(self.dtype)
 
     def steps(self) -> Steps:
         """Return the functions of the steps that are applied."""
-        if self._prepared is not None and not torch.is_grad_enabled():
-            return self._prepared[: self.depth]
-        attention = [block.prepare(self.dtype) for block in self.blocks(AttentionBlock)]
-        feed_forward = [block.prepare(self.dtype) for block in self.blocks(FeedForwardBlock)]
-        return self.in_order(attention, feed_forward)[: self.depth]
-
-    def in_order(self, attention: Sequence[Prepared], feed_forward: Sequence[Prepared]) -> Steps:
-        """Return the prepared blocks of every step of the plan."""
-        return [(attention[step.attention], feed_forward[step.feed_forward]) for step in self.plan]
-
-    def use(self, steps: Steps | None) -> None:
-        """Compute the steps with these functions where no gradient is wanted.
-
-        `train()` and new weights drop them.
-        """
-        self._prepared = steps
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether there are prepared steps."""
-        return self._prepared is not None
+        if self.prepared is not None and not torch.is_grad_enabled():
+            return self.prepared[: self.depth]
+        return self.make_steps(self)[: self.depth]
 
     def train(self, mode: bool = True) -> Albert:
         """Go to training or to evaluation, as any module."""
         if mode:
-            self.use(None)
+            self.prepared = None
         return super().train(mode)
 
     def _apply(self, *arguments: Any, **options: Any) -> Albert:
         """Move or cast the weights, as any module."""
-        self.use(None)
+        self.prepared = None
         super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         return self
-
-    def blocks(self, kind: type[BlockT]) -> Iterator[BlockT]:
-        """Iterate over the blocks of one kind, in the order that the plan numbers them."""
-        return (module for module in self.modules() if isinstance(module, kind))
 
     def pool(self, first: Float[Tensor, "sequences hidden"]) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
@@ -142,9 +115,9 @@ class Albert(nn.Module):
         self.apply_block = partial(checkpoint, use_reentrant=False)
 
 
-def _forget(albert: Albert, _: object) -> None:
-    albert.use(None)
+def _blocks_of_plan(albert: Albert) -> Steps:
+    return [(albert.attention[i], albert.feed_forward[j]) for i, j in albert.plan]
 
 
-def _directly(block: Prepared, hidden: Tensor, layout: Layout) -> Tensor:
-    return block(hidden, layout)
+def _drop_prepared(albert: Albert, _: object) -> None:
+    albert.prepared = None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.nn import Albert
-from litebert.nn.block import AttentionBlock
+from litebert.nn.block import AttentionBlock, blocks
 
 OFFSETS = (-1, 1, -2, 2, -3, 3)
 """Where the heads look, in order: the piece before, the one after, and so on."""
@@ -52,7 +52,7 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
         gain = (hidden_size / embedding_size) ** 0.5  # unit variance stays unit variance
         _set(albert.embedding.projection.weight, isometry * gain)
         reader = subspace @ isometry.T / gain
-    for block in albert.blocks(AttentionBlock):
+    for block in blocks(albert, AttentionBlock):
         for head, offset in enumerate(OFFSETS[: num_local_heads(config.num_attention_heads)]):
             rows = slice(head * config.head_size, head * config.head_size + 2 * num)
             _set(block.key.weight[rows], reader)

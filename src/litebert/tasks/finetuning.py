@@ -12,7 +12,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import TrainConfig
-from litebert.fast import pack
+from litebert.fast import accelerate, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
@@ -56,6 +56,7 @@ class Finetuning(Generic[Example, Answer]):
         train: TrainConfig,
         teaching: Teaching | None = None,
     ) -> None:
+        accelerate(network)
         self.network, self.family, self._teaching = network, family, teaching
         self._features, self._held_out, self._train = features, held_out, train
 
@@ -160,7 +161,7 @@ def outputs_of(
 ) -> list[Output]:
     """Return the outputs of features; those of like length are computed together."""
     network.eval()
-    if not network.albert.is_prepared:
+    if network.albert.prepared is None:
         pack(network.albert)
     device = device_of(network)
     outputs: list[Output | None] = [None] * len(features)

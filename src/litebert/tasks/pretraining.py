@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import EarlyConfig, TrainConfig
-from litebert.fast import pack
+from litebert.fast import accelerate, pack
 from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
@@ -55,6 +55,7 @@ class Pretraining:
         early: EarlyConfig | None = None,
         mask_id: int | None = None,
     ) -> None:
+        accelerate(network)
         self.network = network
         self._open_loader, self._held_out, self._train = open_loader, held_out, train
         self._early, self._mask_id = early or EarlyConfig(), mask_id

@@ -115,10 +115,10 @@ def _parities(
     if _INT8 in found and _is_lost(found[_INT8]):
         raise LitebertError(
             "LB-760",
-            f"{output} was not written: this network does not bear int8",
+            f"{output} was not written: int8 changes this network's outputs too much",
             received=f"a correlation of {found[_INT8].correlation:.3f} with its own outputs",
             expected=f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}",
-            next="leave --int8 away",
+            next="omit --int8",
         )
     return found
 

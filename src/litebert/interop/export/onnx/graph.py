@@ -85,7 +85,7 @@ def _require_opset(opset: int) -> None:
             "the graph cannot be written in this opset",
             received=f"--opset {opset}",
             expected=f"{OPSETS[0]} to {OPSETS[-1]}",
-            next=f"leave --opset away for {DEFAULT_OPSET}",
+            next=f"omit --opset to use {DEFAULT_OPSET}",
         )
 
 

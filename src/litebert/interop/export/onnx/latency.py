@@ -1,4 +1,4 @@
-"""How long a batch takes in each runtime: turns in rotation, medians."""
+"""How long a batch takes in each runtime: medians of interleaved runs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Return for each runner the median milliseconds at each shape, `1x16` being one row of 16.
 
-    The runners take turns in every round, after one that is not counted: whatever else the machine
-    does meets them all alike.
+    The runners are interleaved, after a warm-up round: whatever else the machine does slows them
+    all alike.
     """
     times: dict[str, dict[str, float]] = {name: {} for name in runners}
     for batch, length in SHAPES:

@@ -47,6 +47,6 @@ def require_integer(model: onnx.ModelProto) -> Products:
             "the graph is not int8: products with weights stayed in float",
             received=f"{products.floating} in float, {products.integer} in int8",
             expected=f"all {products.floating + products.integer} in int8",
-            next="pip install -U torch onnxscript, or leave --int8 away",
+            next="pip install -U torch onnxscript, or omit --int8",
         )
     return products

@@ -3,8 +3,9 @@
 import torch
 
 from litebert.config import AlbertConfig
+from litebert.fast.precision import cast
+from litebert.fast.steps import training_steps
 from litebert.nn import Albert, Batch
-from litebert.nn.precision import cast
 
 CONFIG = AlbertConfig(
     vocab_size=50,
@@ -27,6 +28,7 @@ def test_small_gradients_survive_beside_large_ones() -> None:
 
 def test_the_gradient_of_a_shared_layer_is_the_float32_sum_of_its_uses() -> None:
     model = Albert(CONFIG, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(1))
+    model.make_steps = training_steps
     gradients: list[torch.Tensor] = []
     (block,) = model.feed_forward
     block.output.weight.register_hook(lambda g: gradients.append(g.clone()))

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.nn.attention import Layout, full
+from litebert.fast.attention import full
+from litebert.nn.attention import Attend, Layout, attention
 
 _SMALLEST_BLOCK = 32
+
+
+def faster(attend: Attend, for_full: Attend) -> Attend:
+    """Return the faster kernel of the two kinds of the reference; any other kind as it is."""
+    if attend is attention:
+        return for_full
+    if isinstance(attend, partial) and attend.func is attention:
+        return partial(local, **attend.keywords)
+    return attend
 
 
 def local(

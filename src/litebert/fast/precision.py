@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from litebert.nn.block import Linear, Norm
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
@@ -45,3 +48,22 @@ class _Use(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """Hand the gradient on in the weight's precision."""
         return gradients[0].to(ctx.dtype), None
+
+
+def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+    """Return a layer norm on rows of `dtype`."""
+    weight, bias = cast(norm.weight, dtype), cast(norm.bias, dtype)
+    return lambda x: F.layer_norm(x, norm.normalized_shape, weight(), bias(), norm.eps)
+
+
+def cast_linear(
+    weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: float = 0.0
+) -> Linear:
+    """Return residual + dropout(x W^T + b) on rows of `dtype`."""
+    weight_of_use, bias_of_use = cast(weight, dtype), cast(bias, dtype)
+
+    def apply(x: Tensor, residual: Tensor | None) -> Tensor:
+        product = F.dropout(F.linear(x, weight_of_use(), bias_of_use()), dropout_prob)
+        return product if residual is None else residual + product
+
+    return apply

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from litebert.fast.attention import full
 from litebert.nn import Batch
-from litebert.nn.attention import Layout, attention, full
+from litebert.nn.attention import Layout, attention
 
 
 def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> None:

@@ -1,0 +1,53 @@
+"""Rows of ragged batches, rounded up to few different counts."""
+
+from __future__ import annotations
+
+from jaxtyping import Shaped
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.nn.attention import Attend, Layout
+from litebert.nn.block import AttentionPieces, Prepared, attention_block
+
+
+def rounded(rows: int) -> int:
+    """Round up to one of at most 16 counts an octave: at most 1/16 more rows.
+
+    Matrix kernels are compiled or chosen anew for every shape, and ragged batches bring a new one
+    every step: on a CPU in bf16 a first product takes about five times as long as the next ones.
+
+    >>> rounded(16), rounded(100), rounded(4_001)
+    (16, 100, 4096)
+    """
+    step = 1 << max(0, (rows // 16).bit_length() - 1)
+    return -(-rows // step) * step
+
+
+def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
+    """Append zero rows up to the rounded count; they belong to no sequence."""
+    missing = rounded(len(values)) - len(values)
+    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values
+
+
+def linear_on_filled(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return x W^T + b, multiplied on rows that are filled up."""
+    return F.linear(filled(x), weight, bias)[: len(x)]
+
+
+def on_batch(pieces: AttentionPieces, attend: Attend, dropout_prob: float = 0.0) -> Prepared:
+    """Return an attention block on the rows of a ragged batch, which it fills up with zeros."""
+
+    def apply(x: Tensor, layout: Layout) -> Tensor:
+        num_tokens = len(layout.batch.ids)
+        num_queries = num_tokens if layout.queries is None else len(layout.queries)
+
+        def on_tokens(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            real = (query[:num_queries], key[:num_tokens], value[:num_tokens])
+            return filled(attend(*real, layout, dropout_prob))
+
+        def of_queries(rows: Tensor) -> Tensor:
+            return rows if layout.queries is None else filled(layout.of_queries(rows))
+
+        return attention_block(filled(x), pieces, on_tokens, of_queries)
+
+    return apply
