@@ -41,15 +41,12 @@ class Albert(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.dtype = config, dtype
-        self.plan = depth_plan(config)
+        plan = self.plan = depth_plan(config)
         self.depth = len(self.plan)
         self.embedding = Embedding(config)
-        self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in self.plan})
-        self.feed_forward = nn.ModuleList(
-            FeedForwardBlock(config) for _ in {j for _, j in self.plan}
-        )
-        size = config.hidden_size
-        self.pooler = nn.Linear(size, size) if has_pooler else None
+        self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
+        self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
         self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = lambda f, x, y: f(x, y)
         self.make_steps: Callable[[Albert], Steps] = _blocks_of_plan
         self.prepared: Steps | None = None
