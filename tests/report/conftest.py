@@ -43,7 +43,9 @@ def make_run(tmp_path: Path) -> MakeRun:
         settings = {
             "model.preset": Setting("tiny", Origin("flag")),
             "data.corpus": Setting(corpus, Origin("flag")),
-            "objective.sentence": Setting(sentence, Origin("flag")),
+            "objective.sentence": Setting(
+                sentence, Origin("flag", f"objective.sentence={sentence}")
+            ),
             "train.steps": Setting(40, Origin("recipe", "laptop")),
             "train.log_every": Setting(1, Origin("recipe", "laptop")),
         }

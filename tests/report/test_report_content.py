@@ -134,7 +134,8 @@ def test_changed_settings_come_first_with_default_and_origin(make_run: MakeRun) 
 
     changed = text[text.index("Settings that differ") : text.index("All settings of the run")]
     assert "model.hidden_size 128 768 preset tiny (flag) width of the layers, H" in changed
-    assert "objective.sentence next order command line" in changed
+    typed = "command line: objective.sentence=next"
+    assert f"objective.sentence next order {typed}" in changed
     assert "data.corpus corpora/wiki required flag" in changed
     assert "train.seed" not in changed
     assert "train.seed 12345 12345 default" in text
