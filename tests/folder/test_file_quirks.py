@@ -3,6 +3,8 @@
 import json
 import pickle
 import struct
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -248,3 +250,44 @@ def test_every_flipped_bit_of_a_header_is_noticed_or_changes_nothing(
         assert renamed or all(
             tensor.shape == network.state_dict()[name].shape for name, tensor in state.items()
         )
+
+
+def test_a_large_tensor_that_no_network_uses_is_not_read(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    path = tmp_path / "model.safetensors"
+    data = path.read_bytes()
+    stop = 8 + int.from_bytes(data[:8], "little")
+    table, body = json.loads(data[8:stop]), data[stop:]
+    extent = [len(body), len(body) + (2 << 30)]
+    table["unused"] = {"dtype": "F16", "shape": [1 << 15, 1 << 15], "data_offsets": extent}
+    header = json.dumps(table).encode()
+    header += b" " * (-len(header) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + body)
+        file.truncate(8 + len(header) + extent[1])  # a hole: no disk is used
+    code = (
+        "import resource\nfrom pathlib import Path\nfrom litebert.folder import load_model\n"
+        "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"before = used(); loaded = load_model(Path({str(tmp_path)!r}))\n"
+        "print(*loaded.unused, (used() - before) >> 10)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    name, mebibytes = done.stdout.split()
+    assert name == "unused"
+    assert int(mebibytes) < 64
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"layer_norm_epsilon": 1e-12}, {"classifier_dropout": None}, {"pad_token": "<pad>"}],
+)
+def test_names_of_other_families_are_no_misspelt_settings(
+    tmp_path: Path, network: AlbertForPretraining, more: dict[str, object]
+) -> None:
+    path = tmp_path / "config.json"
+    table = json.loads(path.read_text())
+    for name in ("layer_norm_eps", "classifier_dropout_prob", "pad_token_id"):
+        del table[name]
+    path.write_text(json.dumps(table | more))
+    assert load_model(tmp_path).network.config.layer_norm_eps == 1e-12

@@ -1,6 +1,7 @@
 """Fine-tuning as a whole: it learns, resumes exactly, and reports last and best apart."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from litebert.api import FinetuneJob
 from litebert.cli import cli
 from litebert.config import (
     AlbertConfig,
@@ -310,7 +312,8 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
     again = CliRunner().invoke(cli, command)
     assert isinstance(again.exception, LitebertError)
     assert again.exception.code == "LB-619"
-    command[1:3] = [str(run / "model"), str(tmp_path / "other")]
+    shutil.copytree(run / "model", tmp_path / "alone")
+    command[1:3] = [str(tmp_path / "alone"), str(tmp_path / "other")]
     nameless = CliRunner().invoke(cli, command)
     assert isinstance(nameless.exception, LitebertError)
     assert nameless.exception.code == "LB-613"
@@ -361,3 +364,30 @@ def test_a_run_learns_from_a_fine_tuned_one(configure: Configure, tmp_path: Path
     assert result is not None
     assert result.last.measures["accuracy"] > result.baseline["accuracy"]
     assert "teacher" in read_record(tmp_path / "student").data
+
+
+def test_a_run_has_a_model_only_once_its_card_is_written(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    run, short = tmp_path / "run", configure("train.epochs=1")
+    with monkeypatch.context() as patched:
+        patched.setattr("litebert.train.run.write_card", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(short, run, is_quiet=True)
+    assert not (run / "model").exists()
+    assert finetune(short, run, is_quiet=True).model == run / "model"
+    assert str(run / "model") in (run / "model" / "README.md").read_text()
+    assert (run / "best" / "README.md").is_file()
+    assert not list(run.glob("*.partial-*"))
+
+
+def test_teacher_and_unlabelled_rows_have_flags(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("text,label\na,0\n")
+    job = FinetuneJob(
+        task=str(tmp_path / "own.csv"), model="m", teacher=tmp_path, skip_unlabelled=True
+    )
+    assert job.resolved.config.teacher.run == str(tmp_path)
+    assert job.resolved.config.data.missing_labels == "skip"

@@ -39,6 +39,8 @@ class FinetuneJob:
     runs: str | Path = "runs"
     seeds: Sequence[int] = ()
     random: bool = False
+    teacher: str | Path | None = None
+    skip_unlabelled: bool = False
     settings: Overrides = ()
 
     def __post_init__(self) -> None:
@@ -72,6 +74,8 @@ class FinetuneJob:
                 "data.dev": None if self.dev is None else str(self.dev),
                 "data.columns": list(self.columns) or None,
                 "data.problem": self.problem,
+                "data.missing_labels": "skip" if self.skip_unlabelled else None,
+                "teacher.run": None if self.teacher is None else str(self.teacher),
                 "train.epochs": self.epochs,
                 "train.steps": None if self.epochs is None else 0,
                 "task.name": "table" if self.own else None,
@@ -134,14 +138,17 @@ def finetune(
     runs: str | Path = "runs",
     seeds: Sequence[int] = (),
     random: bool = False,
+    teacher: str | Path | None = None,
+    skip_unlabelled: bool = False,
     settings: Overrides = (),
     quiet: bool = False,
 ) -> Run:
     """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file.
 
     `columns` name the roles of your own columns, as in `columns=["text=body"]`; `random` starts
-    from random weights, as a control; with `seeds` there is a run for each, in `run.seeds`. Call
-    it again to resume.
+    from random weights, as a control; `teacher` is a fine-tuned run of the same task to learn
+    from as well; `skip_unlabelled` omits rows without a label. With `seeds` there is a run for
+    each, in `run.seeds`. Call it again to resume.
 
     Raises:
         LitebertError: A setting, the data or the disk does not allow it.
@@ -159,6 +166,8 @@ def finetune(
         runs=runs,
         seeds=seeds,
         random=random,
+        teacher=teacher,
+        skip_unlabelled=skip_unlabelled,
         settings=settings,
     ).run(quiet=quiet)
 

@@ -17,7 +17,7 @@ from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.reading.find import find_texts
 from litebert.tokenizer import Tokenizer
-from litebert.train import plan
+from litebert.train import Estimate, plan
 from litebert.train import pretrain as train_model
 from litebert.train.log import Listener
 from litebert.train.track import TensorBoard
@@ -77,11 +77,16 @@ class PretrainJob:
 
     def plan(self) -> Plan:
         """Say what the run will do and need; writes nothing, trains no vocabulary."""
+        return self._told(*self._planned())
+
+    def _planned(self) -> tuple[PretrainConfig, Estimate]:
+        """Measure what the run will need."""
         corpus = Path(self.corpus or self.folder / "corpus")
         if self.corpus is not None or (corpus / "corpus.json").is_file():
-            config, needs = plan(self.resolved, self.folder)
-        else:
-            config, needs = plan_without_corpus(self.resolved, vocab_size=self._vocab_size())
+            return plan(self.resolved, self.folder)
+        return plan_without_corpus(self.resolved, vocab_size=self._vocab_size())
+
+    def _told(self, config: PretrainConfig, needs: Estimate) -> Plan:
         train, model = config.train, config.model
         tokens = train.steps * train.batch_size * config.objective.max_seq_length
         lines = {
@@ -102,8 +107,11 @@ class PretrainJob:
         """Build what is missing, train or resume, and write the report."""
         say = Progress("", "", is_quiet=quiet).say
         was_finished = Run(self.folder).is_finished
+        planned = None
         if not was_finished and not quiet:
-            say(str(self.plan()))
+            config, needs = self._planned()
+            planned = config.train
+            say(str(self._told(config, needs)))
         if self.corpus is None:
             build_from_texts(
                 self.texts,
@@ -119,7 +127,9 @@ class PretrainJob:
         listeners: tuple[Listener, ...] = ()
         if self.tensorboard:
             listeners = (TensorBoard(self.folder / "tensorboard"),)
-        outcome = train_model(self.resolved, self.folder, is_quiet=quiet, listeners=listeners)
+        outcome = train_model(
+            self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned
+        )
         run = Run(self.folder, outcome.exit_code)
         return concluded(run, say, was_finished=was_finished)
 

@@ -25,6 +25,10 @@ from litebert.cli.seeds import seed_numbers
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
 @click.option("--seeds", default="", help="Several runs, 1,2,3: median, mean and spread.")
 @click.option("--random", "is_random", is_flag=True, help="Random weights: the control.")
+@click.option("--teacher", metavar="RUN", help="Learn also from a fine-tuned run of this task.")
+@click.option(
+    "--skip-unlabelled", is_flag=True, help="Omit rows without a label, with their count."
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
@@ -42,6 +46,8 @@ def finetune(
     runs: Path,
     seeds: str,
     is_random: bool,
+    teacher: str | None,
+    skip_unlabelled: bool,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
@@ -69,6 +75,8 @@ def finetune(
         runs=runs,
         seeds=seed_numbers(seeds),
         random=is_random,
+        teacher=teacher,
+        skip_unlabelled=skip_unlabelled,
         settings=words,
     )
     if dry_run:

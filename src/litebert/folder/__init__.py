@@ -9,7 +9,7 @@ from litebert.folder.sentence_vectors import (
     write_sentence_transformers,
 )
 from litebert.folder.start import Start, start_from
-from litebert.folder.weights import read_weights
+from litebert.folder.weights import read_weights, widened
 
 __all__ = [
     "LoadedModel",
@@ -25,6 +25,7 @@ __all__ = [
     "read_weights",
     "save_model",
     "start_from",
+    "widened",
     "write_config",
     "write_sentence_transformers",
 ]

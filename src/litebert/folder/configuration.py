@@ -20,6 +20,8 @@ _OURS_ALONE = ("sharing", "embedding_projection", "attention", "attention_window
 _OTHER_ATTENTION = "albert-litebert"
 """The model_type of networks whose attention transformers lacks: it refuses them by this name."""
 _LIMIT = 1 << 20
+_OF_OTHER_FAMILIES = {"classifier_dropout", "layer_norm_epsilon", "pad_token"}
+"""Names in files on the Hub that resemble ours; transformers ignores them, too."""
 # transformers' defaults for a BertConfig.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
 _BERT_SETTINGS = (
@@ -165,7 +167,7 @@ def _bert(table: dict[str, Json], path: Path) -> dict[str, Json]:
 def _require_spelt(table: dict[str, Json], settings: Collection[str], path: Path) -> None:
     """Refuse a name that looks like a setting which is absent: its default would be taken."""
     absent = [name for name in settings if name not in table]
-    for name in table:
+    for name in table.keys() - _OF_OTHER_FAMILIES:
         near = difflib.get_close_matches(name, absent, n=1, cutoff=0.85)
         if near and name not in settings:
             raise LitebertError(

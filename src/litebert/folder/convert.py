@@ -47,7 +47,7 @@ def canonical(
         (f"{layout.predictions}.decoder.bias", f"{layout.predictions}.bias"),
     ):
         tied = named.pop(copy, None)
-        if tied is not None and not torch.equal(named.setdefault(original, tied), tied):
+        if tied is not None and not _equal(named.setdefault(original, tied), tied):
             raise DamagedError(
                 "LB-609",
                 f"{source}: the output layer of the masked LM is not tied",
@@ -70,7 +70,7 @@ def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertCon
         return config
     weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
     identity = torch.eye(config.hidden_size)
-    if weight is None or bias is None or (torch.equal(weight, identity) and not bool(bias.any())):
+    if weight is None or bias is None or (_equal(weight, identity) and not bool(bias.any())):
         named.pop(f"{_PROJECTION}.weight", None)
         named.pop(f"{_PROJECTION}.bias", None)
         return config
@@ -99,8 +99,8 @@ def from_disk(
 
 def _one_of(copies: list[Tensor], names: list[str], source: Path) -> Tensor:
     """Return the tensor that all places on disk must agree on."""
-    for name, copy in zip(names, copies, strict=True):
-        if not torch.equal(copy, copies[0]):
+    for name, copy in zip(names[1:], copies[1:], strict=True):
+        if not _equal(copy, copies[0]):
             raise DamagedError(
                 "LB-605",
                 f"{source}: config.json says these tensors are shared, but they differ",
@@ -109,3 +109,11 @@ def _one_of(copies: list[Tensor], names: list[str], source: Path) -> Tensor:
                 next='set "sharing" to "none" in config.json to load them as separate layers',
             )
     return copies[0]
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Compare numbers of any dtypes; NaN equals NaN here, because it is refused by another name."""
+    if one.shape != other.shape:
+        return False
+    one, other = one.float(), other.float()
+    return torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)

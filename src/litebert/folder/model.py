@@ -19,7 +19,14 @@ from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
 from litebert.folder.residency import release
-from litebert.folder.weights import INT8_FILE, LOCAL_FILE, WEIGHTS_FILE, read_weights, write_weights
+from litebert.folder.weights import (
+    INT8_FILE,
+    LOCAL_FILE,
+    WEIGHTS_FILE,
+    read_weights,
+    widened,
+    write_weights,
+)
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 
@@ -109,7 +116,7 @@ def build_network(
 
     Raises:
         LitebertError: LB-663, they are eight-bit and not for inference.
-        DamagedError: LB-604 to LB-606, LB-660 to LB-666, they are not those of the network.
+        DamagedError: LB-604 to LB-607, LB-609, LB-660 to LB-666, they are not those of the network.
     """
     named = canonical(tensors, source, layout)
     config = with_projection(named, config)
@@ -129,6 +136,7 @@ def build_network(
     for name, tensor in parameters.items():
         place = f"{source}: {tensor_names(name, config, head, layout)[0]}"
         _require_shape(place, tensor, expected[name])
+        parameters[name] = widened(tensor, place)
     missing = frozenset(expected) - frozenset(parameters)
     if needed := _needed(missing, network):
         names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]

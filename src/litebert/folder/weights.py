@@ -40,18 +40,18 @@ def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read all tensors of a folder as float32, whichever floating dtype they have.
+    """Map all tensors of a folder as they lie there; what nobody touches is never read.
 
     Raises:
         LitebertError: LB-602, no weights here.
-        DamagedError: LB-603, LB-607, LB-608, LB-609, the files cannot be trusted.
+        DamagedError: LB-603, LB-608, the files cannot be trusted.
     """
     single, index = weights_path(folder), folder / INDEX_FILE
     if single.is_file() or not index.is_file():
-        return read_tensors(single)
+        return _mapped(single)
     tensors: dict[str, Tensor] = {}
     for name in _shards(index):
-        tensors |= read_tensors(folder / name)
+        tensors |= _mapped(folder / name)
     return tensors
 
 
@@ -63,6 +63,31 @@ def weights_path(folder: Path) -> Path:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read one safetensors file; whole numbers stay as they are, all else becomes float32."""
+    return {name: widened(t, f"{path}: {name}") for name, t in _mapped(path).items()}
+
+
+def widened(tensor: Tensor, place: str) -> Tensor:
+    """Return floats as float32, all of them finite; whole numbers as they are.
+
+    Raises:
+        DamagedError: LB-607, a number is NaN or infinite.
+    """
+    if not tensor.is_floating_point():
+        return tensor
+    wide = tensor.float()
+    # Copies nothing; NaN is both the least and the largest.
+    if wide.numel() > 0 and not all(end.isfinite() for end in wide.aminmax()):
+        raise DamagedError(
+            "LB-607",
+            f"{place} holds weights that are not numbers",
+            received="NaN or infinity",
+            expected="finite weights",
+            next="fetch the model again, or take an earlier checkpoint",
+        )
+    return wide
+
+
+def _mapped(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise LitebertError(
             "LB-602",
@@ -73,22 +98,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         )
     _require_plausible_header(path)
     try:
-        tensors = load_file(path)
+        return load_file(path)
     except (SafetensorError, ValueError, OSError, MemoryError) as error:
         raise _damaged(path, str(error)) from error
-    widened = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
-    for name, tensor in widened.items():
-        # Copies nothing; NaN is both the least and the largest.
-        is_checked = tensor.is_floating_point() and tensor.numel() > 0
-        if is_checked and not all(end.isfinite() for end in tensor.aminmax()):
-            raise DamagedError(
-                "LB-607",
-                f"{path} holds weights that are not numbers",
-                received=f"NaN or infinity in {name}",
-                expected="finite weights",
-                next="fetch the model again, or take an earlier checkpoint",
-            )
-    return widened
 
 
 def _shards(index: Path) -> list[str]:

@@ -76,9 +76,9 @@ def model_card(
     return "\n".join(sections)
 
 
-def write_card(folder: Path) -> None:
+def write_card(folder: Path, *, name: str | None = None) -> None:
     """Write the card of a model folder beside it; `litebert hub push` writes it anew."""
-    write_text(folder / CARD_FILE, f"{model_card(folder)}\n{WRITTEN_BY_LITEBERT}\n")
+    write_text(folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n")
 
 
 def _gathered(folder: Path, name: str) -> _Facts:

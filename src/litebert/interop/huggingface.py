@@ -23,6 +23,7 @@ from litebert.folder import (
     read_sentence_vectors,
     read_weights,
     save_model,
+    widened,
     write_sentence_transformers,
 )
 from litebert.folder.configuration import CONFIG_FILE, read_layout
@@ -133,7 +134,8 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
     pickled = _pickled_files(source)
     has_safetensors = weights_path(source).is_file() or (source / INDEX_FILE).is_file()
     if has_safetensors or not pickled:
-        return read_weights(source)
+        mapped = read_weights(source)
+        return {name: widened(tensor, f"{source}: {name}") for name, tensor in mapped.items()}
     if not legacy_pickle:
         raise LitebertError(
             "LB-742",

@@ -85,14 +85,14 @@ def finetune(
         if interruption.is_requested and not trainer.pace.is_last(progress.step):
             return Outcome(folder, progress.step, interruption.exit_code, None)
         with averaged(trainer.optimizer):
-            write_model(folder / "model", network, prepared.tokenizer)
             answers = _write_answers(folder / "answers", network, prepared)
-        result = _result(folder, prepared, best, start, answers)
-        for line in result.doubts:
-            log.say(f"warning: {line}")
-        write_result(folder, result)
-        for kept in ("model", "best"):
-            write_card(folder / kept)
+            result = _result(folder, prepared, best, start, answers)
+            for line in result.doubts:
+                log.say(f"warning: {line}")
+            write_result(folder, result)
+            write_card(folder / "best")
+            # Last: a run with a model is finished.
+            write_model(folder / "model", network, prepared.tokenizer, has_card=True)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 

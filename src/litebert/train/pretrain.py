@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from litebert import rng
-from litebert.config import Origin, PretrainConfig, Resolved
+from litebert.config import Origin, PretrainConfig, Resolved, TrainConfig
 from litebert.files import Json
-from litebert.hub import write_card
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, log_frequencies
 from litebert.optim import averaged
@@ -58,12 +57,16 @@ def pretrain(
     *,
     is_quiet: bool = False,
     listeners: tuple[Listener, ...] = (),
+    planned: TrainConfig | None = None,
 ) -> Outcome:
-    """Train from the configuration, or resume where the same configuration was interrupted."""
+    """Train from the configuration, or resume where the same configuration was interrupted.
+
+    `planned` holds what a plan has measured on this machine; without it a new run measures.
+    """
     begun = time.monotonic()
     with session(folder) as interruption:
         sources = Sources.open(resolved.config)
-        config = _completed(resolved, sources, folder)
+        config = _completed(resolved, sources, folder, planned)
         origins = resolved.origins | _origins(resolved.config, config)
         begin_or_resume(folder, Resolved(config, origins), data=sources.described())
         if done := finished(folder):
@@ -75,13 +78,15 @@ def pretrain(
         if not trainer.pace.is_last(progress.step):
             return Outcome(folder, progress.step, interruption.exit_code, None)
         with averaged(trainer.optimizer):
-            write_model(folder / "model", trainer.network, sources.tokenizer)
-        write_card(folder / "model")
+            write_model(folder / "model", trainer.network, sources.tokenizer, has_card=True)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
 def _completed(
-    resolved: Resolved[PretrainConfig], sources: Sources, folder: Path
+    resolved: Resolved[PretrainConfig],
+    sources: Sources,
+    folder: Path,
+    planned: TrainConfig | None = None,
 ) -> PretrainConfig:
     """Fill in what follows from the data, and what this machine decides (once for a run)."""
     config, tokenizer = resolved.config, sources.tokenizer
@@ -101,14 +106,21 @@ def _completed(
     device = choose_device(config.train.device)
     if config.train.precision == "auto":
         recorded = recorded_setting(folder, "train.precision")
-        config = _with_train(config, "precision", recorded or faster_precision(device))
+        config = _with_train(config, "precision", recorded or _measured_precision(device, planned))
     minutes = config.train.minutes
     if minutes is None:
         return config
     if recorded_setting(folder, "train.minutes") == minutes:
         config = _with_train(config, "threads", recorded_setting(folder, "train.threads"))
         return _with_train(config, "steps", recorded_setting(folder, "train.steps"))
+    if planned:
+        config = _with_train(config, "threads", planned.threads)
+        return _with_train(config, "steps", planned.steps)
     return with_steps_for(config, minutes, device, dtype_of(config.train))
+
+
+def _measured_precision(device: torch.device, planned: TrainConfig | None) -> str:
+    return planned.precision if planned else faster_precision(device)
 
 
 def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:

@@ -16,6 +16,7 @@ from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, f
 from litebert.errors import LitebertError
 from litebert.files import remove_unfinished, staged_folder
 from litebert.folder import save_model
+from litebert.hub import write_card
 from litebert.nn import DTYPES, Network
 from litebert.runs import RunFile, locked, read_record, read_run, write_run
 from litebert.tokenizer import Tokenizer
@@ -112,11 +113,15 @@ def dtype_of(train: TrainConfig) -> torch.dtype:
     return DTYPES[train.precision]
 
 
-def write_model(folder: Path, network: Network, tokenizer: Tokenizer) -> None:
-    """Write a model with its tokenizer, whole or not at all."""
+def write_model(
+    folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False
+) -> None:
+    """Write a model with its tokenizer, and its card where asked, whole or not at all."""
     with staged_folder(folder) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+        if has_card:
+            write_card(staged, name=str(folder))
 
 
 def measured_origins(asked: BaseModel, completed: BaseModel) -> dict[str, Origin]:

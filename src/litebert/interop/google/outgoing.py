@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.folder import build_network, read_config, read_head, read_weights
+from litebert.folder import build_network, read_config, read_head, read_weights, widened
 from litebert.folder.convert import canonical
 from litebert.folder.names import tensor_names
 from litebert.interop.google.bundle_writer import Variable
@@ -42,7 +42,11 @@ def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing
     network = build_network(tensors, read_config(folder), head, source=folder).network
     places = _places(network)
     known = {*(tensor for copies in places.values() for tensor in copies), *_POOLER}
-    weights = {name: each for name, each in canonical(tensors, folder).items() if name in known}
+    weights = {
+        name: widened(each, f"{folder}: {name}")
+        for name, each in canonical(tensors, folder).items()
+        if name in known
+    }
     notes = _notes(places, weights, dtype)
     if len(tensors) < len(whole):
         notes.append("the heads after inner steps, which Google's graph has not, are left out")
