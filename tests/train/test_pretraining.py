@@ -12,6 +12,7 @@ from litebert.config import PretrainConfig, Resolved
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError, NonFiniteError, ResourceError
 from litebert.inference import Model
+from litebert.runs import recorded_setting
 from litebert.train import plan, pretrain, read_metrics
 
 Configure = Callable[..., Resolved[PretrainConfig]]
@@ -139,6 +140,16 @@ def test_a_plan_says_what_a_run_needs_and_writes_nothing(
     )
     assert needs.seconds_per_step > 0
     assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_saves_the_run_its_measuring(tmp_path: Path, configure: Configure) -> None:
+    resolved = configure("train.minutes=0.05")
+    planned, _ = plan(resolved, tmp_path / "run")
+    # More threads than any measurement chooses: the plan alone can have set them.
+    train = planned.train.model_copy(update={"threads": torch.get_num_threads() + 1})
+    pretrain(resolved, tmp_path / "run", is_quiet=True, planned=train)
+    assert recorded_setting(tmp_path / "run", "train.threads") == train.threads
+    assert recorded_setting(tmp_path / "run", "train.steps") == train.steps
 
 
 def test_minutes_become_steps_once_and_for_all(tmp_path: Path, configure: Configure) -> None:
