@@ -3,7 +3,9 @@
 `python -m benchmarks.serving.run [--model FOLDER] [--record benchmarks/serving/RESULTS.md]`
 
 All servers are pinned to one core with one thread each; the load goes to one of them at a time, in
-turns, so that a busy machine is busy for all. Ratios are medians over the rounds.
+turns, so that a busy machine is busy for all. Ratios are medians over the rounds. CPU time per
+request, summed over the processes of a server, is the figure that other work on the core disturbs
+least.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,6 +53,7 @@ class Measured:
     per_second: float
     p50_ms: float
     p99_ms: float
+    cpu_ms: float = 0.0
 
 
 def loads(requests: int) -> list[Load]:
@@ -90,9 +93,18 @@ def measure(port: int, load: Load) -> Measured:
     return Measured(len(times) / seconds, float(p50), float(p99))
 
 
+def cpu_ms(process: int) -> float:
+    """Return the CPU time of a process and all that it started (Linux)."""
+    nanoseconds = 0
+    for task in Path(f"/proc/{process}/task").iterdir():
+        nanoseconds += int((task / "schedstat").read_text().split()[0])
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return nanoseconds / 1e6 + sum(cpu_ms(int(child)) for child in children)
+
+
 @contextmanager
 def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
-    """Run a server on one core; give its port once it answers."""
+    """Run a server on one core; give its process number once it answers."""
     process = subprocess.Popen(
         command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), cwd=ROOT
     )
@@ -103,7 +115,7 @@ def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
                 break
             except (ConnectionError, AssertionError):
                 time.sleep(0.1)
-        yield port
+        yield process.pid
     finally:
         process.terminate()
         process.wait(30)
@@ -130,9 +142,8 @@ def require_same_answers(ports: Sequence[int]) -> float:
     return furthest
 
 
-def run(model: Path, *, rounds: int, requests: int) -> str:
+def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> str:
     """Measure all servers in turns; return the page of results."""
-    core = max(os.sched_getaffinity(0))
     ports = {name: free_port() for name in (OURS, *RIVALS)}
     python = sys.executable
     commands = {
@@ -143,16 +154,22 @@ def run(model: Path, *, rounds: int, requests: int) -> str:
         },
     }
     found: dict[tuple[str, str], list[Measured]] = {}
+    processes = {}
     with ExitStack() as stack:
         for name, port in ports.items():
-            stack.enter_context(server([*commands[name], "--port", str(port)], port, core))
+            command = [*commands[name], "--port", str(port)]
+            processes[name] = stack.enter_context(server(command, port, core))
         furthest = require_same_answers(list(ports.values()))
         for number in range(rounds + 1):
-            for load in loads(requests):
+            for load in (load for load in loads(requests) if chosen in load.name):
                 for name, port in ports.items():
+                    before = cpu_ms(processes[name])
                     measured = measure(port, load)
+                    spent = (cpu_ms(processes[name]) - before) / len(load.texts)
                     if number:  # the first round warms up
-                        found.setdefault((load.name, name), []).append(measured)
+                        found.setdefault((load.name, name), []).append(
+                            replace(measured, cpu_ms=spent)
+                        )
     return page(model, found, rounds=rounds, requests=requests, furthest=furthest)
 
 
@@ -182,9 +199,9 @@ def page(
             "",
             f"## {load[0].upper()}{load[1:]}",
             "",
-            "| server | requests/s | p50 ms | p99 ms | throughput ratio (range) | p50 ratio | "
-            "p99 ratio |",
-            "|---|---|---|---|---|---|---|",
+            "| server | CPU ms a request (range) | requests/s | p50 ms | p99 ms | CPU ratio | "
+            "throughput ratio (range) | p50 ratio | p99 ratio |",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
         ours = found[load, OURS]
         for name in (OURS, *RIVALS):
@@ -192,17 +209,21 @@ def page(
             rates = [a.per_second / b.per_second for a, b in zip(ours, theirs, strict=True)]
             p50 = [a.p50_ms / b.p50_ms for a, b in zip(ours, theirs, strict=True)]
             p99 = [a.p99_ms / b.p99_ms for a, b in zip(ours, theirs, strict=True)]
+            spent = [one.cpu_ms for one in theirs]
+            cpu = [a.cpu_ms / b.cpu_ms for a, b in zip(ours, theirs, strict=True)]
             mean = statistics.median
             ratios = (
-                ["", "", ""]
+                ["", "", "", ""]
                 if name == OURS
                 else [
+                    f"{mean(cpu):.2f}",
                     f"{mean(rates):.2f} ({min(rates):.2f} to {max(rates):.2f})",
                     f"{mean(p50):.2f}",
                     f"{mean(p99):.2f}",
                 ]
             )
             figures = [
+                f"{mean(spent):.1f} ({min(spent):.1f} to {max(spent):.1f})",
                 f"{mean(one.per_second for one in theirs):.0f}",
                 f"{mean(one.p50_ms for one in theirs):.1f}",
                 f"{mean(one.p99_ms for one in theirs):.1f}",
@@ -216,9 +237,17 @@ if __name__ == "__main__":
     parser.add_argument("--model", type=Path, default=ROOT / "models" / "books-wiki-mini")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--load", default="", help="only the loads whose names contain this")
+    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
     parser.add_argument("--record", type=Path)
     given = parser.parse_args()
-    results = run(given.model, rounds=given.rounds, requests=given.requests)
+    results = run(
+        given.model,
+        rounds=given.rounds,
+        requests=given.requests,
+        core=given.core,
+        chosen=given.load,
+    )
     print(results)
     if given.record:
         write_text(given.record, results)
