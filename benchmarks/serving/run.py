@@ -95,11 +95,12 @@ def measure(port: int, load: Load) -> Measured:
 
 def cpu_ms(process: int) -> float:
     """Return the CPU time of a process and all that it started (Linux)."""
-    nanoseconds = 0
-    for task in Path(f"/proc/{process}/task").iterdir():
-        nanoseconds += int((task / "schedstat").read_text().split()[0])
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return nanoseconds / 1e6 + sum(cpu_ms(int(child)) for child in children)
+    total = 0.0
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        total += int((thread / "schedstat").read_text().split()[0]) / 1e6
+        # Children are listed under the thread that started them.
+        total += sum(cpu_ms(int(child)) for child in (thread / "children").read_text().split())
+    return total
 
 
 @contextmanager
@@ -185,8 +186,9 @@ def page(
     lines = [
         "# Serving",
         "",
-        f"`python -m benchmarks.serving.run`, model {model.name}, float32, one core for every "
-        f"server, {rounds} rounds of {requests} requests in turns, closed loop; medians over the "
+        f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}`, "
+        f"model {model.name}, float32, one core for every server, {rounds} rounds of {requests} "
+        f"requests ({requests // 4} of one short text) in turns, closed loop; medians over the "
         "rounds. Ratios are of litebert to the other within a round: throughput above 1 and "
         "waiting times below 1 are in favour of litebert. "
         f"Vectors differ by {furthest:.0e} at most.",
