@@ -55,9 +55,14 @@ def serve(
     litebert serve models/books-wiki-mini
     litebert serve fill=models/books-wiki-mini sst2=runs/sst2/model --port 9000
     """
-    from litebert.serve import Settings, Source
-    from litebert.serve import serve as serve_models
+    from litebert.reading.extras import missing_package
 
+    try:
+        from litebert.serve import Settings, Source
+        from litebert.serve import serve as serve_models
+    except ModuleNotFoundError as error:
+        package = str(error.name)
+        raise missing_package(package, extra="serve", needed_for="litebert serve") from error
     sources = {name: Source(path, precision, threads) for name, path in map(_named, models)}
     _require_distinct(sources, models)
     if not models:
