@@ -1,6 +1,7 @@
 """Write a run's model as the packaged one: `python benchmarks/distillation/package.py RUN OUT`.
 
 Weights in bf16, the tokenizer, and what sentence-transformers reads; the card is written by hand.
+The sentence-order head is omitted where the run's last evaluation does not tell it from a coin.
 """
 
 from __future__ import annotations
@@ -11,18 +12,34 @@ from pathlib import Path
 
 import torch
 
-from litebert.files import write_text
+from litebert.files import read_json, write_json, write_text
 from litebert.folder import load_model, save_model, write_sentence_transformers
+from litebert.nn import AlbertForPretraining
+from litebert.runs import read_metrics
 from litebert.tokenizer import Tokenizer
+
+LEAST_ORDER_ACCURACY = 0.6
+
+
+def order_accuracy(run: Path) -> float:
+    """Return the held-out accuracy of sentence order at the end of a run."""
+    rows = [row for row in read_metrics(run) if row["kind"] == "eval"]
+    return float(str(rows[-1]["sentence_order_accuracy"]))
 
 
 def main(run: Path, out: Path) -> None:
     """Write the folder; its JSON without indentation, since every byte is shipped."""
     source = run / "model"
     out.mkdir(parents=True)
-    save_model(load_model(source).network, out, dtype=torch.bfloat16)
+    network = load_model(source).network
+    assert isinstance(network, AlbertForPretraining)
+    if order_accuracy(run) < LEAST_ORDER_ACCURACY:
+        network.sentence_order.to("meta")  # what holds no numbers is not written
+    save_model(network, out, dtype=torch.bfloat16)
     Tokenizer.load(source).save(out)
     write_sentence_transformers(out, pooling="mean", normalize=True)
+    config = read_json(out / "config.json", command=f"ls {out}")
+    write_json(out / "config.json", config | {"dtype": "float32"})  # computed so, stored in bf16
     pipeline = out / "tokenizer.json"
     compact = json.dumps(json.loads(pipeline.read_text("utf-8")), separators=(",", ":"))
     write_text(pipeline, compact)

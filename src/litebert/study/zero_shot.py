@@ -43,7 +43,8 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     good, bad = pseudo_log_likelihoods(model, sentences).reshape(-1, 2).T
     by_paradigm: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row, is_right in zip(rows, good > bad, strict=True):
-        by_paradigm[str(row["field"]), str(row["UID"])].append(float(is_right))
+        field = str(row["field"]).replace("/", "_")  # BLiMP spells one field in two ways
+        by_paradigm[field, str(row["UID"])].append(float(is_right))
     by_field: dict[str, list[float]] = defaultdict(list)
     for (field, _), answers in by_paradigm.items():
         by_field[field].append(mean(answers))
