@@ -6,6 +6,7 @@ targets, losses, values, measures and words.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,15 +70,15 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class _Labelled(ABC):
     """What one label and several have in common: answers are names."""
 
     names: tuple[str, ...]
     is_number: ClassVar[bool] = False
 
+    @abstractmethod
     def named(self, values: Values, /) -> tuple[str, ...]:
         """Return the names of the labels that are answered."""
-        raise NotImplementedError
 
     def words(self, label: Label) -> str:
         """Return the names of a label, with commas between."""
