@@ -190,6 +190,12 @@ def test_another_width_than_the_teachers_is_refused(
         )
 
 
+def test_an_absent_teacher_is_refused_before_any_work(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(LitebertError, match="LB-620"):
+        litebert.distil(tmp_path / "nobody", text, runs=tmp_path / "runs", vocab_size=40)
+    assert not (tmp_path / "runs").exists()
+
+
 def _framed(tokenizer: Tokenizer, text: str):
     import numpy as np
 

@@ -105,6 +105,8 @@ class PretrainJob:
 
     def run(self, *, quiet: bool = False) -> Run:
         """Build what is missing, train or resume, and write the report."""
+        if self.teacher is not None:
+            locate(self.teacher)  # before a vocabulary is trained for nothing
         say = Progress("", "", is_quiet=quiet).say
         was_finished = Run(self.folder).is_finished
         planned = None
