@@ -3,6 +3,7 @@
 import io
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import click
 import pytest
 
 from litebert.cli import VERBS, cli
-from litebert.cli.output import harmless
+from litebert.terminal import harmless
 
 from .conftest import Command
 
@@ -114,6 +115,48 @@ def test_labels_cannot_steer_the_terminal(command: Command, classifier: Path) ->
     as_json = command("classify", "Anna", "--model", classifier, "--json")
     assert "\\x1b[31mbad" in repr(json.loads(as_json.stdout)[0]["values"])
     assert harmless("plain ünïcode ✓\n") == "plain ünïcode ✓\n"
+
+
+def test_names_and_data_cannot_steer_the_terminal(
+    command: Command, corpus: Path, tmp_path: Path
+) -> None:
+    bad = "\x1b[31m\x9b0m\U000e0001\u202e"
+    rows = [f"text{bad},label", f"Anna {bad},good{bad}", *(f"Bert {n},bad{bad}" for n in range(9))]
+    data = tmp_path / f"data{bad}.csv"
+    data.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    text = tmp_path / f"text{bad}.txt"
+    text.write_text(f"Anna {bad} walked.\n\nBert {bad}\x00 slept.\n", encoding="utf-8")
+    run = tmp_path / "runs" / f"run{bad}"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps({"settings": {"train.name": bad}}), encoding="utf-8")
+    copy = tmp_path / f"corpus{bad}"
+    shutil.copytree(corpus, copy)
+    said = [
+        command("data", "check", data),
+        command("data", "check", data, "--json"),
+        command("corpus", "check", text),
+        command("corpus", "check", copy),
+        command("config", "show", run, "--origin"),
+        command("config", "show", run, "--json"),
+        command("runs", "list", "--runs", run.parent),
+        command("runs", "list", "--runs", run.parent, "--json"),
+        command("runs", "compare", run, run.parent),
+        command("report", run),
+        command("tokenizer", "encode", f"Anna {bad}", "--tokenizer", corpus / "tokenizer"),
+        command("recipes", "show", bad),
+        command(bad),
+    ]
+    for done in said:
+        shown = done.stdout + done.stderr
+        assert shown
+        assert not set(bad[0] + bad[5] + bad[-2:]) & set(shown), shown
+
+
+def test_escapes_keep_the_meaning_of_json() -> None:
+    for text in ("\x1b", "\x9b", "\U000e0001", "\u202e"):
+        as_json = harmless(json.dumps(text, ensure_ascii=False))
+        assert as_json.isascii()
+        assert json.loads(as_json) == text
 
 
 def test_the_first_line_says_which_model_answers(command: Command, pretrained: Path) -> None:

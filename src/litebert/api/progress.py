@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from litebert.terminal import say
 from litebert.train.log import duration
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line for people."""
         if not self._is_quiet:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def advance(self, number: int = 1) -> None:
         """Count items that are done."""

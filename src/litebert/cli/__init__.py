@@ -76,7 +76,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+            from litebert.cli.output import note
+
+            note("interrupted")
             sys.exit(128 + signal.SIGINT)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from litebert.cli.output import harmless
+from litebert.cli.output import note
 from litebert.errors import LitebertError
 from litebert.files import as_litebert_error
 
@@ -38,7 +38,7 @@ def run(command: click.Command, words: Sequence[str]) -> int:
         _discard_stdout()
         return 0
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        note("interrupted")
         return INTERRUPTED
     except click.ClickException as error:
         return _told(_usage(error), error, is_debugged)
@@ -67,7 +67,7 @@ def _told(found: LitebertError, error: BaseException, is_debugged: bool) -> int:
     if is_debugged:
         raise error
     _discard_stdout()
-    print(harmless(str(found)), file=sys.stderr)
+    note(str(found))
     return found.exit_code
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from litebert.cli.output import show
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -21,4 +23,4 @@ def completion(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None, "click knows these shells"
-    click.echo(kind(cli, {}, "litebert", "_LITEBERT_COMPLETE").source())
+    show(kind(cli, {}, "litebert", "_LITEBERT_COMPLETE").source())

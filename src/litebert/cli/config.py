@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from litebert.cli import output
+from litebert.cli.output import show_json
+
 
 @click.group()
 def config() -> None:
@@ -33,11 +36,11 @@ def list_settings(kind: str, as_json: bool) -> None:
     rows = describe(PretrainConfig if kind == "pretrain" else FinetuneConfig)
     if as_json:
         names = ("name", "default", "description")
-        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        show_json([dict(zip(names, row, strict=True)) for row in rows], indent=2)
         return
     width = max(len(name) for name, _, _ in rows)
     for name, default, description in rows:
-        click.echo(f"{name:<{width}}  {default:<14}  {description}")
+        output.show(f"{name:<{width}}  {default:<14}  {description}")
 
 
 @config.command("show")
@@ -66,8 +69,8 @@ def show(run: Path, origin: bool, as_json: bool) -> None:
     settings = recorded.settings
     origins = {name: str(origin) for name, origin in recorded.origins.items()}
     if as_json:
-        click.echo(json.dumps({"settings": settings, "origins": origins}, indent=2))
+        show_json({"settings": settings, "origins": origins}, indent=2)
         return
     for name, value in settings.items():
         suffix = f"  # {origins.get(name, 'default')}" if origin else ""
-        click.echo(f"{name} = {json.dumps(value)}{suffix}")
+        output.show(f"{name} = {json.dumps(value)}{suffix}")

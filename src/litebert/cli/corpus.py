@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import click
 
-from litebert.cli.output import note
+from litebert.cli.output import note, show, show_json, stop
 from litebert.errors import DamagedError
 
 
@@ -86,11 +84,11 @@ def build(
             "train": summary.train.model_dump(),
             "held_out": summary.held_out.model_dump() if summary.held_out else None,
         }
-        click.echo(json.dumps({"path": str(summary.path), **counts}))
+        show_json({"path": str(summary.path), **counts})
         return
     for name, part in (("train", summary.train), ("held out", summary.held_out)):
         if part:
-            click.echo(
+            show(
                 f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, "
                 f"{part.tokens:,} tokens"
             )
@@ -128,8 +126,8 @@ def check(
         report = check_text(
             inputs, tokenizer=tokenizer, sentences=sentences, documents=documents, column=column
         )
-    click.echo(
-        json.dumps(report.to_json(), indent=2, ensure_ascii=False) if as_json else str(report)
-    )
-    if report.has_errors:
-        sys.exit(DamagedError.exit_code)
+    if as_json:
+        show_json(report.to_json(), indent=2)
+    else:
+        show(str(report))
+    stop(DamagedError.exit_code if report.has_errors else 0)

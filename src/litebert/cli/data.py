@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.output import show, show_json, stop
 from litebert.errors import DamagedError, LitebertError
 
 if TYPE_CHECKING:
@@ -60,10 +59,11 @@ def check(
     report = _report(
         paths, dev, column=column, problem=problem, task=task, model=model, max_length=max_length
     )
-    text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) if as_json else str(report)
-    click.echo(text)
-    if report.has_errors:
-        sys.exit(DamagedError.exit_code)
+    if as_json:
+        show_json(report.to_json(), indent=2)
+    else:
+        show(str(report))
+    stop(DamagedError.exit_code if report.has_errors else 0)
 
 
 def _report(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
     from litebert.interop.google import ExportReport
@@ -44,7 +45,10 @@ def google(
     report = export_checkpoint(
         model, output, num_shards=shards, dtype=dtype, has_optimizer=optimizer
     )
-    click.echo(json.dumps(asdict(report)) if as_json else _told(report))
+    if as_json:
+        show_json(asdict(report))
+    else:
+        show(_told(report))
 
 
 def _told(report: ExportReport) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
     from litebert.interop.export.onnx import ExportReport, Row
@@ -58,7 +59,10 @@ def onnx(
         texts=OUR_TEXTS if texts is None else read_texts(texts),
         has_latency=not no_latency,
     )
-    click.echo(json.dumps(asdict(report), default=str, indent=2) if as_json else _shown(report))
+    if as_json:
+        show_json(asdict(report), indent=2)
+    else:
+        show(_shown(report))
 
 
 def _shown(report: ExportReport) -> str:

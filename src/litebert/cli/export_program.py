@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+
+from litebert.cli.output import show, show_json
 
 
 @click.command()
@@ -33,9 +34,9 @@ def program(model: Path, output: Path, head: str | None, compiled: bool, as_json
 
     report = export_program(model, output, head=head, compiled=compiled)
     if as_json:
-        click.echo(json.dumps(asdict(report), default=str, indent=2))
+        show_json(asdict(report), indent=2)
         return
-    click.echo(
+    show(
         f"{report.output} ({report.head}): {report.bytes / 1e6:.1f} MB, gives "
         f"{', '.join(report.outputs)}; max difference {report.max_difference:.1e}"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from litebert.cli.output import show
+
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[VERB]...")
@@ -25,4 +27,4 @@ def help(ctx: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 - th
             raise click.UsageError(f"no such verb: {' '.join(words)}", ctx)
         context = click.Context(found, info_name=word, parent=context)
         command = found
-    click.echo(command.get_help(context))
+    show(command.get_help(context))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import click
+
+from litebert.cli.output import show, show_json
 
 
 @click.group()
@@ -46,7 +47,7 @@ def pull(name: str, output: Path | None, revision: str | None, as_json: bool) ->
                 (staged / file_name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(file, staged / file_name)
         folder = output
-    click.echo(json.dumps({"folder": str(folder)}) if as_json else str(folder))
+    _show("folder", str(folder), as_json=as_json)
 
 
 @hub.command("push")
@@ -91,11 +92,18 @@ def push(
         languages=languages,
     )
     if as_json and dry_run:
-        click.echo(json.dumps(plan.as_json(), ensure_ascii=False))
+        show_json(plan.as_json())
         return
-    click.echo(plan.described(), err=not dry_run)
+    show(plan.described(), err=not dry_run)
     if dry_run:
-        click.echo(f"\n{plan.card}")
+        show(f"\n{plan.card}")
         return
     url = plan.send()
-    click.echo(json.dumps({"commit": url}) if as_json else url)
+    _show("commit", url, as_json=as_json)
+
+
+def _show(name: str, value: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json({name: value})
+    else:
+        show(value)

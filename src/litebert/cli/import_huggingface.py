@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from litebert.cli.output import note, show, show_json
 
 
 @click.command("huggingface")
@@ -59,11 +60,11 @@ def huggingface(
         dtype={"float32": torch.float32, "float16": torch.float16}.get(dtype, torch.bfloat16),
     )
     if as_json:
-        click.echo(json.dumps(report.as_json(), ensure_ascii=False))
+        show_json(report.as_json())
         return
-    click.echo(f"{output}: {report.architecture}, {report.num_parameters:,} parameters")
+    show(f"{output}: {report.architecture}, {report.num_parameters:,} parameters")
     for word, names in (("missing", report.missing), ("not used", report.unused)):
         for name in names:
-            click.echo(f"{word}: {name}")
-    for note in report.notes:
-        click.echo(f"note: {note}", err=True)
+            show(f"{word}: {name}")
+    for remark in report.notes:
+        note(f"note: {remark}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 
 import click
 
 from litebert.errors import NonFiniteError
+from litebert.terminal import harmless
 
 
 def show(text: str, *, err: bool = False) -> None:
@@ -20,7 +21,9 @@ def show(text: str, *, err: bool = False) -> None:
 def show_json(value: Mapping[str, object] | Sequence[object], *, indent: int | None = None) -> None:
     """Print JSON: nothing else goes to stdout with --json."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, indent=indent, default=os.fspath
+        )
     except ValueError as error:
         raise NonFiniteError(
             "LB-928",
@@ -41,21 +44,3 @@ def stop(exit_code: int) -> None:
     """End with an exit code, where it is not 0."""
     if exit_code:
         sys.exit(exit_code)
-
-
-def harmless(text: str) -> str:
-    r"""Return a text whose control and direction characters are escapes; lines and tabs stay.
-
-    >>> harmless("red \x1b[31m\n")
-    'red \\u001b[31m\n'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    if character in "\n\t" or character.isprintable():
-        return character
-    is_harmless = unicodedata.category(character) in ("Zs", "Zl", "Zp", "Co", "Cn")
-    return character if is_harmless else f"\\u{ord(character):04x}"

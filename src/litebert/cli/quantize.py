@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from litebert.cli.output import show, show_json
 from litebert.errors import LitebertError
 
 
@@ -70,13 +70,13 @@ def quantize(
         lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
         found = quantize_with_texts(model, output, lines)
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=2))
+        show_json(asdict(found), indent=2)
         return
-    click.echo(
+    show(
         f"{output}: {found.bytes_after:,} bytes, {found.bytes_before:,} before; "
         f"hidden states differ by {found.error:.1%} on texts kept back "
         f"(calibrated on {found.num_examples})"
     )
     for split, measures in found.before.items():
         for name, before in measures.items():
-            click.echo(f"{split:<16} {name:<24} {before:.4f} -> {found.after[split][name]:.4f}")
+            show(f"{split:<16} {name:<24} {before:.4f} -> {found.after[split][name]:.4f}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from litebert.cli.output import show, show_json
 
 
 @click.command()
@@ -21,4 +22,7 @@ def report(run: Path, as_json: bool) -> None:
     from litebert.report import write_report
 
     path = write_report(run)
-    click.echo(json.dumps({"report": str(path)}) if as_json else str(path))
+    if as_json:
+        show_json({"report": str(path)})
+    else:
+        show(str(path))

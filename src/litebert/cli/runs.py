@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from litebert.cli.formats import Format, printed, with_formats
+from litebert.cli.output import note, show, show_json
 from litebert.errors import LitebertError
 
 
@@ -38,11 +38,11 @@ def list_runs(folder: Path, written_as: Format) -> None:
     from litebert.report import runs as found
 
     table, errors = found.list_runs(folder)
-    click.echo(printed([table], written_as))
+    show(printed([table], written_as))
     if not table.rows:
-        click.echo(f"no runs in {folder}", err=True)
+        note(f"no runs in {folder}")
     for error in errors[:-1]:
-        click.echo(str(error), err=True)
+        note(str(error))
     if errors:
         raise errors[-1]
 
@@ -75,8 +75,8 @@ def compare_runs(folders: tuple[Path, ...], written_as: Format) -> None:
         )
     comparison = compare(named)
     if written_as == "json":
-        click.echo(json.dumps(as_json(comparison), indent=2))
+        show_json(as_json(comparison), indent=2)
         return
     is_csv = written_as == "csv"
     tables = [one_below_the_other(comparison)] if is_csv else side_by_side(comparison)
-    click.echo(printed(tables, written_as))
+    show(printed(tables, written_as))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from litebert.cli.loading import precision_option
+from litebert.cli.output import note
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -66,7 +67,7 @@ def serve(
     sources = {name: Source(path, precision, threads) for name, path in map(_named, models)}
     _require_distinct(sources, models)
     if not models:
-        click.echo(f"no MODEL given: serving the packaged model as {PACKAGED_NAME}", err=True)
+        note(f"no MODEL given: serving the packaged model as {PACKAGED_NAME}")
         sources = {PACKAGED_NAME: Source(None, precision, threads)}
     settings = Settings(
         queue=queue,

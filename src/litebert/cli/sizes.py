@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
+
+from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
     from litebert.study import Sizes
@@ -44,9 +45,9 @@ def sizes(*, names: tuple[str, ...], as_json: bool) -> None:
     counted = {name: sizes_of(preset(name)) for name in names or PRESETS}
     if as_json:
         records = [{"preset": name, **each.to_json()} for name, each in counted.items()]
-        click.echo(json.dumps(records, indent=2))
+        show_json(records, indent=2)
     else:
-        click.echo(_aligned([_HEADINGS, *(_row(name, each) for name, each in counted.items())]))
+        show(_aligned([_HEADINGS, *(_row(name, each) for name, each in counted.items())]))
 
 
 def _row(name: str, counted: Sizes) -> tuple[str, ...]:

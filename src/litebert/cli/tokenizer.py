@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from litebert.cli.output import show, show_json
 
 
 @click.group()
@@ -43,9 +44,9 @@ def train(
 
     trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
     if as_json:
-        click.echo(json.dumps({"folder": str(output), "vocab_size": trained.vocab_size}))
+        show_json({"folder": str(output), "vocab_size": trained.vocab_size})
         return
-    click.echo(f"{trained.vocab_size:,} pieces in {output}")
+    show(f"{trained.vocab_size:,} pieces in {output}")
 
 
 @tokenizer.command("encode")
@@ -67,7 +68,7 @@ def encode(text: str, folder: Path, pair: str | None, special_tokens: bool, as_j
     if as_json:
         names = ("ids", "segments", "pieces", "offsets")
         values = {name: getattr(encoding, name) for name in names}
-        click.echo(json.dumps(values, ensure_ascii=False))
+        show_json(values)
         return
     for id_, piece, span in zip(encoding.ids, encoding.pieces, encoding.offsets, strict=True):
-        click.echo(f"{id_:>7}  {piece}  {span[0]}-{span[1]}")
+        show(f"{id_:>7}  {piece}  {span[0]}-{span[1]}")

@@ -17,6 +17,7 @@ import torch
 from litebert.files import Json
 from litebert.runs.metrics import DAMAGED_FILE, append_row, sync_metrics, truncate_after
 from litebert.runs.run import require_run
+from litebert.terminal import say
 
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
@@ -112,7 +113,7 @@ class RunLog:
         if self.is_quiet:
             return
         try:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
         except BrokenPipeError:  # as in `2>&1 | head`
             self.is_quiet = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

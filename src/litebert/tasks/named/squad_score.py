@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from litebert.reading.find import find_file
 from litebert.reading.layout import read_layout
 from litebert.tasks.kinds.spans.threshold import gold
 from litebert.tasks.named.squad_questions import read_squad
+from litebert.terminal import say
 
 _TEXTS = TypeAdapter(dict[str, str])
 _NUMBERS = TypeAdapter(dict[str, float])
@@ -94,4 +94,4 @@ def _require_nulls(
 def _warn(missing: list[str], number: int, consequence: str) -> None:
     shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
     message = f"{len(missing):,} of {number:,} questions have no prediction and {consequence}"
-    print(f"{message}: {shown}", file=sys.stderr)
+    say(f"{message}: {shown}")
