@@ -143,12 +143,23 @@ class Litebert(Rival):
         return lambda: self.albert(batch)
 
 
+class Optimized(Transformers):
+    """transformers' model after `litebert.optimize`: same inputs, same padded outputs."""
+
+    def __init__(self, root: Path, precision: str) -> None:
+        from litebert import optimize
+
+        Rival.__init__(self, root, precision)
+        self.model = optimize(albert_model(root, "fp32"), precision=precision)
+
+
 RIVALS: dict[str, type[Rival]] = {
     "transformers": Transformers,
     "torch.compile": Compiled,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
     "litebert": Litebert,
+    "litebert.optimize": Optimized,
 }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from litebert.api import Run, distil, evaluate, finetune, glue, predict, pretrain
     from litebert.config import AlbertConfig, HeadConfig, Precision, preset
     from litebert.inference import Model
+    from litebert.interop.in_transformers import optimize
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
     from litebert.optim import AdamW, Lamb
     from litebert.tokenizer import Tokenizer
@@ -43,6 +44,7 @@ __all__ = [
     "finetune",
     "glue",
     "load",
+    "optimize",
     "predict",
     "preset",
     "pretrain",
@@ -64,6 +66,7 @@ _HOMES = {
     "evaluate": "api",
     "finetune": "api",
     "glue": "api",
+    "optimize": "interop.in_transformers",
     "predict": "api",
     "preset": "config",
     "pretrain": "api",

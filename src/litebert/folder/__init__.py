@@ -1,6 +1,6 @@
 """A model on disk, in the Hugging Face layout."""
 
-from litebert.folder.configuration import read_config, read_head, write_config
+from litebert.folder.configuration import parse_config, read_config, read_head, write_config
 from litebert.folder.model import LoadedModel, build_network, head_of, load_model, save_model
 from litebert.folder.sentence_vectors import (
     Pooling,
@@ -19,6 +19,7 @@ __all__ = [
     "build_network",
     "head_of",
     "load_model",
+    "parse_config",
     "read_config",
     "read_head",
     "read_sentence_vectors",

@@ -82,13 +82,21 @@ def read_config(folder: Path) -> AlbertConfig:
         DamagedError: LB-601, no network can have these settings.
     """
     path = folder / CONFIG_FILE
-    table = read_json(path, command=f"ls {folder}", limit=_LIMIT)
-    fields = (_bert if _layout(table, path) is BERT else _albert)(table, path)
+    return parse_config(read_json(path, command=f"ls {folder}", limit=_LIMIT), path)[1]
+
+
+def parse_config(table: dict[str, Json], path: Path) -> tuple[Layout, AlbertConfig]:
+    """Return the names and the network that a table in Hugging Face's words describes.
+
+    `path` is what errors name; they are those of `read_config`.
+    """
+    layout = _layout(table, path)
+    fields = (_bert if layout is BERT else _albert)(table, path)
     for name, value in fields.items():
         if isinstance(value, bool) and name != "embedding_projection":
             raise _impossible(path, f"{name} = {value!r}", "a number or a name")
     try:
-        return AlbertConfig.model_validate(fields)
+        return layout, AlbertConfig.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise _impossible(
