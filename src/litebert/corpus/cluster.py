@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from litebert.errors import LitebertError, ResourceError
 from litebert.reading.extras import missing_package
@@ -26,7 +26,7 @@ def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterato
         raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    remote = ray.remote(_guarded)
+    remote: Any = ray.remote(_guarded)
     pending = [remote.remote(work, task) for task in tasks]
     try:
         while pending:
