@@ -17,8 +17,8 @@ from litebert.fast import accelerate
 from litebert.fast.attention import full
 from litebert.fast.local import faster
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.attention import Layout
-from litebert.nn.block import AttentionBlock, Prepared, blocks
+from litebert.nn.batch import Layout
+from litebert.nn.block import AttentionBlock, Half, blocks
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
@@ -180,7 +180,7 @@ def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
             attention.attend = torch.compiler.disable(faster(attention.attend, full))
     compiled = _compiled_apply(next(network.parameters()).device.type)
 
-    def apply(prepared: Prepared, hidden: Tensor, layout: Layout) -> Tensor:
+    def apply(prepared: Half, hidden: Tensor, layout: Layout) -> Tensor:
         chosen = compiled if layout.queries is None else _apply
         return chosen(prepared, hidden, layout)
 
@@ -189,14 +189,14 @@ def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
 
 
 @cache
-def _compiled_apply(device_type: str) -> Callable[[Prepared, Tensor, Layout], Tensor]:
+def _compiled_apply(device_type: str) -> Callable[[Half, Tensor, Layout], Tensor]:
     """Compile once for all networks: a block is made anew each step, but its code is the same."""
     torch._dynamo.config.recompile_limit = 64  # two kinds of block for every number of tokens
     backend = "inductor" if device_type == "cuda" else "aot_eager"
     return torch.compile(_apply, dynamic=False, backend=backend)
 
 
-def _apply(prepared: Prepared, hidden: Tensor, layout: Layout) -> Tensor:
+def _apply(prepared: Half, hidden: Tensor, layout: Layout) -> Tensor:
     return prepared(hidden, layout)
 
 

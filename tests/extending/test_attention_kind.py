@@ -6,18 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from litebert.config import ATTENTION_KINDS
 from litebert.fast import pack
 from litebert.nn import Batch
-from litebert.nn.block import ATTENTION_KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "attention.md"
 
 
 @pytest.fixture
-def made() -> Iterator[dict[str, object]]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
+    file, use = (part.split("```")[0] for part in PAGE.read_text("utf-8").split("```python\n")[1:])
+    (tmp_path / "causal.py").write_text(file)
+    monkeypatch.syspath_prepend(tmp_path)
     names: dict[str, object] = {}
-    for block in PAGE.read_text("utf-8").split("```python\n")[1:]:
-        exec(block.split("```")[0], names)
+    exec(use, names)
     yield names
     del ATTENTION_KINDS["causal"]
 

@@ -5,7 +5,8 @@ import torch
 
 from litebert.fast.attention import full
 from litebert.nn import Batch
-from litebert.nn.attention import Layout, attention
+from litebert.nn.attention import attention
+from litebert.nn.batch import Layout
 
 
 def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> None:

@@ -167,7 +167,7 @@ def test_tokens_of_what_has_stopped_are_computed_no_more() -> None:
         (attend, lambda hidden, layout, then=then: (seen.append(layout), then(hidden, layout))[1])
         for attend, then in network.albert.steps()
     ]
-    network.albert.prepared = steps
+    network.albert.make_steps = lambda _: steps
     patient_logits(network, batch, 1)
     for step, layout in enumerate(seen):
         running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)

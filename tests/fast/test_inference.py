@@ -8,12 +8,13 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
-from litebert.fast import calibrate, int8_product, pack, packed, rectangles, to_int8
+from litebert.fast import calibrate, int8_product, is_packed, pack, packed, rectangles, to_int8
 from litebert.fast.attention import full
 from litebert.fast.int8 import Calibration
 from litebert.fast.int8_product import Grid, quantize
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.attention import Attend, Layout, attention
+from litebert.nn.attention import Attend, attention
+from litebert.nn.batch import Layout
 from litebert.nn.block import AttentionBlock, FeedForwardBlock
 
 LENGTHS = (3, 40, 16, 1, 33, 40)
@@ -180,7 +181,7 @@ def test_what_was_packed_is_forgotten_when_the_weights_may_change(change: str) -
         network.load_state_dict(_network(_config()).state_dict())
     else:
         network.to(torch.float64).to(torch.float32)
-    assert network.prepared is None
+    assert not is_packed(network)
 
 
 def test_gradients_are_there_although_weights_are_packed() -> None:

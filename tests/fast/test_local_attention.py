@@ -7,7 +7,7 @@ from litebert.config import AlbertConfig
 from litebert.fast import pack
 from litebert.fast.local import local
 from litebert.nn import Albert, Batch
-from litebert.nn.attention import Layout
+from litebert.nn.batch import Layout
 
 LENGTHS = (70, 1, 9, 131, 2)
 

@@ -22,7 +22,8 @@ from transformers import (
 from litebert.config import AlbertConfig, HeadConfig, preset
 from litebert.errors import DamagedError
 from litebert.folder import load_model, save_model, start_from
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, ConditionalSpanHead
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.tasks.kinds.spans import ConditionalSpanHead, score_spans
 
 SHAPE = AlbertConfig(
     vocab_size=90,
@@ -157,7 +158,9 @@ def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(
     batch = Batch.from_padded(ids, mask, segments)
     with torch.no_grad():
         for ours, other in zip(
-            network.spans(batch, mask.bool(), 3), again.spans(batch, mask.bool(), 3), strict=True
+            score_spans(network, batch, mask.bool(), 3),
+            score_spans(again, batch, mask.bool(), 3),
+            strict=True,
         ):
             assert torch.equal(ours, other)
     encoder = AlbertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
@@ -168,7 +171,7 @@ def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(
 
 
 def test_the_conditional_head_computes_the_official_formulas() -> None:
-    head = ConditionalSpanHead(SHAPE).eval()
+    head = ConditionalSpanHead(SHAPE, HeadConfig(kind="conditional-question-answering")).eval()
     generator = torch.Generator().manual_seed(4)
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.3, generator=generator)

@@ -11,7 +11,8 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.inference import Model
-from litebert.nn import AlbertForTask, Batch, ConditionalSpanHead
+from litebert.nn import AlbertForTask, Batch
+from litebert.tasks.kinds.spans import ConditionalSpanHead
 from litebert.tokenizer import Tokenizer
 
 Make = Callable[[HeadConfig], Model]

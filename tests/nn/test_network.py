@@ -9,7 +9,7 @@ import torch
 from litebert.config import PRESETS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.nn import Albert, AlbertForPretraining, Batch, depth_plan
-from litebert.nn.attention import Layout
+from litebert.nn.batch import Layout
 from litebert.study import sizes_of
 
 Widen = Callable[[torch.nn.Module], None]

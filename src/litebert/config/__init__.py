@@ -24,6 +24,7 @@ from litebert.config.load import (
 from litebert.config.origin import Origin, OriginKind
 from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
+    ATTENTION_KINDS,
     AlbertConfig,
     DataConfig,
     DistilConfig,
@@ -36,6 +37,7 @@ from litebert.config.schema import (
 )
 
 __all__ = [
+    "ATTENTION_KINDS",
     "HEADS",
     "PRESETS",
     "AlbertConfig",

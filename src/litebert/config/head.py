@@ -25,7 +25,8 @@ class HeadRecord:
     is its linear layer on disk, `pipeline` its task on the Hub. A head without labels has
     `num_outputs`. `verb` is the method of `litebert.load(...)` that uses it; the
     examples follow `litebert` in a shell and `model.` in Python. Of a head that transformers does
-    not have it reads the encoder alone.
+    not have it reads the encoder alone. `has_dropout` is for the linear layer's input. `module` is
+    the class of a head that is more than one linear layer, `package.module:Class`.
     """
 
     kind: HeadKind
@@ -40,6 +41,8 @@ class HeadRecord:
     shell_example: str
     python_example: str
     is_in_transformers: bool = True
+    has_dropout: bool = True
+    module: str = ""
 
 
 _RECORDS = (
@@ -81,6 +84,7 @@ _RECORDS = (
         verb="answer",
         shell_example=_ANSWER[0],
         python_example=_ANSWER[1],
+        has_dropout=False,  # unlike the official classifiers (squad_utils.py L708)
     ),
     HeadRecord(
         kind="conditional-question-answering",
@@ -95,6 +99,7 @@ _RECORDS = (
         shell_example=_ANSWER[0],
         python_example=_ANSWER[1],
         is_in_transformers=False,
+        module="litebert.tasks.kinds.spans.head:ConditionalSpanHead",
     ),
     HeadRecord(
         kind="multiple-choice",

@@ -7,9 +7,12 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
-Attention = Literal["full", "local"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16"]
+
+
+ATTENTION_KINDS = {"full": "litebert.nn.attention:full", "local": "litebert.fast.local:local_of"}
+"""What makes each kind of attention, `module:function`; docs/extending/attention.md adds one."""
 
 
 class Section(BaseModel):
@@ -33,7 +36,7 @@ class AlbertConfig(Section):
     inner_group_num: int = Field(1, ge=1, le=64, description="distinct blocks in one layer")
     num_attention_heads: int = Field(12, ge=1, le=1_024, description="attention heads")
     intermediate_size: int = Field(3_072, ge=1, le=262_144, description="feed-forward width, I")
-    attention: Attention = Field("full", description="local: neighbours and [CLS] alone")
+    attention: str = Field("full", description="full, or local: only neighbours and [CLS]")
     attention_window: int = Field(
         64, ge=1, le=65_536, description="neighbours on either side that local attention sees"
     )
@@ -72,6 +75,10 @@ class AlbertConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.attention not in ATTENTION_KINDS:
+            raise ValueError(
+                f"attention {self.attention!r} is not one of {', '.join(ATTENTION_KINDS)}"
+            )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads "

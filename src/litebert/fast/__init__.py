@@ -4,12 +4,13 @@ from litebert.fast.calibration import calibrate, to_int8
 from litebert.fast.exits import limit_depth, patient_logits
 from litebert.fast.finite import refuse_non_finite
 from litebert.fast.int8 import is_int8
-from litebert.fast.steps import accelerate, pack
+from litebert.fast.steps import accelerate, is_packed, pack
 
 __all__ = [
     "accelerate",
     "calibrate",
     "is_int8",
+    "is_packed",
     "limit_depth",
     "pack",
     "patient_logits",

@@ -67,7 +67,7 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
     attention = list(blocks(albert, AttentionBlock))
     feed_forward = list(blocks(albert, FeedForwardBlock))
-    albert.prepared = [
+    steps = [
         (
             packed_attention(attention[step.attention], torch.float32, _observed(seen[:2])),
             packed_feed_forward(
@@ -76,10 +76,11 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
         )
         for step, seen in zip(albert.plan, observers, strict=True)
     ]
+    before, albert.make_steps = albert.make_steps, lambda _: steps
     with torch.no_grad():
         for batch in batches:
             albert(batch)
-    albert.prepared = None
+    albert.make_steps = before
     means = [[observer.mean() for observer in seen] for seen in observers]
     ranges = [
         [seen[0].range(first), seen[1].range(0.0), seen[2].range(second), seen[3].range(0.0)]

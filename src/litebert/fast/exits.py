@@ -15,8 +15,7 @@ from torch import Tensor
 
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
-from litebert.nn.attention import Layout
-from litebert.nn.batch import Batch
+from litebert.nn.batch import Batch, Layout
 from litebert.nn.task import AlbertForTask, Network
 
 SAME_SCORE = 0.1

@@ -26,8 +26,7 @@ from litebert.nn.block import (
     AttentionBlock,
     AttentionPieces,
     FeedForwardBlock,
-    FeedForwardPieces,
-    Prepared,
+    Half,
     feed_forward_block,
 )
 
@@ -36,7 +35,7 @@ SITES = ("attention input", "attention result", "feed-forward input", "intermedi
 
 NUM_SHIFTED = 2
 """Of these, the two inputs of blocks are shifted."""
-AtStep: TypeAlias = Callable[[int], Prepared]
+AtStep: TypeAlias = Callable[[int], Half]
 
 
 class Calibration(NamedTuple):
@@ -83,7 +82,7 @@ def int8_attention(block: AttentionBlock, calibration: Calibration) -> AtStep:
     inner = torch.bfloat16 if bf16_pays() else torch.float32
     attend, norm = attend_of(block), block.norm
 
-    def at(step: int) -> Prepared:
+    def at(step: int) -> Half:
         inputs, result, _, _ = calibration.grids(step)
         fused_bias, output_bias, _, _ = calibration.bias_of(step)
         mean, mean_after = calibration.shifts[step]
@@ -104,16 +103,16 @@ def int8_feed_forward(block: FeedForwardBlock, calibration: Calibration) -> AtSt
     intermediate, output = side_by_side(block.intermediate), side_by_side(block.output)
     norm, act = cast_norm(block.norm, torch.float32), block.hidden_act
 
-    def at(step: int) -> Prepared:
+    def at(step: int) -> Half:
         _, _, inputs, wide = calibration.grids(step)
         _, _, bias, output_bias = calibration.bias_of(step)
-        pieces = FeedForwardPieces(
-            intermediate=lambda x, _: intermediate(
-                quantize(x, inputs), inputs, bias, activation=act, onto=wide
-            ),
-            output=lambda x, y: output(x, wide, output_bias, add=y),
-            norm=norm,
-        )
-        return lambda x, _: feed_forward_block(x, pieces)
+
+        def widened(x: Tensor, _: Tensor | None) -> Tensor:
+            return intermediate(quantize(x, inputs), inputs, bias, activation=act, onto=wide)
+
+        def added(x: Tensor, residual: Tensor | None) -> Tensor:
+            return output(x, wide, output_bias, add=residual)
+
+        return lambda x, _: feed_forward_block(x, widened, added, norm)
 
     return at

@@ -17,6 +17,7 @@ class Int8Linear(nn.Module):
     quantized: Int[Tensor, "outputs inputs"]
     scale: Float[Tensor, " outputs"]
     bias: Float[Tensor, " outputs"]
+    dropout_prob = 0.0
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -28,9 +29,12 @@ class Int8Linear(nn.Module):
         """The weight that the eight bits stand for."""
         return self.quantized * self.scale[:, None]
 
-    def forward(self, x: Float[Tensor, "... inputs"]) -> Float[Tensor, "... outputs"]:
-        """Return x W^T + b."""
-        return F.linear(x, self.weight, self.bias)
+    def forward(
+        self, x: Float[Tensor, "... inputs"], residual: Tensor | None = None
+    ) -> Float[Tensor, "... outputs"]:
+        """Return x W^T + b, plus the residual if there is one."""
+        product = F.linear(x, self.weight, self.bias)
+        return product if residual is None else residual + product
 
 
 class Int8Embedding(nn.Module):

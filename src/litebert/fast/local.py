@@ -9,19 +9,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from litebert.config import AlbertConfig
 from litebert.fast.attention import full
-from litebert.nn.attention import Attend, Layout, attention
+from litebert.nn.attention import Attend
+from litebert.nn.batch import Layout
 
 _SMALLEST_BLOCK = 32
 
 
-def faster(attend: Attend, for_full: Attend) -> Attend:
-    """Return the faster kernel of the two kinds of the reference; any other kind as it is."""
-    if attend is attention:
-        return for_full
-    if isinstance(attend, partial) and attend.func is attention:
-        return partial(local, **attend.keywords)
-    return attend
+def local_of(config: AlbertConfig) -> Attend:
+    """Return local attention with the window of the configuration."""
+    return partial(local, window=config.attention_window)
 
 
 def local(

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from litebert.config.schema import Activation
 from litebert.fast import rectangles
-from litebert.fast.local import faster
+from litebert.fast.attention import faster
 from litebert.fast.precision import cast_norm
 from litebert.fast.probe import fastest
 from litebert.fast.rows import on_batch
@@ -26,9 +26,8 @@ from litebert.nn.block import (
     AttentionBlock,
     AttentionPieces,
     FeedForwardBlock,
-    FeedForwardPieces,
+    Half,
     Linear,
-    Prepared,
     feed_forward_block,
 )
 
@@ -61,7 +60,7 @@ def packed_linear(
 
 def packed_attention(
     block: AttentionBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
-) -> Prepared:
+) -> Half:
     """Return the block as a function, without dropout and without gradients."""
     pieces = AttentionPieces(
         project=linear(*block.projection(), dtype, "linear"),
@@ -74,15 +73,13 @@ def packed_attention(
 
 def packed_feed_forward(
     block: FeedForwardBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
-) -> Prepared:
+) -> Half:
     """Return the block as a function, without dropout and without gradients."""
     inner, outer = block.intermediate, block.output
-    pieces = FeedForwardPieces(
-        intermediate=linear(inner.weight, inner.bias, dtype, block.hidden_act),
-        output=linear(outer.weight, outer.bias, dtype, "linear"),
-        norm=cast_norm(block.norm, dtype),
-    )
-    return lambda x, _: feed_forward_block(x, pieces)
+    intermediate = linear(inner.weight, inner.bias, dtype, block.hidden_act)
+    output = linear(outer.weight, outer.bias, dtype, "linear")
+    norm = cast_norm(block.norm, dtype)
+    return lambda x, _: feed_forward_block(x, intermediate, output, norm)
 
 
 def attend_of(block: AttentionBlock) -> Attend:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from litebert.fast.attention import full, stacked
 from litebert.fast.probe import fastest
-from litebert.nn.attention import Layout
+from litebert.nn.batch import Layout
 
 Rows: TypeAlias = slice | Tensor
 """Rows of a list: a stretch of it, or an index for each."""

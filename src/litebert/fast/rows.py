@@ -6,8 +6,9 @@ from jaxtyping import Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.nn.attention import Attend, Layout
-from litebert.nn.block import AttentionPieces, Prepared, attention_block
+from litebert.nn.attention import Attend
+from litebert.nn.batch import Layout
+from litebert.nn.block import AttentionPieces, Half, attention_block
 
 
 def rounded(rows: int) -> int:
@@ -34,7 +35,7 @@ def linear_on_filled(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.linear(filled(x), weight, bias)[: len(x)]
 
 
-def on_batch(pieces: AttentionPieces, attend: Attend, dropout_prob: float = 0.0) -> Prepared:
+def on_batch(pieces: AttentionPieces, attend: Attend, dropout_prob: float = 0.0) -> Half:
     """Return an attention block on the rows of a ragged batch, which it fills up with zeros."""
 
     def apply(x: Tensor, layout: Layout) -> Tensor:

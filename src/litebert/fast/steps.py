@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from litebert.fast.attention import full
+import torch
+from torch import Tensor
+
+from litebert.fast.attention import faster, full
 from litebert.fast.int8 import Calibration, calibration_of, int8_attention, int8_feed_forward
-from litebert.fast.local import faster
 from litebert.fast.packed import packed_attention, packed_feed_forward
 from litebert.fast.precision import cast_linear, cast_norm
 from litebert.fast.rows import linear_on_filled, on_batch
@@ -14,14 +17,15 @@ from litebert.nn.block import (
     AttentionBlock,
     AttentionPieces,
     FeedForwardBlock,
-    FeedForwardPieces,
-    Prepared,
+    Half,
     Steps,
     blocks,
     feed_forward_block,
 )
 from litebert.nn.model import Albert
 from litebert.nn.task import AlbertForPretraining, Network
+
+MakeSteps: TypeAlias = Callable[[Albert], Steps]
 
 
 def accelerate(network: Network) -> None:
@@ -47,39 +51,69 @@ def training_steps(albert: Albert) -> Steps:
 def pack(albert: Albert) -> None:
     """Prepare the weights, as they are now, for inference, in eight bits if they are stored so.
 
-    Training and gradients do not use what is packed; `train()` and new weights drop it.
+    Training and gradients use the weights themselves; once these change, packed ones are dropped.
     """
     calibration = calibration_of(albert)
-    albert.prepared = (
-        _packed_steps(albert) if calibration is None else _int8_steps(albert, calibration)
-    )
+    steps = _packed_steps(albert) if calibration is None else _int8_steps(albert, calibration)
+    albert.make_steps = _Packed(albert, steps)
 
 
-def _attention(block: AttentionBlock, albert: Albert) -> Prepared:
+def is_packed(albert: Albert) -> bool:
+    """Tell whether the weights, as they are now, are packed."""
+    return isinstance(albert.make_steps, _Packed) and albert.make_steps.is_current(albert)
+
+
+class _Packed:
+    """Packed steps, with what makes steps where they do not serve."""
+
+    def __init__(self, albert: Albert, steps: Steps) -> None:
+        make = albert.make_steps
+        self._otherwise: MakeSteps = make._otherwise if isinstance(make, _Packed) else make
+        self._steps, self._stamps = steps, _stamps(albert)
+
+    def __call__(self, albert: Albert) -> Steps:
+        """Return the packed steps; others for gradients, and from now on if the weights changed."""
+        if not self.is_current(albert):
+            albert.make_steps = self._otherwise
+        elif not torch.is_grad_enabled():
+            return self._steps
+        return self._otherwise(albert)
+
+    def is_current(self, albert: Albert) -> bool:
+        """Tell whether the weights are those that were packed."""
+        return not albert.training and _stamps(albert) == self._stamps
+
+
+def _stamps(albert: Albert) -> list[tuple[int, int]]:
+    """Return where each weight lies and how often it was written to."""
+    return [
+        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+        for weight in albert.parameters()
+    ]
+
+
+def _attention(block: AttentionBlock, albert: Albert) -> Half:
     output, dtype = block.output, albert.dtype
     pieces = AttentionPieces(
         project=cast_linear(*block.projection(), dtype),
-        output=cast_linear(
-            output.weight, output.bias, dtype, block.hidden_dropout_prob * block.training
-        ),
+        output=cast_linear(output.weight, output.bias, dtype, output.dropout_prob * block.training),
         norm=cast_norm(block.norm, dtype),
         heads=block.heads,
     )
     attend = faster(block.attend, full)
-    return on_batch(pieces, attend, block.attention_dropout_prob * block.training)
+    return on_batch(pieces, attend, block.dropout_prob * block.training)
 
 
-def _feed_forward(block: FeedForwardBlock, albert: Albert) -> Prepared:
+def _feed_forward(block: FeedForwardBlock, albert: Albert) -> Half:
     inner, outer, dtype = block.intermediate, block.output, albert.dtype
     widen = cast_linear(inner.weight, inner.bias, dtype)
-    pieces = FeedForwardPieces(
-        intermediate=lambda x, _: block.activation(widen(x, None)),
-        output=cast_linear(
-            outer.weight, outer.bias, dtype, block.hidden_dropout_prob * block.training
-        ),
-        norm=cast_norm(block.norm, dtype),
-    )
-    return lambda x, _: feed_forward_block(x, pieces)
+    output = cast_linear(outer.weight, outer.bias, dtype, outer.dropout_prob * block.training)
+    norm = cast_norm(block.norm, dtype)
+
+    def activated(x: Tensor, _: Tensor | None) -> Tensor:
+        return block.activation(widen(x, None))
+
+    return lambda x, _: feed_forward_block(x, activated, output, norm)
 
 
 def _packed_steps(albert: Albert) -> Steps:
@@ -102,8 +136,6 @@ def _int8_steps(albert: Albert, calibration: Calibration) -> Steps:
     ]
 
 
-def _in_order(
-    albert: Albert, attention: Sequence[Prepared], feed_forward: Sequence[Prepared]
-) -> Steps:
+def _in_order(albert: Albert, attention: Sequence[Half], feed_forward: Sequence[Half]) -> Steps:
     """Return the functions of every step of the plan."""
     return [(attention[step.attention], feed_forward[step.feed_forward]) for step in albert.plan]

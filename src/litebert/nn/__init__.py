@@ -1,23 +1,23 @@
 """The network as the paper describes it, on ragged batches.
 
-Axes in annotations and shape comments:
+Axes in annotations and shape comments, here and in the packages above:
     tokens      all tokens of a batch, end to end
     sequences   the sequences of a batch; `boundaries` is one more
-    rows        tokens, or queries, and perhaps some rows beyond the last
-    queries     the tokens that the last step computes; `masked` those that are predicted
+    queries     the tokens whose next states are computed; `masked`: those that are predicted
+    rows        tokens or queries, in `fast` with rows of zeros behind them; `query_rows` likewise
     hidden      H, the width of the layers
     embed       E, the width of the embeddings
     vocab       V, the pieces of the vocabulary
     heads       attention heads
     head_size   D, the width of one head: H / heads; `size` in comments
-    width       a padded length
+    width       the length of a padded sequence
     starts      the starts of answers whose ends are scored
     outputs     the logits of a task head
-    blocks      blocks of tokens in local attention, which read a `span` of neighbours each
+    blocks      blocks of tokens in local attention; each reads a `span` of neighbours
 """
 
-from litebert.nn.batch import Batch
-from litebert.nn.heads import ConditionalSpanHead, ConditionalSpans, LinearHead
+from litebert.nn.batch import Batch, Layout
+from litebert.nn.heads import LinearHead
 from litebert.nn.init import DTYPES, initialise
 from litebert.nn.model import Albert
 from litebert.nn.plan import Step, depth_plan
@@ -29,8 +29,7 @@ __all__ = [
     "AlbertForPretraining",
     "AlbertForTask",
     "Batch",
-    "ConditionalSpanHead",
-    "ConditionalSpans",
+    "Layout",
     "LinearHead",
     "Network",
     "PretrainingOutput",

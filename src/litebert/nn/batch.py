@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from litebert.errors import LitebertError
@@ -14,14 +15,11 @@ from litebert.errors import LitebertError
 
 @dataclass(frozen=True)
 class Batch:
-    """Hold sequences end to end.
+    """Hold sequences end to end: sequence i is `ids[offsets[i] : offsets[i + 1]]`.
 
-    `ids`, `positions` and `segments` have one entry a token; sequence i is
-    `ids[offsets[i] : offsets[i + 1]]`. `lengths` repeats the offsets on the host, so that choosing
-    a kernel never waits for the device.
+    `lengths` repeats the offsets on the host, so that choosing a kernel never waits for the device.
 
-    >>> batch = Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])
-    >>> batch.offsets.tolist()
+    >>> Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]]).offsets.tolist()
     [0, 3, 7]
     """
 
@@ -35,22 +33,22 @@ class Batch:
     def from_lists(
         cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None
     ) -> Batch:
-        """Join lists of ids (and of segment ids, default 0); sequences may not be empty."""
-        lengths = tuple(len(sequence) for sequence in ids)
+        """Join lists of ids and of segment ids (default 0); LB-450 where a sequence is empty."""
+        lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
             raise LitebertError(
                 "LB-450",
                 "a batch cannot hold an empty sequence",
-                received=f"lengths {list(lengths)}",
+                received=f"lengths {lengths}",
                 expected="at least one token in each sequence, [CLS] for instance",
                 next="encode with frame=True",
             )
-        flat = torch.tensor([token for sequence in ids for token in sequence], dtype=torch.int64)
-        if segments is None:
-            types = torch.zeros_like(flat)
-        else:
-            types = torch.tensor([s for sequence in segments for s in sequence], dtype=torch.int64)
-        return cls.from_flat(flat, types, lengths)
+        types = [[0] * length for length in lengths] if segments is None else segments
+        flat, flat_types = (
+            torch.tensor([x for row in rows for x in row], dtype=torch.int64)
+            for rows in (ids, types)
+        )
+        return cls.from_flat(flat, flat_types, lengths)
 
     @classmethod
     def from_flat(
@@ -66,10 +64,10 @@ class Batch:
     def from_padded(
         cls,
         ids: Int[Tensor, "sequences width"],
-        mask: Bool[Tensor, "sequences width"] | Int[Tensor, "sequences width"] | None = None,
+        mask: Shaped[Tensor, "sequences width"] | None = None,
         segments: Int[Tensor, "sequences width"] | None = None,
     ) -> Batch:
-        """Drop the padding of a rectangle; a token keeps its column as its position."""
+        """Drop the padding, where the mask is 0; a token keeps its column as its position."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
@@ -80,31 +78,58 @@ class Batch:
     def to_padded(
         self, values: Shaped[Tensor, "tokens ..."], *, width: int | None = None
     ) -> Shaped[Tensor, "sequences width ..."]:
-        """Lay per-token values out as a rectangle again, zeros where no token is."""
-        columns = self.positions
-        wide = width if width is not None else int(columns.max()) + 1
-        rows = torch.arange(len(self.lengths), device=values.device).repeat_interleave(
-            self.offsets.diff()
-        )
-        padded = values.new_zeros(len(self.lengths), wide, *values.shape[1:])
-        return padded.index_put((rows, columns), values)
+        """Lay per-token values out as a rectangle, with zeros where no token is."""
+        width = int(self.positions.max()) + 1 if width is None else width
+        sequence = torch.arange(len(self.lengths), device=values.device)
+        place = (sequence.repeat_interleave(self.offsets.diff()), self.positions)
+        return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
 
     def to(self, device: torch.device | str) -> Batch:
         """Move the tensors to a device."""
-        return replace(
-            self,
-            ids=self.ids.to(device, non_blocking=True),
-            positions=self.positions.to(device, non_blocking=True),
-            segments=self.segments.to(device, non_blocking=True),
-            offsets=self.offsets.to(device, non_blocking=True),
+        ids, positions, segments, offsets = (
+            x.to(device, non_blocking=True)
+            for x in (self.ids, self.positions, self.segments, self.offsets)
         )
-
-    @property
-    def has_one_length(self) -> bool:
-        """Whether all sequences are equally long, so that the tokens are a rectangle."""
-        return len(set(self.lengths)) == 1
+        return Batch(ids, positions, segments, offsets, self.lengths)
 
     @property
     def first_tokens(self) -> Int[Tensor, " sequences"]:
         """Index of the first token, [CLS], of every sequence."""
         return self.offsets[:-1]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which rows are queries and which are keys, sequence by sequence.
+
+    Keys are all tokens; queries are the tokens at `queries`, ascending, or all of them. Sequence i
+    has the keys between `batch.offsets[i]` and the next, and the queries between
+    `query_offsets[i]` and the next, as variable-length kernels take them.
+    """
+
+    batch: Batch
+    queries: Int[Tensor, " queries"] | None = None
+
+    @cached_property
+    def query_offsets(self) -> Int[Tensor, " boundaries"]:
+        """The first query of every sequence, and the number of queries."""
+        offsets = self.batch.offsets
+        return offsets if self.queries is None else torch.searchsorted(self.queries, offsets)
+
+    @cached_property
+    def query_lengths(self) -> tuple[int, ...]:
+        """How many queries each sequence has."""
+        is_all = self.queries is None
+        return self.batch.lengths if is_all else tuple(self.query_offsets.diff().tolist())
+
+    def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
+        """Return the rows of the queries."""
+        return rows if self.queries is None else rows[self.queries]
+
+    def by_sequence(
+        self, query: Tensor, key: Tensor, value: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the queries, keys and values of each sequence."""
+        lengths = (self.query_lengths, self.batch.lengths, self.batch.lengths)
+        parts = zip((query, key, value), lengths, strict=True)
+        return zip(*(torch.split(rows, list(sizes)) for rows, sizes in parts), strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -12,9 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.config import AlbertConfig
-from litebert.nn.attention import Layout
-from litebert.nn.batch import Batch
-from litebert.nn.block import AttentionBlock, FeedForwardBlock, Prepared, Steps
+from litebert.nn.batch import Batch, Layout
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Half, Steps
 from litebert.nn.embedding import Embedding
 from litebert.nn.init import initialise
 from litebert.nn.plan import depth_plan
@@ -24,7 +22,8 @@ class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector a token out.
 
     Weights stay in float32; activations have `dtype` (bf16 halves time and memory). `depth` is how
-    many steps of the plan are applied, all unless it is set lower.
+    many steps of the plan are applied. `make_steps` returns the functions of the steps: the blocks
+    themselves, unless an engine puts faster ones in their place.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -47,10 +46,8 @@ class Albert(nn.Module):
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
-        self.apply_block: Callable[[Prepared, Tensor, Layout], Tensor] = lambda f, x, y: f(x, y)
-        self.make_steps: Callable[[Albert], Steps] = _blocks_of_plan
-        self.prepared: Steps | None = None
-        self.register_load_state_dict_post_hook(_drop_prepared)  # type: ignore[no-untyped-call]
+        self.apply_block: Callable[[Half, Tensor, Layout], Tensor] = lambda f, x, y: f(x, y)
+        self.make_steps: Callable[[Albert], Steps] = blocks_of_plan
         initialise(self, std=config.initializer_range, generator=generator)
 
     def forward(
@@ -79,28 +76,14 @@ class Albert(nn.Module):
             hidden = self.apply_block(transform, hidden, layout)
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
-    def embed(self, batch: Batch) -> Float[Tensor, "rows hidden"]:
-        """Return what the first step is given: the projected embeddings."""
+    def embed(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
+        """Return the projected embeddings, which the first step is given."""
         embedded: Tensor = self.embedding(batch)
         return embedded.to(self.dtype)
 
     def steps(self) -> Steps:
         """Return the functions of the steps that are applied."""
-        if self.prepared is not None and not torch.is_grad_enabled():
-            return self.prepared[: self.depth]
         return self.make_steps(self)[: self.depth]
-
-    def train(self, mode: bool = True) -> Albert:
-        """Go to training or to evaluation, as any module."""
-        if mode:
-            self.prepared = None
-        return super().train(mode)
-
-    def _apply(self, *arguments: Any, **options: Any) -> Albert:
-        """Move or cast the weights, as any module."""
-        self.prepared = None
-        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
-        return self
 
     def pool(self, first: Float[Tensor, "sequences hidden"]) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
@@ -112,9 +95,6 @@ class Albert(nn.Module):
         self.apply_block = partial(checkpoint, use_reentrant=False)
 
 
-def _blocks_of_plan(albert: Albert) -> Steps:
+def blocks_of_plan(albert: Albert) -> Steps:
+    """Return the blocks themselves, in the order of the plan."""
     return [(albert.attention[i], albert.feed_forward[j]) for i, j in albert.plan]
-
-
-def _drop_prepared(albert: Albert, _: object) -> None:
-    albert.prepared = None

@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn.batch import Batch
-from litebert.nn.heads import (
-    ConditionalSpanHead,
-    ConditionalSpans,
-    LinearHead,
-    MaskedLMHead,
-    SentenceOrderHead,
-)
+from litebert.nn.heads import MaskedLMHead, SentenceOrderHead, task_head
 from litebert.nn.init import initialise
 from litebert.nn.model import Albert
 
@@ -39,16 +33,12 @@ class AlbertForPretraining(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.config = config
         self.albert = Albert(config, dtype=dtype, generator=generator)
         self.masked_lm = MaskedLMHead(config)
         self.sentence_order = SentenceOrderHead(config)
         for head in (self.masked_lm, self.sentence_order):
             initialise(head, std=config.initializer_range, generator=generator)
-
-    @property
-    def config(self) -> AlbertConfig:
-        """The network's configuration."""
-        return self.albert.config
 
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
         """Return masked-LM logits at `masked_positions` (indices into the flat tokens) only."""
@@ -63,7 +53,7 @@ class AlbertForPretraining(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
-    With `exits` there is a head after every other step, too.
+    With `has_exits` there is a head after every other step, too.
 
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
@@ -82,22 +72,13 @@ class AlbertForTask(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.head_config = head
+        self.config, self.head_config = config, head
         self.albert = Albert(config, has_pooler=head.is_pooled, dtype=dtype, generator=generator)
-        self.head: LinearHead | ConditionalSpanHead = (
-            ConditionalSpanHead(config)
-            if head.kind == "conditional-question-answering"
-            else LinearHead(config, head)
-        )
+        self.head = task_head(config, head)
         num_exits = config.num_steps - 1 if has_exits else 0
-        self.exits = nn.ModuleList(LinearHead(config, head) for _ in range(num_exits))
+        self.exits = nn.ModuleList(task_head(config, head) for _ in range(num_exits))
         for heads in (self.head, self.exits):
             initialise(heads, std=config.initializer_range, generator=generator)
-
-    @property
-    def config(self) -> AlbertConfig:
-        """The network's configuration."""
-        return self.albert.config
 
     @property
     def heads(self) -> list[nn.Module]:
@@ -107,28 +88,14 @@ class AlbertForTask(nn.Module):
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: a row a sequence from a pooled head, a row a token from the others.
 
-        Multiple choice gives one logit a sequence; the choices of a question are neighbours. The
-        logits of a conditional head depend on starts: see `spans`.
+        Multiple choice gives one logit a sequence; the choices of a question are neighbours.
         """
-        assert isinstance(self.head, LinearHead), "use spans() with a conditional head"
         if self.head_config.is_pooled:
             rows = self.albert.pool(self.albert(batch, batch.first_tokens))
         else:
             rows = self.albert(batch).float()
         logits: Tensor = self.heads[: self.albert.depth][-1](rows)
         return logits
-
-    def spans(
-        self,
-        batch: Batch,
-        allowed: Bool[Tensor, "sequences width"],
-        starts: Int[Tensor, "sequences starts"] | int,
-    ) -> ConditionalSpans:
-        """Apply a conditional head to the batch laid out as a rectangle as wide as `allowed`."""
-        assert isinstance(self.head, ConditionalSpanHead), "this head is not conditional"
-        hidden = batch.to_padded(self.albert(batch), width=allowed.shape[1])
-        spans: ConditionalSpans = self.head(hidden.float(), allowed, starts)
-        return spans
 
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask

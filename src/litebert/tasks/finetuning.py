@@ -12,7 +12,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import TrainConfig
-from litebert.fast import accelerate, pack
+from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
@@ -161,7 +161,7 @@ def outputs_of(
 ) -> list[Output]:
     """Return the outputs of features; those of like length are computed together."""
     network.eval()
-    if network.albert.prepared is None:
+    if not is_packed(network.albert):
         pack(network.albert)
     device = device_of(network)
     outputs: list[Output | None] = [None] * len(features)

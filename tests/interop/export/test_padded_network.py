@@ -7,6 +7,7 @@ import torch
 
 from litebert.interop.export.readers import padded
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.tasks.kinds.spans import score_spans
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 PLANS = [
@@ -78,7 +79,7 @@ def test_the_conditional_beam_is_that_of_the_ragged_network(
     for row, last in enumerate((13, 8, 10)):  # where the closing [SEP] stands
         allowed[row, 5:last] = True
     with torch.no_grad():
-        expected = network.spans(Batch.from_padded(*padded_inputs), allowed, 5)
+        expected = score_spans(network, Batch.from_padded(*padded_inputs), allowed, 5)
     possible = allowed.expand(5, 3, 14).transpose(0, 1)
     _close(outputs["start_logits"][allowed], expected.start[allowed])
     assert torch.equal(outputs["start_top_index"], expected.chosen)

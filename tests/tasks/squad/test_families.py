@@ -16,6 +16,7 @@ from litebert.tasks.kinds.spans import (
     SpanAnswer,
     SpanAnswering,
     SpanExample,
+    score_spans,
 )
 from litebert.tokenizer import Tokenizer
 
@@ -98,7 +99,7 @@ def test_the_conditional_loss_is_half_of_three_cross_entropies(
     allowed = torch.tensor([[n == 0 or first <= n < len(ids) - 1 for n in range(len(ids))]])
     assert feature.target is not None
     start, end, is_impossible = (int(part) for part in feature.target)
-    spans = network.spans(batch, allowed, torch.tensor([[start]]))
+    spans = score_spans(network, batch, allowed, torch.tensor([[start]]))
     assert not is_impossible
     no_answer = -(1 - spans.no_answer[0].sigmoid()).log()
     expected = (no_answer - spans.start[0, start] - spans.end[0, 0, end]) / 2
@@ -140,7 +141,7 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(
     assert len({row[0] for row in rows[1:]}) <= 5
     allowed = torch.tensor([[n == 0 or s == 1 for n, s in enumerate(batch.segments)]])
     allowed[0, -1] = False
-    spans = network.spans(batch, allowed, 5)
+    spans = score_spans(network, batch, allowed, 5)
     starts = spans.chosen[0]
     expected = {
         (int(start), int(end)): float(spans.start[0, start] + spans.end[0, n, end])

@@ -16,7 +16,6 @@ from litebert.nn.block import (
     AttentionBlock,
     AttentionPieces,
     FeedForwardBlock,
-    FeedForwardPieces,
     attention_block,
     feed_forward_block,
 )
@@ -162,4 +161,4 @@ class _FeedForward(nn.Module):
         def intermediate(x: Tensor, _: Tensor | None) -> Tensor:
             return self.activation(self.intermediate(x))
 
-        return feed_forward_block(hidden, FeedForwardPieces(intermediate, self.output, self.norm))
+        return feed_forward_block(hidden, intermediate, self.output, self.norm)

@@ -14,6 +14,7 @@ from litebert.interop.export.padded import INPUTS
 from litebert.interop.export.readers import NUM_STARTS, allowed_positions
 from litebert.interop.export.samples import Inputs
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.tasks.kinds.spans import score_spans
 
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 
@@ -35,7 +36,7 @@ def ragged_outputs(
     batch = Batch.from_padded(ids, mask, segments)
     if isinstance(network, AlbertForTask) and "start_top_index" in names:
         chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
-        spans = network.spans(batch, allowed_positions(mask, segments), chosen)
+        spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
         found = {"start_logits": spans.start, "end_logits": spans.end}
         found["no_answer_logits"] = spans.no_answer
         return {name: values.numpy() for name, values in found.items()}

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from litebert.interop.export.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
-from litebert.nn import AlbertForPretraining, AlbertForTask, ConditionalSpanHead, Network
-from litebert.nn.heads import NEVER, MaskedLMHead, SpanPieces, conditional_spans
+from litebert.nn import AlbertForPretraining, AlbertForTask, LinearHead, Network
+from litebert.nn.heads import NEVER, MaskedLMHead
+from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans
 
 NUM_STARTS = 5
 """Likeliest starts whose ends are scored in the graph (official flag start_n_top)."""
@@ -61,6 +62,7 @@ def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str])
 def _task_reader(network: AlbertForTask) -> Reader:
     if isinstance(network.head, ConditionalSpanHead):
         return _ConditionalSpans(network.head)
+    assert isinstance(network.head, LinearHead)
     dense = network.head.dense
     if network.albert.pooler is not None:
         return _PooledLogits(network.albert.pooler, dense, "logits")

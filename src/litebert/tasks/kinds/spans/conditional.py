@@ -27,6 +27,7 @@ from litebert.tasks.kinds.spans.decode import (
     proposals,
 )
 from litebert.tasks.kinds.spans.example import SpanExample
+from litebert.tasks.kinds.spans.head import score_spans
 from litebert.tasks.kinds.spans.threshold import labelled, squad2_scores
 
 CONDITIONAL = HeadConfig(kind="conditional-question-answering")
@@ -49,7 +50,7 @@ class ConditionalSpanAnswering(SpanAnswering):
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return half of three cross entropies: start, end after the right start, "no answer"."""
         start, end, is_impossible = targets.view(-1, 3).T
-        spans = network.spans(batch, _allowed(batch), start[:, None])
+        spans = score_spans(network, batch, _allowed(batch), start[:, None])
         likelihood = spans.start.gather(1, start[:, None]) + spans.end[:, 0].gather(1, end[:, None])
         no_answer = F.binary_cross_entropy_with_logits(
             spans.no_answer, is_impossible.to(spans.no_answer), reduction="none"
@@ -58,7 +59,7 @@ class ConditionalSpanAnswering(SpanAnswering):
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the likeliest candidates of each window; row 0 is the null score."""
-        spans = network.spans(batch, _allowed(batch), self.num_starts)
+        spans = score_spans(network, batch, _allowed(batch), self.num_starts)
         start_scores = spans.start.gather(1, spans.chosen)
         on_host = (
             part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer)
