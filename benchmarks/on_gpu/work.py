@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.fast import accelerate
-from litebert.fast.attention import full
-from litebert.fast.local import faster
+from litebert.fast.attention import faster, full
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.batch import Layout
 from litebert.nn.block import AttentionBlock, Half, blocks

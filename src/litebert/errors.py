@@ -75,6 +75,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _shortened(text: str, limit: int = 300) -> str:
-    """Keep a message one line long whatever was received."""
+    """Keep a message one line long, however long the value."""
     line = text if text.isprintable() else text.encode("unicode_escape").decode()
     return line if len(line) <= limit else f"{line[:limit]}… ({len(text):,} characters)"

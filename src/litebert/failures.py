@@ -30,7 +30,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 def as_litebert_error(error: BaseException) -> LitebertError | None:
     """Return the message for an ordinary failure of the system; None for a fault of the program.
 
-    The outermost frame of a command calls this for whatever reaches it: files that are not there
+    The outermost frame of a command calls this for any exception: files that are not there
     or may not be opened, full disks, exhausted memory (also that of torch's allocators).
 
     >>> as_litebert_error(FileNotFoundError(2, "No such file or directory", "a.txt")).code

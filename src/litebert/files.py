@@ -22,7 +22,7 @@ from litebert.failures import free_bytes as free_bytes
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
 STAGING_MARK = ".partial-"
-"""Names of unfinished siblings carry this mark; whoever finds one may delete it."""
+"""Names of unfinished siblings carry this mark; anyone may delete it."""
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -139,7 +139,7 @@ def test_a_model_that_always_answers_the_same_is_found_out(make_finetuned: Make)
     run = make_finetuned()
     run.write_answers("dev", [row(), row(expected="not_equivalent", score=0.0)])
 
-    assert "On dev, it answers 'equivalent' whatever the text." in text_of(run.folder)
+    assert "On dev, it answers 'equivalent' to every text." in text_of(run.folder)
 
 
 def test_many_labels_are_listed_by_their_commonest_confusions(make_finetuned: Make) -> None:

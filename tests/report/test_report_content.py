@@ -41,7 +41,7 @@ def test_no_gain_is_called_no_gain(make_run: MakeRun) -> None:
     text = text_of(make_run(accuracies=(0.054, 0.52)))
 
     assert "always answering the commonest token gets 5.4%: no gain over that." in text
-    assert "not to be told from chance with 1,024 sequences" in text
+    assert "no better than chance on 1,024 sequences" in text
 
 
 def test_a_run_whose_best_evaluation_is_past_says_so(make_run: MakeRun) -> None:
@@ -116,8 +116,8 @@ def test_values_that_are_not_finite_are_left_out_and_counted(make_run: MakeRun, 
 
     text = text_of(run)
 
-    assert "2 values that were not finite are left out. Lower is better." in text
-    assert "1 values that were not finite are left out. Before clipping" in text
+    assert "2 non-finite values are omitted. Lower is better." in text
+    assert "1 non-finite values are omitted. Before clipping" in text
     assert "Masked-LM loss 10.000 not finite 10.309" in text
 
 

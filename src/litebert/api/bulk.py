@@ -1,4 +1,4 @@
-"""Many texts through one verb: rows in order, bad rows told and skipped, resumed after a kill."""
+"""Many texts through one verb: rows in order, bad rows skipped, resumed after a kill."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_file(words: Sequence[str]) -> bool:
 def rows_of(
     words: Sequence[str], columns: Sequence[str], roles: Sequence[str]
 ) -> Iterator[Numbered]:
-    """Yield rows of files, of standard input ("-"), or of texts as they are.
+    """Yield rows of files, of standard input ("-"), or of given texts.
 
     `columns` are choices such as text=body, or body alone for the first role.
     """
@@ -228,7 +228,7 @@ def _not_text(path: Path, number: int, column: str) -> LitebertError:
         f"row {number} of {path} has no text",
         received=f"column {column} is empty or of another type",
         expected="a text",
-        next="mend or delete the row",
+        next="correct or delete the row",
     )
 
 

@@ -74,19 +74,19 @@ def examine() -> list[Check]:
 
 
 def _self_test(work: Callable[[], None]) -> Check:
-    """Run the self-test; whatever it raises is what was found."""
+    """Run the self-test; an exception is its finding."""
     started = time.monotonic()
     try:
         work()
-    except Exception as error:  # noqa: BLE001 - the report of a check, whatever is broken
-        told = as_litebert_error(error) or error
-        first = str(told).partition("\n")[0]
+    except Exception as error:  # noqa: BLE001 - a check reports anything that is broken
+        shown = as_litebert_error(error) or error
+        first = str(shown).partition("\n")[0]
         return Check("self-test", False, f"{type(error).__name__}: {first}", "litebert --debug ...")
     return Check("self-test", True, f"passed in {time.monotonic() - started:.1f} s")
 
 
 def _train_and_answer() -> None:
-    """Lower the loss of a tiny network, write it, read it back and fill a blank."""
+    """Lower the loss of a tiny network, save it, load it and fill a blank."""
     texts = ["a small cat sat on a mat", "a small dog sat on a log"] * 20
     tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=26))
     config = AlbertConfig(

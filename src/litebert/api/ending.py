@@ -1,4 +1,4 @@
-"""How a training call ends: the report written, and said what became of the run."""
+"""How a training call ends: with a report, and a line about the outcome."""
 
 from __future__ import annotations
 

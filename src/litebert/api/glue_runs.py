@@ -119,7 +119,7 @@ def _tasks(data: Path, names: Sequence[str]) -> list[str]:
 
 
 def _require_files(tasks: Sequence[str], data: Path) -> None:
-    """Refuse before the first task is trained what a later one lacks."""
+    """Check the data of all tasks before the first one is trained."""
     for task in GLUE_TASKS:
         for split in task.splits if task.name in tasks else ():
             if not split.startswith("test"):

@@ -1,4 +1,4 @@
-"""What a run will do and need, told before it starts."""
+"""What a run will do and need, printed before it starts."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class PretrainJob:
 
     def plan(self) -> Plan:
         """Say what the run will do and need; writes nothing, trains no vocabulary."""
-        return self._told(*self._planned())
+        return self._described(*self._planned())
 
     def _planned(self) -> tuple[PretrainConfig, Estimate]:
         """Measure what the run will need."""
@@ -86,7 +86,7 @@ class PretrainJob:
             return plan(self.resolved, self.folder)
         return plan_without_corpus(self.resolved, vocab_size=self._vocab_size())
 
-    def _told(self, config: PretrainConfig, needs: Estimate) -> Plan:
+    def _described(self, config: PretrainConfig, needs: Estimate) -> Plan:
         train, model = config.train, config.model
         tokens = train.steps * train.batch_size * config.objective.max_seq_length
         lines = {
@@ -113,7 +113,7 @@ class PretrainJob:
         if not was_finished and not quiet:
             config, needs = self._planned()
             planned = config.train
-            say(str(self._told(config, needs)))
+            say(str(self._described(config, needs)))
         if self.corpus is None:
             build_from_texts(
                 self.texts,

@@ -61,7 +61,7 @@ class Run:
 
     @cached_property
     def seeds(self) -> tuple[Run, ...]:
-        """The runs of each seed, where several were asked for."""
+        """The runs of each seed, where there are several."""
         return tuple(Run(folder) for folder in seed_folders(self.folder).values())
 
     @property

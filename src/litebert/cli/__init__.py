@@ -21,7 +21,7 @@ VERBS = {
     "data": "check examples before a long run",
     "doctor": "check this machine, with a self-test of a few seconds",
     "distil": "make a small model of a teacher, with text",
-    "embed": "turn texts into vectors",
+    "embed": "compute vectors of texts",
     "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
     "export": "write a model for Google's code, for ONNX, for torch.export",
     "fill": "fill [MASK] in a sentence",

@@ -41,12 +41,12 @@ def run(command: click.Command, words: Sequence[str]) -> int:
         note("interrupted")
         return INTERRUPTED
     except click.ClickException as error:
-        return _told(_usage(error), error, is_debugged)
+        return _described(_usage(error), error, is_debugged)
     except Exception as error:
         found = as_litebert_error(error)
         if found is None:
             raise
-        return _told(found, error, is_debugged)
+        return _described(found, error, is_debugged)
     return code if isinstance(code, int) else 0
 
 
@@ -63,7 +63,7 @@ def _usage(error: click.ClickException) -> LitebertError:
     )
 
 
-def _told(found: LitebertError, error: BaseException, is_debugged: bool) -> int:
+def _described(found: LitebertError, error: BaseException, is_debugged: bool) -> int:
     if is_debugged:
         raise error
     _discard_stdout()

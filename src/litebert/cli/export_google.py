@@ -48,10 +48,10 @@ def google(
     if as_json:
         show_json(asdict(report))
     else:
-        show(_told(report))
+        show(_described(report))
 
 
-def _told(report: ExportReport) -> str:
+def _described(report: ExportReport) -> str:
     step = report.optimizer_step
     lines = [
         f"wrote  {report.prefix}: {report.num_variables} variables, "

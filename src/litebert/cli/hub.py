@@ -29,7 +29,7 @@ def pull(name: str, output: Path | None, revision: str | None, as_json: bool) ->
     """Fetch the model OWNER/NAME into the cache and print its folder there.
 
     With --output the folder is copied, byte for byte, to where you want it; `litebert import
-    huggingface` is for models that should be written anew.
+    huggingface` is for models that should be rewritten.
 
     \b
     litebert hub pull albert/albert-base-v2

@@ -64,10 +64,10 @@ def google(
     if as_json:
         show_json(asdict(report))
     else:
-        show(_told(report))
+        show(_described(report))
 
 
-def _told(report: ImportReport) -> str:
+def _described(report: ImportReport) -> str:
     step = report.optimizer_step
     lines = [
         f"read   {report.checkpoint}: {report.num_variables} variables, "

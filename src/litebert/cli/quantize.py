@@ -74,7 +74,7 @@ def quantize(
         return
     show(
         f"{output}: {found.bytes_after:,} bytes, {found.bytes_before:,} before; "
-        f"hidden states differ by {found.error:.1%} on texts kept back "
+        f"hidden states differ by {found.error:.1%} on held-out texts "
         f"(calibrated on {found.num_examples})"
     )
     for split, measures in found.before.items():

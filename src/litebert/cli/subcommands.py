@@ -1,4 +1,4 @@
-"""A verb with formats below it: one module each, imported when its format is asked for."""
+"""A verb with formats below it: one module each, imported when its format is used."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class TaskDataConfig(Section):
     missing_labels: Literal["refuse", "skip"] = Field(
         "refuse", description="rows of your own files without a label: an error, or omitted"
     )
-    problem: str | None = Field(None, description="kind of your own task; unset: guessed and said")
+    problem: str | None = Field(None, description="kind of your own task; unset: guessed")
     columns: tuple[str, ...] = Field(
         (), description='roles of your columns, ["text=review", "label=stars"]; unset: guessed'
     )

@@ -190,7 +190,7 @@ class TrainConfig(Section):
         "fp32", description="of activations, not weights; auto: the faster one on this machine"
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
-    gradient_checkpointing: bool = Field(False, description="recompute blocks going back")
+    gradient_checkpointing: bool = Field(False, description="recompute blocks in the backward pass")
     seed: int = Field(12_345, ge=0, description="the one number all randomness comes from")
     eval_every: int = Field(1_000, ge=1, description="steps between held-out evaluations")
     eval_at_start: bool = Field(True, description="evaluate before the first step, too")

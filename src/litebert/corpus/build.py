@@ -58,7 +58,7 @@ def build_corpus(
     cluster: bool = False,
     report: Report | None = None,
 ) -> CorpusSummary:
-    """Tokenise text files into a corpus for `Corpus.open`; a killed build goes on when repeated.
+    """Tokenise text files into a corpus for `Corpus.open`; rerun a killed build to resume it.
 
     The bytes are the same for any number of `workers` (default: all cores) and on a Ray `cluster`.
     `held_out` is the share of documents that go to a corpus of their own, `output`/held-out.

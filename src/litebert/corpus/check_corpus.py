@@ -33,7 +33,7 @@ def check_corpus(path: str | Path) -> CheckReport:
         held_out = corpus.held_out(verify=True)
         tokenizer = corpus.tokenizer()
     except DamagedError as error:
-        what = error.what.replace(f"{path}/", "")  # the place is said already
+        what = error.what.replace(f"{path}/", "")  # the place is printed already
         found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
         return CheckReport(found.report(), {})
     documents = _look(corpus, tokenizer, found)

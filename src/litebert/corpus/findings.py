@@ -7,7 +7,7 @@ ADVICE: Advice = {
     "damaged": ("error", "build the corpus again"),
     "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
     "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
-    "replacement character": ("warning", "U+FFFD stands for lost bytes; go back to the source"),
+    "replacement character": ("warning", "U+FFFD stands for lost bytes; reconvert the text"),
     "control character": ("warning", "remove them; NUL on every other place means UTF-16"),
     "duplicate document": ("warning", "remove all but one: training would see them more often"),
     "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),

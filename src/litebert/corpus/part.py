@@ -163,6 +163,6 @@ def _encoder(path: Path, hash: str) -> Encoder:
             f"the tokenizer at {path} changed while the corpus was built",
             received=tokenizer.hash[:16],
             expected=hash[:16],
-            next="put the former tokenizer back, then rerun the command",
+            next="restore the former tokenizer, then rerun the command",
         )
     return tokenizer

@@ -1,4 +1,4 @@
-"""Where a finding stands, as `file:line`, worked out only when it is asked for."""
+"""Where a finding stands, as `file:line`, computed only when it is used."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ def reported(
     if report is None:
         yield
         return
-    watch = _Watch(output, num_parts, token_bytes, time.monotonic())
-    first = watch.look(0)
+    meter = _Meter(output, num_parts, token_bytes, time.monotonic())
+    first = meter.look(0)
     done = threading.Event()
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
-            report(watch.look(first.tokens))
+            report(meter.look(first.tokens))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -51,11 +51,11 @@ def reported(
     finally:
         done.set()
         thread.join()
-    report(watch.look(first.tokens))
+    report(meter.look(first.tokens))
 
 
 @dataclass(frozen=True)
-class _Watch:
+class _Meter:
     output: Path
     num_parts: int
     token_bytes: int

@@ -34,7 +34,7 @@ class Passage(NamedTuple):
 def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
     """Yield the documents of one input in order; the end of the file ends a document.
 
-    Raises: LitebertError, with file and line, for whatever cannot be read; for an input without
+    Raises: LitebertError, with file and line, for what cannot be read; for an input without
     any text.
     """
     passages = _passages(source, settings)
@@ -55,7 +55,7 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
 def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
     """Yield the text of all inputs in passages of bounded size.
 
-    Raises: LitebertError, with file and line, for whatever cannot be read.
+    Raises: LitebertError, with file and line, for anything that cannot be read.
     """
     settings = text_settings(sentences="segment", documents=None, column=column, language="en")
     for source in find_texts(inputs):

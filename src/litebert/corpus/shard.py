@@ -38,7 +38,7 @@ class Shard:
     files: tuple[WatchedFile, ...] = ()
 
     def require_unchanged(self) -> None:
-        """Refuse to go on with files that changed after they were mapped; takes microseconds.
+        """Refuse files that changed after they were mapped; takes microseconds.
 
         Raises: DamagedError LB-340.
         """

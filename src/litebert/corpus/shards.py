@@ -32,9 +32,9 @@ class Corpus:
         """Map a corpus folder; hashes, offsets and ids are verified.
 
         Files that were verified before and have not changed since (by size, times and inode) are
-        not read again, unless `verify` asks for it.
+        not read again, unless `verify` is set.
 
-        Raises: LitebertError where there is no finished corpus; DamagedError for whatever is not
+        Raises: LitebertError where there is no finished corpus; DamagedError for what is not
         as it was written; ResourceError where the system lets too few files be open.
         """
         path = Path(path)
@@ -126,7 +126,7 @@ def _another_tokenizer(corpus: Corpus, received: str) -> DamagedError:
         f"{corpus.tokenizer_path} is not the tokenizer that made this corpus",
         received=received,
         expected=f"hash {corpus.tokenizer_hash[:16]}…",
-        next="put the former tokenizer back, or " + corpus.manifest.plan.command(corpus.path),
+        next="restore the former tokenizer, or " + corpus.manifest.plan.command(corpus.path),
     )
 
 

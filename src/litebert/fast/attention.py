@@ -61,7 +61,7 @@ def _kernel_for(query: Tensor) -> Callable[[Tensor, Tensor, Tensor, float], Tens
     """Choose by what measured fastest (benchmarks/RESULTS.md, attention).
 
     In bf16 on a CPU, large stacks train fastest as three plain products; the few sequences of odd
-    lengths go through float32, whose kernels are not compiled anew for every length.
+    lengths go through float32, whose kernels are not compiled again for every length.
     """
     if query.is_cuda or query.dtype != torch.bfloat16:
         return fused

@@ -28,7 +28,7 @@ class _LeaveOutInit(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Leave out whatever torch.nn.init does."""
+        """Skip the functions of torch.nn.init."""
         kwargs = kwargs or {}
         if getattr(function, "__module__", "") == "torch.nn.init":
             return kwargs["tensor"] if "tensor" in kwargs else args[0]

@@ -51,7 +51,7 @@ def require_exits(network: AlbertForTask, patience: int) -> None:
             "patience counts classifiers that agree with the one before",
             received=f"patience {patience}",
             expected="1 or more; more is slower and surer",
-            next="leave patience out to take every step",
+            next="omit patience to take every step",
         )
     if not network.exits:
         raise LitebertError(

@@ -119,7 +119,7 @@ def bf16_pays() -> bool:
 
 
 def _mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
-    """Pack for any number of rows; the operator wants to be told that it was for these."""
+    """Pack for any number of rows; the operator must be given this number."""
     blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
     product = torch.ops.mkl._mkl_linear.default
     # Of the weight itself it then only wants the shape.

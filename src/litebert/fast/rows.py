@@ -14,7 +14,7 @@ from litebert.nn.block import AttentionPieces, Half, attention_block
 def rounded(rows: int) -> int:
     """Round up to one of at most 16 counts an octave: at most 1/16 more rows.
 
-    Matrix kernels are compiled or chosen anew for every shape, and ragged batches bring a new one
+    Matrix kernels are compiled or chosen again for every shape, and ragged batches bring a new one
     every step: on a CPU in bf16 a first product takes about five times as long as the next ones.
 
     >>> rounded(16), rounded(100), rounded(4_001)

@@ -86,7 +86,7 @@ def from_disk(
     source: Path,
     layout: Layout = ALBERT,
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the tensor of every parameter that is there, and the names nobody asked for."""
+    """Return the tensor of every parameter that is there, and the names of unused tensors."""
     found, used = {}, set()
     for parameter in parameters:
         on_disk = tensor_names(parameter, config, head, layout)

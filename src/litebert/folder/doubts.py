@@ -1,4 +1,4 @@
-"""What the files of a model cannot say for certain, said where it may matter."""
+"""What the files of a model leave uncertain, reported where it may matter."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def is_eight_bit(names: Iterable[str]) -> bool:
 
 
 def not_float(source: Path) -> LitebertError:
-    """Return the error of whoever wants to train, convert or export such a model."""
+    """Return the error for training, converting or exporting such a model."""
     return LitebertError(
         "LB-663",
         f"{source} holds an eight-bit model, which supports inference only",

@@ -23,7 +23,7 @@ class Start:
 def start_from(network: Network, folder: Path) -> Start:
     """Copy the folder's encoder into a network, and its head where the heads are the same.
 
-    A head of another kind, or with other labels, is dropped and said so: that is how RTE starts
+    A head of another kind, or with other labels, is dropped, and reported: that is how RTE starts
     from MNLI (paper, footnote 4). Pretraining heads and the pooler may be fresh, the rest not.
     """
     loaded = load_model(folder)

@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
-    """Write tensors as one safetensors file, atomically; whole numbers stay as they are."""
+    """Write tensors as one safetensors file, atomically; integers are unchanged."""
     cast = {
         name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).cpu().contiguous()
         for name, tensor in tensors.items()
@@ -62,7 +62,7 @@ def weights_path(folder: Path) -> Path:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read one safetensors file; whole numbers stay as they are, all else becomes float32."""
+    """Read one safetensors file; integers are unchanged, all else becomes float32."""
     return {name: widened(t, f"{path}: {name}") for name, t in _mapped(path).items()}
 
 

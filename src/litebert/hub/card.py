@@ -77,7 +77,7 @@ def model_card(
 
 
 def write_card(folder: Path, *, name: str | None = None) -> None:
-    """Write the card of a model folder beside it; `litebert hub push` writes it anew."""
+    """Write the card of a model folder beside it; `litebert hub push` rewrites it."""
     write_text(folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n")
 
 

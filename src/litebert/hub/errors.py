@@ -1,4 +1,4 @@
-"""What can go wrong between here and the Hub, each in four lines, with a way around it."""
+"""What can go wrong between here and the Hub, each in four lines, with a workaround."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AROUND = {
 
 @dataclass(frozen=True)
 class Failure:
-    """How a transfer ended: a word for the kind, and what the Hub or the system said."""
+    """How a transfer ended: a word for the kind, and the message of the Hub or the system."""
 
     reason: str
     text: str
@@ -25,7 +25,7 @@ class Failure:
 
     @property
     def around(self) -> str:
-        """Another way to get there."""
+        """What to do instead."""
         return _AROUND[self.action]
 
 
@@ -55,7 +55,7 @@ def _of_the_way(failure: Failure) -> LitebertError | None:
         case "stalled":
             return LitebertError(
                 "LB-624",
-                f"the Hub has stopped answering while asked to {failure.action} {failure.name}",
+                f"the Hub has stopped answering during: {failure.action} {failure.name}",
                 received=failure.text,
                 expected="64 KiB or an answer every 30 seconds",
                 next=f"run the same command again later, or {failure.around}",

@@ -49,7 +49,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
         f"{name.repository} has no weights that litebert reads as they are",
         received=", ".join((pickled or names)[:5]) or "no files",
         expected="model.safetensors; pickles (.bin) can carry programs, and are read only when "
-        "asked for, by a reader that runs nothing",
+        "asked for, by a reader that runs no code",
         next=f"litebert import huggingface {name.repository} --output FOLDER --legacy-pickle"
         if pickled
         else "choose another model",
@@ -57,12 +57,12 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model by name; whatever else lies in its folder is left out."""
+    """Return the files of a model by name; other files in its folder are skipped."""
     found = {path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
     return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
 
 
 def _fetch(name: HubName, patterns: tuple[str, ...], patience: float) -> Path:
-    asked = request("fetch", name)
-    asked["patterns"] = list(patterns)
-    return Path(str(run(asked, patience)["folder"]))
+    wanted = request("fetch", name)
+    wanted["patterns"] = list(patterns)
+    return Path(str(run(wanted, patience)["folder"]))

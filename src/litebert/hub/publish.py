@@ -116,7 +116,7 @@ def push(
 
     Repository and branch are made where they do not exist. Raises: LitebertError, LB-621 to LB-633.
     """
-    asked = request("push", name)
-    asked["files"] = {path: str(file.resolve()) for path, file in files.items()}
-    asked["texts"], asked["private"], asked["message"] = texts, private, message
-    return str(run(asked, patience)["url"])
+    wanted = request("push", name)
+    wanted["files"] = {path: str(file.resolve()) for path, file in files.items()}
+    wanted["texts"], wanted["private"], wanted["message"] = texts, private, message
+    return str(run(wanted, patience)["url"])

@@ -24,7 +24,7 @@ PATIENCE = 30.0
 
 
 def request(action: str, name: HubName) -> Request:
-    """Return a request that asks for nothing in particular yet."""
+    """Return an empty request."""
     return Request(
         action=action,
         name=name.repository,

@@ -85,7 +85,7 @@ def _listen(line: _Line) -> None:
 
 
 def _fetch(request: Request) -> dict[str, object]:
-    """Return the folder in the cache that holds the files asked for."""
+    """Return the folder in the cache that holds the requested files."""
     from huggingface_hub import constants, snapshot_download
 
     name = request["name"]
@@ -208,7 +208,7 @@ def main() -> None:
     _listen(line)
     try:
         line.say({"done": _ACTIONS[request["action"]](request)})
-    except Exception as error:  # noqa: BLE001  whatever it is, the other process explains it
+    except Exception as error:  # noqa: BLE001  any error is reported by the other process
         line.say(_failure(error))
 
 

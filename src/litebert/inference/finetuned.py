@@ -64,7 +64,7 @@ class Finetuned:
     ) -> Finetuned:
         """Open a run (its last step or its best evaluation), or a model folder with a task name.
 
-        A run answers in the `precision` that it was trained in, unless another is asked for;
+        A run answers in the `precision` that it was trained in, unless another is set;
         `columns` replace the roles of columns that it was trained with; `depth` applies only so
         many steps.
 
@@ -155,7 +155,7 @@ def measured(
 def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetuned]:
     """Return SQuAD 2.0 models that keep silent from a threshold tuned on training articles.
 
-    That is fair only where these were left out of training (data.train_split=fit).
+    That is fair only where these were not trained on (data.train_split=fit).
 
     Raises:
         LitebertError: LB-616, the task knows no threshold.
@@ -167,7 +167,7 @@ def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetu
             f"{models[0].dataset.name} has no threshold to tune",
             received=family.head.kind,
             expected="conditional-question-answering",
-            next="leave --clean out",
+            next="omit --clean",
         )
     examples = models[0].dataset.read(data, "tune")
     threshold = tuned_threshold(examples, ensemble_answers(models, examples))
@@ -215,7 +215,7 @@ def _precision(config: FinetuneConfig | None) -> Precision:
 
 
 def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, Json] | None:
-    """Replace the recorded column of each role that is chosen anew."""
+    """Replace the recorded column of each role that is chosen again."""
     if settled is None:
         return None
     old = settled.get("columns")
@@ -236,10 +236,10 @@ def _configuration(settings: Mapping[str, JsonValue]) -> FinetuneConfig:
 
 def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
     """Compare kinds and labels; the same labels in another order would be other answers."""
-    ours, asked = network.head_config, dataset.family.head
+    ours, wanted = network.head_config, dataset.family.head
     is_unnamed = ours.labels == numbered_labels(len(ours.labels))
-    has_labels = ours.labels == asked.labels or (is_unnamed and bool(asked.labels))
-    return ours.kind == asked.kind and ours.num_outputs == asked.num_outputs and has_labels
+    has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))
+    return ours.kind == wanted.kind and ours.num_outputs == wanted.num_outputs and has_labels
 
 
 def _head(network: object) -> str:

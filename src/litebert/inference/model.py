@@ -188,7 +188,7 @@ class Model:
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the vectors of any number of texts, `batch_size` rows at a time, in order.
 
-        Texts are read as they are needed: memory does not grow with their number.
+        Texts are read when needed: memory does not grow with their number.
         """
         remaining = iter(texts)
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
@@ -302,11 +302,11 @@ class Model:
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
-        lack = f"no {', '.join(lacking[:3])}" if lacking else self._head()
+        missing = f"no {', '.join(lacking[:3])}" if lacking else self._head()
         raise LitebertError(
             "LB-612",
             f"{self.source} cannot {verb}: its file lacks weights for that",
-            received=lack,
+            received=missing,
             expected=f"the {head} head; hub files often come without sentence order",
             next="use a model that litebert pretrained, or pretrain this one further",
         )

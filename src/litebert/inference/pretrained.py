@@ -20,7 +20,7 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True)
 class Filling:
-    """One way to fill the blanks of a text."""
+    """One proposal for the blanks of a text."""
 
     text: str
     words: tuple[str, ...]

@@ -23,17 +23,17 @@ from litebert.tasks.kinds.family import joined
 from litebert.tokenizer import Tokenizer
 
 NUM_EXAMPLES = 512
-"""Texts, or examples, to calibrate on; every sixteenth is kept back to measure the error."""
+"""Texts, or examples, to calibrate on; every sixteenth is held out to measure the error."""
 _KEPT_BACK = 16
 Measures: TypeAlias = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """What became of a model: bytes of its weights, and the error on what was kept back.
+    """What became of a model: bytes of its weights, and the error on held-out texts.
 
     `error` is the norm of the difference of the last hidden states over the norm of the original;
-    `before` and `after` the measures of each development split, where they were asked for.
+    `before` and `after` the measures of each development split, where they were requested.
     """
 
     num_examples: int
@@ -105,7 +105,7 @@ def _quantize(
     lengths: Sequence[int],
     batch: Callable[[Sequence[int]], Batch],
 ) -> Quantized:
-    """Calibrate on most examples, measure on those kept back, write the folder."""
+    """Calibrate on most examples, measure on the rest, write the folder."""
     if len(lengths) < _KEPT_BACK:
         raise LitebertError(
             "LB-618",

@@ -48,7 +48,7 @@ _TOKENIZER_FILES = (
 _HEADS = {
     "sentence_order": "no sentence-order head (files of the Hub come without it): no order()",
     "masked_lm": "no masked-LM head: no fill()",
-    "albert": "no pooler: no order(), and training starts it anew",
+    "albert": "no pooler: no order(), and training starts with a new one",
 }
 
 
@@ -81,7 +81,7 @@ def import_model(
     heads: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> ImportReport:
-    """Read a folder or a model of the Hub and write config.json, safetensors and tokenizer anew.
+    """Read a folder or a model of the Hub and write config.json, safetensors and tokenizer.
 
     `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and
     `heads` overrule its config.json, where that is known to be wrong.
@@ -188,8 +188,8 @@ def _widened(name: str, tensor: Tensor, path: Path) -> Tensor:
 def _overruled(
     config: AlbertConfig, activation: Activation | None, heads: int | None
 ) -> AlbertConfig:
-    asked = {"hidden_act": activation, "num_attention_heads": heads}
-    changes = {name: value for name, value in asked.items() if value is not None}
+    overrides = {"hidden_act": activation, "num_attention_heads": heads}
+    changes = {name: value for name, value in overrides.items() if value is not None}
     try:
         return AlbertConfig.model_validate(config.model_dump() | changes)
     except ValidationError as error:
@@ -203,7 +203,7 @@ def _overruled(
 
 
 def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[str]:
-    """Write the tokenizer anew from its vocabulary; where that is of no use, copy its files."""
+    """Write the tokenizer from its vocabulary; where that is not possible, copy its files."""
     try:
         tokenizer = Tokenizer.load(source)
     except LitebertError as error:

@@ -33,7 +33,7 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
 
     The original `forward` computes what the engine does not: training, calls that record gradients,
     `output_attentions`, `output_hidden_states`, `inputs_embeds`, decoders, padding on the left,
-    weights that are not float32. Weights may change between calls; they are packed anew.
+    weights that are not float32. Weights may change between calls; they are then packed again.
 
     Raises:
         LitebertError: LB-871, there is no such encoder; LB-671, a kind of BERT that the engine
@@ -122,7 +122,7 @@ class EngineForward:
         return self._packed[1]
 
     def _pack(self, weights: Weights) -> tuple[Weights, Albert]:
-        """Pack the weights as they are now; unpacked ones are shared with the encoder."""
+        """Pack the current weights; unpacked ones are shared with the encoder."""
         tensors = {name: tensor.detach() for name, tensor in self.encoder.state_dict().items()}
         source = Path(type(self.encoder).__name__)
         network = build_network(
@@ -156,7 +156,7 @@ def _is_encoder(module: nn.Module) -> bool:
 
 
 def _weights(encoder: nn.Module) -> Weights | None:
-    """Identify all weights as they are now; None if the engine would miss a type or a hook."""
+    """Identify all current weights; None if the engine would miss a type or a hook."""
     found: Weights = {}
     for path, module in encoder.named_modules():
         if module is not encoder and _is_hooked(module):
@@ -172,7 +172,7 @@ def _weights(encoder: nn.Module) -> Weights | None:
 def _is_hooked(module: nn.Module) -> bool:
     """Tell whether someone reads or changes what a part computes; transformers' recorders do not.
 
-    They record what `output_attentions` and `output_hidden_states` ask for, and stay.
+    They record what `output_attentions` and `output_hidden_states` return, and stay.
     """
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks)

@@ -61,7 +61,7 @@ def folded(
     """Fold albert_zh's word projection into its word table: the same function with E = H.
 
     That network adds positions and segments after the projection to H. `norm` is ln_type of its
-    configuration. Tensors of all other networks are returned as they are.
+    configuration. Tensors of all other networks are returned unchanged.
     """
     if _TO_HIDDEN not in tensors:
         return dict(tensors), config

@@ -2,7 +2,7 @@
 
 A state dict needs a dictionary, numbers, strings, and the few names of PyTorch that say "a tensor
 lies in that storage". Every other name, and every other opcode, is refused. No name is looked up:
-what a pickle asks for stays a string.
+the classes that a pickle names stay strings.
 """
 
 from __future__ import annotations

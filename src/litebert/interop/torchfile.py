@@ -149,7 +149,7 @@ class _Directory(io.FileIO):
     """A file that gives no more at once than the directory of a plausible archive."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read on; zipfile asks for the whole directory in one call."""
+        """Read on; zipfile reads the whole directory in one call."""
         wanted = _LONGEST_DIRECTORY if size is None or size < 0 else size
         if wanted > _LONGEST_DIRECTORY:
             raise BadZipFile(f"its directory has {wanted:,} bytes")

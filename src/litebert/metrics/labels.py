@@ -1,4 +1,4 @@
-"""How well labels are told: one label, several at once."""
+"""Measures of predicted labels: one label, several at once."""
 
 from __future__ import annotations
 

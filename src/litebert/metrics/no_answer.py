@@ -37,12 +37,12 @@ def squad2_measures(
     kept = list(raw_scores(gold, predictions))
     if null_scores is not None:
         kept = [with_threshold(scores, null_scores, gold, threshold) for scores in kept]
-    asked = list(kept[0])
-    require_some(len(asked))
+    questions = list(kept[0])
+    require_some(len(questions))
     parts = {
-        "": asked,
-        "has_answer_": [key for key in asked if gold[key]],
-        "no_answer_": [key for key in asked if not gold[key]],
+        "": questions,
+        "has_answer_": [key for key in questions if gold[key]],
+        "no_answer_": [key for key in questions if not gold[key]],
     }
     measures: dict[str, float] = {}
     for prefix, keys in parts.items():
@@ -97,7 +97,7 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Return the best mean score of any threshold, and the null score of the last one answered.
 
-    As officially: answering nothing has the threshold 0.0 whatever the scores are, and a threshold
+    As officially: answering nothing has the threshold 0.0 for any scores, and a threshold
     may fall between two questions with one score.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How well numbers are told: correlations and the squared error."""
+"""Measures of predicted numbers: correlations and the squared error."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return kind, first tag and end (one beyond the last) of each entity of a sentence.
 
     I- begins an entity where none of its kind is open, so IOB1 and broken sequences are read too;
-    whatever has neither B- nor I- is outside.
+    anything else is outside.
 
     >>> entities(["B-PER", "I-PER", "B-PER", "I-LOC", "O"])
     [('PER', 0, 2), ('PER', 2, 3), ('LOC', 3, 4)]

@@ -23,7 +23,7 @@ class Loader:
     """Make the batches of a corpus: each is a function of the seed and its number, nothing else.
 
     Samples are numbered through without end, and an epoch is always `epoch_size` of them, the
-    instances of epoch 0. Every epoch cuts the documents anew: where a later one has a few instances
+    instances of epoch 0. Epochs cut documents differently: where a later one has a few instances
     more, a random few stay unseen; where it has a few less, a random few are seen twice, with other
     masks. In return any sample is found from its own epoch's plan: a resumed run replays nothing.
 

@@ -132,7 +132,7 @@ class _Worker:
 
 def _serve(task: _Task, sender: Connection) -> None:
     """Run in a worker: send the batches of a task, as far ahead as its depth and the pipe allow."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever reads the batches decides when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
     with suppress(BrokenPipeError):  # the reader is gone
         try:
             for batch in _made_ahead(task):

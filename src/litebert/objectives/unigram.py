@@ -1,4 +1,4 @@
-"""How often each piece occurs: what a network can know before it has learnt anything."""
+"""How often each piece occurs: what a network can know before training."""
 
 from __future__ import annotations
 

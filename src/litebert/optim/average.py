@@ -25,7 +25,7 @@ def follow(states: Sequence[Mapping[str, Tensor]], parameters: list[Tensor], dec
 
 @contextmanager
 def averaged(optimizer: Optimizer) -> Iterator[None]:
-    """Put the average in the place of the weights, and the weights back afterwards, bit for bit.
+    """Swap the average in for the weights, and restore the weights afterwards, bit for bit.
 
     Where no average is kept, nothing changes.
 

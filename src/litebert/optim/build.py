@@ -1,4 +1,4 @@
-"""The optimizer and the schedule that a configuration asks for."""
+"""The optimizer and the schedule of a configuration."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
     )
 
 
-def _warmup_steps(asked: float, total_steps: int) -> int:
-    """Return the steps to the peak; below 1 they are asked for as a share of all steps."""
-    if asked >= total_steps > 1:
+def _warmup_steps(warmup: float, total_steps: int) -> int:
+    """Return the steps to the peak; below 1, a share of all steps."""
+    if warmup >= total_steps > 1:
         raise LitebertError(
             "LB-426",
             "the warm-up is as long as the training",
-            received=f"optim.warmup_steps={asked:g}, {total_steps} steps in all",
+            received=f"optim.warmup_steps={warmup:g}, {total_steps} steps in all",
             expected="fewer warm-up steps than steps, or a share below 1",
             next="set optim.warmup_steps=0.1",
         )
-    steps = asked * total_steps if asked < 1 else asked
+    steps = warmup * total_steps if warmup < 1 else warmup
     return min(round(steps), total_steps - 1)

@@ -21,7 +21,7 @@ class Lamb(MomentOptimizer):
     >>> weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
     >>> weight.grad = torch.tensor([1.0, 1.0])
     >>> Lamb([weight], lr=0.1, weight_decay=0.0).step()
-    >>> weight.detach()  # moved by lr |p| = 0.5, whatever the gradient's size
+    >>> weight.detach()  # moved by lr |p| = 0.5, for any size of gradient
     tensor([2.6464, 3.6464])
     """
 

@@ -41,7 +41,7 @@ class MomentOptimizer(Optimizer):
     """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
 
     With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980):
-    without it the first steps have full size in every coordinate, whatever the gradient. With
+    without it the first steps have full size in every coordinate, for any gradient. With
     `average_decay`, an exponential average of the weights is kept beside them: see `averaged`.
 
     Nothing is read on the host, so a step neither waits for a GPU nor breaks a captured graph

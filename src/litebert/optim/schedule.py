@@ -1,4 +1,4 @@
-"""Learning rates as pure functions of the step: a warm-up, then one of three ways down.
+"""Learning rates as pure functions of the step: a warm-up, then one of three decays.
 
 The step is counted before the update, so the first update sees step 0, the last `total_steps - 1`.
 All rates lie in [0, peak] and stay 0 from `total_steps` on; `warmup_steps` is below `total_steps`.

@@ -38,7 +38,7 @@ def load_state_tensors(
     named_parameters: Iterable[tuple[str, Tensor]],
     tensors: Mapping[str, Tensor],
 ) -> None:
-    """Copy what `state_tensors` gave back into an optimizer, so that training continues bit-equal.
+    """Load what `state_tensors` returned into an optimizer, so that training continues bit-equal.
 
     Names, shapes and dtypes must agree in full; otherwise nothing is changed and the difference is
     raised.

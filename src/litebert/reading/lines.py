@@ -42,7 +42,7 @@ def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[
 
 
 def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
-    """Cut the pieces of a file anew at line ends; of a line over the cap only the cap is held."""
+    """Cut the pieces of a file at line ends; of a line over the cap only the cap is held."""
     held, number = bytearray(), 1
     for piece in _pieces(source):
         end = piece.rfind(b"\n") + 1

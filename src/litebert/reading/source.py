@@ -22,7 +22,7 @@ BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 
 
 class CorruptStreamError(Exception):
-    """Say why compressed bytes end here; who counts lines turns it into a user's error."""
+    """Say why compressed bytes end here; callers that count lines make it a user's error."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def stored_size(name: str) -> int:
 
 
 def open_source(source: Source) -> IO[bytes]:
-    """Open the stored bytes of an input, as they are, for reading and seeking."""
+    """Open the stored bytes of an input, undecoded, for reading and seeking."""
     try:
         if is_url(source.location):
             return cast(IO[bytes], _filesystem(source.location).open(source.location, "rb"))

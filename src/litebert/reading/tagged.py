@@ -1,6 +1,6 @@
 """Rows of a .conll, .bio or .iob file: a word and its tag a line, a blank line between sentences.
 
-A line has the word first and the tag last, whatever stands between them; files to be answered
+A line has the word first and the tag last, with anything between them; files to be answered
 may have words alone. Document marks (-DOCSTART-) and comments (# …) are passed over.
 """
 

@@ -10,7 +10,7 @@ from litebert.report.curve import Point, curve_of
 from litebert.runs import Record
 
 MOST_EVALUATIONS = 400
-"""Evaluations are shown as they are, not averaged, up to this many."""
+"""Up to this many evaluations are shown without averaging."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Chart:
     @property
     def description(self) -> str:
         """The figure in words: where each line starts and ends."""
-        said = [
+        parts = [
             f"{line.label} from {self.written(line.points[0].mean)} at step "
             f"{line.points[0].step:,} to {self.written(line.points[-1].mean)} at step "
             f"{line.points[-1].step:,}"
             for line in self.lines
         ]
-        said += [f"{rule.label} {self.written(rule.value)}" for rule in self.rules]
-        return f"{self.title}: {'; '.join(said)}."
+        parts += [f"{rule.label} {self.written(rule.value)}" for rule in self.rules]
+        return f"{self.title}: {'; '.join(parts)}."
 
 
 def lines_of(record: Record, name: str) -> tuple[Line, ...]:
@@ -103,7 +103,7 @@ def left_out(record: Record, name: str) -> str:
     """Say that a curve has gaps; a silent one would look better than the run was."""
     rows = (*record.training, *record.evaluations)
     count = sum(not math.isfinite(row.values.get(name, 0.0)) for row in rows)
-    return f"{count:,} values that were not finite are left out. " if count else ""
+    return f"{count:,} non-finite values are omitted. " if count else ""
 
 
 def _clipped(record: Record, lines: tuple[Line, ...]) -> tuple[Rule, ...]:

@@ -16,7 +16,7 @@ from litebert.runs import Evaluation
 
 
 @dataclass(frozen=True)
-class Told:
+class Fact:
     """The value that one run has for a setting, and who set it."""
 
     value: Json
@@ -28,22 +28,22 @@ class Comparison:
     """What differs between runs, and their measures of last steps and of best evaluations.
 
     `settings` has each setting by run, `measures` each measure by (last or best, name) and run; a
-    run that has none is left out there.
+    run without one is omitted there.
     """
 
     names: tuple[str, ...]
-    settings: dict[str, dict[str, Told]]
+    settings: dict[str, dict[str, Fact]]
     measures: dict[tuple[str, str], dict[str, Spread]]
 
 
 def compare(runs: Mapping[str, Run]) -> Comparison:
     """Compare runs by their names; several seeds count as one run."""
-    told = {name: _told(run) for name, run in runs.items()}
-    every = list(dict.fromkeys(setting for one in told.values() for setting in one))
+    settings = {name: _facts(run) for name, run in runs.items()}
+    every = list(dict.fromkeys(setting for one in settings.values() for setting in one))
     differing = {
-        setting: {name: one[setting] for name, one in told.items() if setting in one}
+        setting: {name: one[setting] for name, one in settings.items() if setting in one}
         for setting in every
-        if len({written(one[setting].value) if setting in one else "" for one in told.values()}) > 1
+        if len({written(s[setting].value) if setting in s else "" for s in settings.values()}) > 1
     }
     reached = {name: _reached(run) for name, run in runs.items()}
     kinds = list(dict.fromkeys(kind for one in reached.values() for kind in one))
@@ -57,8 +57,8 @@ def side_by_side(comparison: Comparison) -> list[Table]:
     """Return the two tables that people read: a column a run."""
     names = comparison.names
     settings = (
-        (setting, *(_setting(told.get(name)) for name in names))
-        for setting, told in comparison.settings.items()
+        (setting, *(_setting(by_run.get(name)) for name in names))
+        for setting, by_run in comparison.settings.items()
     )
     measures = (
         (kind, measure, *(_measure(by_run.get(name)) for name in names))
@@ -73,9 +73,9 @@ def side_by_side(comparison: Comparison) -> list[Table]:
 def one_below_the_other(comparison: Comparison) -> Table:
     """Return everything as one table with a line a value, for machines."""
     settings: list[tuple[Cell, ...]] = [
-        ("setting", setting, name, written(told.value), told.origin)
+        ("setting", setting, name, written(one.value), one.origin)
         for setting, by_run in comparison.settings.items()
-        for name, told in by_run.items()
+        for name, one in by_run.items()
     ]
     measures: list[tuple[Cell, ...]] = [
         (f"{kind} {statistic}", measure, name, value, None)
@@ -87,7 +87,7 @@ def one_below_the_other(comparison: Comparison) -> Table:
 
 
 def statistics(spread: Spread) -> dict[str, float | int]:
-    """Return what is said of a measure, rounded once for every format."""
+    """Return the statistics of a measure, rounded once for every format."""
     values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
     return {**{name: _rounded(value) for name, value in values.items()}, "n": spread.number}
 
@@ -116,7 +116,7 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
     }
 
 
-def _told(run: Run) -> dict[str, Told]:
+def _facts(run: Run) -> dict[str, Fact]:
     """Return settings, data and environment of a run, each by a name that tells which it is."""
     record = run.first if isinstance(run, Seeds) else run
     if isinstance(run, Seeds):
@@ -124,9 +124,9 @@ def _told(run: Run) -> dict[str, Told]:
         record = replace(record, settings={**record.settings, "train.seed": seeds})
     surroundings = {"litebert": record.version, **record.environment}
     return {
-        **{n: Told(v, str(record.origins.get(n, ""))) for n, v in record.settings.items()},
-        **{f"data: {name}": Told(value, "") for name, value in record.data.items()},
-        **{f"environment: {name}": Told(value, "") for name, value in surroundings.items()},
+        **{n: Fact(v, str(record.origins.get(n, ""))) for n, v in record.settings.items()},
+        **{f"data: {name}": Fact(value, "") for name, value in record.data.items()},
+        **{f"environment: {name}": Fact(value, "") for name, value in surroundings.items()},
     }
 
 
@@ -144,15 +144,17 @@ def _named(kind: str, evaluations: list[Evaluation]) -> dict[tuple[str, str], Sp
     return ({(kind, "step"): steps} if steps else {}) | named
 
 
-def _setting(told: Told | None) -> str | None:
-    if told is None:
+def _setting(one: Fact | None) -> str | None:
+    if one is None:
         return None
-    return f"{written(told.value)} ({told.origin})" if told.origin else written(told.value)
+    return f"{written(one.value)} ({one.origin})" if one.origin else written(one.value)
 
 
 def _measure(spread: Spread | None) -> Cell:
     if spread is None:
         return None
-    said = statistics(spread)
-    median, mean, deviation = (word(said[name]) for name in ("median", "mean", "spread"))
-    return median if spread.number == 1 else f"{median} (mean {mean} ± {deviation}, n {said['n']})"
+    values = statistics(spread)
+    median, mean, deviation = (word(values[name]) for name in ("median", "mean", "spread"))
+    return (
+        median if spread.number == 1 else f"{median} (mean {mean} ± {deviation}, n {values['n']})"
+    )

@@ -1,4 +1,4 @@
-"""The few pieces of HTML a report is made of; whatever is plain text is escaped here."""
+"""The few pieces of HTML a report is made of; plain text is escaped here."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def figures(drawn: Iterable[Html]) -> Html:
 
 
 def details(summary: str, content: Html) -> Html:
-    """Return content that is folded away until asked for."""
+    """Return content that is folded until opened."""
     return Html(f"<details><summary>{escaped(summary)}</summary>\n{content}\n</details>")
 
 
@@ -96,7 +96,7 @@ def section(title: str, *parts: Html) -> Html:
 
 
 def document(title: str, *, style: str, header: Html, main: Html, footer: Html) -> str:
-    """Return a whole page that asks nothing of any network: its policy forbids it."""
+    """Return a whole page that loads nothing from a network: its policy forbids it."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

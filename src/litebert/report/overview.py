@@ -37,7 +37,7 @@ def status(record: Record) -> str:
 
 
 def effort(record: Record) -> dict[str, str]:
-    """Return what training took; figures that are not known are left out."""
+    """Return what training took; unknown figures are omitted."""
     from litebert.train.log import duration  # torch comes with it
 
     speeds = finite(record.training, "tokens_per_second")

@@ -1,4 +1,4 @@
-"""The page: what a reader asks first comes first, every setting is at hand further down."""
+"""The page: results first, then every setting."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ def curves(charts: Sequence[Chart], record: Record, *, bands: str = "") -> Html:
     if not drawn:
         return section("Curves", paragraph("No step was logged yet."))
     neighbours = "Lines are means of neighbouring log lines; bands show their lowest and highest."
-    told = f"{bands or neighbours} " if any(chart.has_bands for chart in drawn) else ""
+    prefix = f"{bands or neighbours} " if any(chart.has_bands for chart in drawn) else ""
     every = record.settings.get("train.log_every")
-    words = f"{told}A log line is the mean of {every} training steps."
+    words = f"{prefix}A log line is the mean of {every} training steps."
     shown = (figure(chart.title, draw(chart), chart.caption) for chart in drawn)
     return section("Curves", paragraph(words, kind="quiet"), figures(shown))
 
@@ -40,7 +40,7 @@ def settings(record: Record) -> Html:
 
 
 def surroundings(record: Record) -> Html:
-    """Return on what the run ran, and from what it learnt."""
+    """Return the machine and the data of the run."""
     return section(
         "Environment and data",
         table("Environment", ("Name", "Value"), environment_rows(record), kind="names"),

@@ -1,4 +1,4 @@
-"""What a run was told, on what it ran, from what it learnt: rows of tables."""
+"""Settings, machine and data of a run: rows of tables."""
 
 from __future__ import annotations
 

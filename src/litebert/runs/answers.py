@@ -1,4 +1,4 @@
-"""What a fine-tuned model answered on its held-out sets: answers/<split>.jsonl read back."""
+"""What a fine-tuned model answered on its held-out sets: answers/<split>.jsonl as records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run read back: its settings, what it ran on, and every row of its log."""
+"""A run read from disk: its settings, what it ran on, and every row of its log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def kind(self) -> Kind:
-        """What was done: only fine-tuning is told a task."""
+        """What was done: only fine-tuning names a task."""
         return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
     def setting(self, name: str) -> str:

@@ -60,7 +60,7 @@ def require_run(folder: Path) -> None:
             f"the folder of this run is gone: {folder}",
             received=f"{folder / RUN_FILE} missing",
             expected="a folder that nobody deletes or moves while the run lasts",
-            next="run the same command again: it starts anew, or resumes where the folder is back",
+            next="run the same command again: it starts afresh, or resumes a restored folder",
         )
 
 

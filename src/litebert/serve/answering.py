@@ -77,8 +77,8 @@ def _answer_one(model: Model, request: Request) -> Json:
     try:
         return {"result": _call(model, request)}
     except LitebertError as error:
-        told = {"code": error.code, "what": error.what, "next": error.next}
-        return {"error": {**told, "expected": error.expected}}
+        shown = {"code": error.code, "what": error.what, "next": error.next}
+        return {"error": {**shown, "expected": error.expected}}
     except Exception:
         log.exception("%s failed", request.verb)
         return {"error": None}

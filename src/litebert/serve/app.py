@@ -23,7 +23,7 @@ characters a text. Every error has a stable code, listed in docs/errors.md."""
 
 
 def create_app(models: Models, settings: Settings, metrics: Metrics) -> FastAPI:
-    """Return the application; whoever runs it starts and stops the models."""
+    """Return the application; its runner starts and stops the models."""
     app = FastAPI(
         title="litebert",
         version="1",

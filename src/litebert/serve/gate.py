@@ -68,7 +68,7 @@ class Gate:
             "this server wants an API key",
             status=401,
             expected="Authorization: Bearer KEY, with a key of this server",
-            next="ask its operator for one",
+            next="get one from its operator",
         )
 
 

@@ -24,9 +24,9 @@ async def live() -> Response:
 async def ready(request: Request) -> Response:
     """Answer 200 when every model is loaded and passed its self-test, else 503."""
     models = cast(Models, request.app.state.models)
-    told: dict[str, Json] = {model.name: model.is_ready for model in models.all}
+    states: dict[str, Json] = {model.name: model.is_ready for model in models.all}
     status = 200 if models.are_ready else 503
-    return Response(encode({"ready": told}), status, media_type="application/json")
+    return Response(encode({"ready": states}), status, media_type="application/json")
 
 
 @router.get("/metrics")

@@ -1,4 +1,4 @@
-"""What one request, one client and one server may ask for; docs/serving.md lists these."""
+"""What one request, one client and one server may use; docs/serving.md lists these."""
 
 from __future__ import annotations
 

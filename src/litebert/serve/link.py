@@ -1,4 +1,4 @@
-"""The server's end of a model process: start it, ask it, notice its death."""
+"""The server's end of a model process: start it, send requests, notice its death."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProcessDiedError(Exception):
 
 
 class Link:
-    """A running model process with what it said about its model."""
+    """A running model process with its description of its model."""
 
     def __init__(
         self, process: BaseProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

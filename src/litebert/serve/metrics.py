@@ -64,8 +64,8 @@ class Metrics:
             "litebert_queue_requests", "Requests that wait.", ["model"], registry=registry
         )
 
-    def watch(self, model: ServedModel) -> None:
-        """Read a model's state whenever somebody asks."""
+    def follow(self, model: ServedModel) -> None:
+        """Report a model's state whenever metrics are read."""
         self._ready.labels(model.name).set_function(lambda: float(model.is_ready))
         self._waiting.labels(model.name).set_function(lambda: float(len(model.queue)))
 

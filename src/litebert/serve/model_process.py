@@ -24,7 +24,7 @@ _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the wes
 
 def run(connection: socket.socket, source: Source) -> None:
     """Serve one server over one connection; leave when it closes."""
-    # Ctrl-C and service managers signal the whole group: the server decides when we leave.
+    # Ctrl-C and service managers signal the whole group: the server decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")

@@ -25,7 +25,7 @@ class HttpError(LitebertError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that the status asks for."""
+        """The headers of this status."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"

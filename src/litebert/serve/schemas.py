@@ -126,7 +126,7 @@ class Answer(BaseModel, Generic[Result]):
 
 
 class FillingOut(BaseModel):
-    """One way to fill the blanks."""
+    """One proposal for the blanks."""
 
     text: str
     words: list[str]

@@ -36,7 +36,7 @@ class ServedModel:
         self._computing = asyncio.Lock()
         self._tokens_per_second = 1_000.0
         self._tasks: list[asyncio.Task[None]] = []
-        metrics.watch(self)
+        metrics.follow(self)
 
     @property
     def is_ready(self) -> bool:

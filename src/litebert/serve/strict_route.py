@@ -115,7 +115,7 @@ def _require_memory(held: HeldBytes) -> None:
             "LB-966",
             "the server is reading as many bodies as it can hold",
             status=429,
-            expected=f"less than {MAX_HELD_BYTES:,} bytes on their way",
+            expected=f"less than {MAX_HELD_BYTES:,} bytes in flight",
             next="try again in 1 s",
             retry_after=1,
         )

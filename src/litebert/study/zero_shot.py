@@ -43,7 +43,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     good, bad = pseudo_log_likelihoods(model, sentences).reshape(-1, 2).T
     by_paradigm: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row, is_right in zip(rows, good > bad, strict=True):
-        field = str(row["field"]).replace("/", "_")  # BLiMP spells one field in two ways
+        field = str(row["field"]).replace("/", "_")  # BLiMP has two spellings of one field
         by_paradigm[field, str(row["UID"])].append(float(is_right))
     by_field: dict[str, list[float]] = defaultdict(list)
     for (field, _), answers in by_paradigm.items():

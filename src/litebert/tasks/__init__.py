@@ -1,4 +1,4 @@
-"""Tasks: what a network can be trained, evaluated and asked for, behind one protocol."""
+"""Tasks: training, evaluation and prediction behind one protocol."""
 
 from litebert.tasks.base import Loss, Task
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches

@@ -36,7 +36,7 @@ class Task(Protocol[Work]):
         """What the entries of `Loss.sums` are."""
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Work]]:
-        """Yield the micro-batches of the steps start, ... stop - 1; any start may be asked for."""
+        """Yield the micro-batches of the steps start, ... stop - 1; any start is allowed."""
 
     def loss(self, work: Work) -> Loss:
         """Compute the loss of one micro-batch."""

@@ -1,4 +1,4 @@
-"""What always giving the commonest label gets: the measure that every result stands beside."""
+"""What always giving the commonest label gets: the baseline of every result."""
 
 from __future__ import annotations
 

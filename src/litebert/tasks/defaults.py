@@ -47,7 +47,7 @@ def suited(hidden_size: int, num_features: int, batch_size: int) -> Suited:
 def with_suited(
     resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int
 ) -> Resolved[FinetuneConfig]:
-    """Set what nobody set: recipes and schema defaults give way, files and flags do not."""
+    """Set defaults of a task: they override recipes and schema defaults, not files or flags."""
     config, origins = resolved.config, resolved.origins
     free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
     if hidden_size >= PUBLISHED_SIZE:

@@ -145,7 +145,7 @@ def answer(
 ) -> list[Answer]:
     """Answer every example.
 
-    `progress` is told how many features are done since it was last called.
+    `progress` is called with the number of features done since its last call.
     """
     outputs = outputs_of(network, family, features, progress=progress)
     return family.answers(examples, features, outputs)

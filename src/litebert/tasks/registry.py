@@ -94,5 +94,5 @@ def _words(value: Json) -> list[str]:
 def _configured(family: Any, task: TaskConfig) -> Any:
     """Replace the fields of a family that the task's settings name."""
     names = {field.name for field in dataclasses.fields(family)} & set(TaskConfig.model_fields)
-    asked = {name: getattr(task, name) for name in names}
-    return dataclasses.replace(family, **asked)
+    overrides = {name: getattr(task, name) for name in names}
+    return dataclasses.replace(family, **overrides)

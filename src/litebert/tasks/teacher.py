@@ -51,7 +51,7 @@ class Alignment:
 class Reading:
     """What the teacher made of a batch: its hidden states and one vector a text.
 
-    `states` are the layers that were asked for, each (teacher tokens, teacher hidden); `vectors`
+    `states` are the requested layers, each (teacher tokens, teacher hidden); `vectors`
     (texts, teacher hidden) are pooled as the teacher's folder says, the mean of all tokens if not.
     """
 
@@ -70,13 +70,13 @@ class Teacher:
         """Read a model folder; a sentence-transformers folder says how it pools.
 
         Raises:
-            LitebertError: LB-990, it pools in a way that a student cannot follow.
+            LitebertError: LB-990, its pooling is not supported.
         """
         vectors = read_sentence_vectors(folder) or SentenceVectors()
         if vectors.pooling not in ("mean", "cls"):
             raise LitebertError(
                 "LB-990",
-                f"{folder} pools in a way that distillation does not support",
+                f"{folder} has a pooling that distillation does not support",
                 received=f"pooling {vectors.pooling}",
                 expected="mean or cls",
                 next="choose another teacher",

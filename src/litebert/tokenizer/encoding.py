@@ -1,4 +1,4 @@
-"""What encoding a text gives: ids at once; segments, pieces and offsets when asked for."""
+"""What encoding a text gives: ids at once; segments, pieces and offsets on demand."""
 
 from __future__ import annotations
 

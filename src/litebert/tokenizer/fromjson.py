@@ -1,6 +1,6 @@
 """Find the vocabulary in a `tokenizer.json`: transformers 5 saves a tokenizer with no other.
 
-What comes back is what the vocabulary's own file held, so that ids are the official ones and not
+The result is what the vocabulary's own file held, so that ids are the official ones and not
 those of the pipeline in the JSON: the quotes that transformers replaces, the vowel signs that it
 drops and the cuts that it makes at `(` or `-` stay behind. `restore` says what is undone.
 
@@ -46,7 +46,7 @@ class Vocabulary:
 
 
 def read_tokenizer_json(path: Path) -> Vocabulary:
-    """Read the Unigram or WordPiece vocabulary of a `tokenizer.json`, whoever wrote it.
+    """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`.
 
     Raises:
         LitebertError: LB-244, a tokenizer that ALBERT does not use; LB-246, tokens were added to

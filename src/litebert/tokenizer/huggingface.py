@@ -5,7 +5,7 @@
 way, with other quotes and accents. What remains different from ours in `AutoTokenizer`:
 
 * where the official code first picks a piece such as `▁11,` and then splits its comma off, but
-  another path is best once that piece is out of the way (`▁11 , 4 18` here, `▁1 1,4 18` there):
+  another path is best once that piece is excluded (`▁11 , 4 18` here, `▁1 1,4 18` there):
   8 of 78,550 real paragraphs with the official vocabulary, none with one of `train_tokenizer`;
 * segmentations whose scores tie but for rounding (`0000 000`, `000 0000`): sentencepiece adds in 32
   bits over the whole text, transformers in 64 over a word: 4 of the same 78,550;

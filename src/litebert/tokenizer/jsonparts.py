@@ -63,7 +63,7 @@ def scored_pieces(table: Table, name: str) -> tuple[list[tuple[str, float]], int
             "LB-245",
             f"{name} holds no vocabulary",
             f"{len(rows):,} entries, {len(scores):,} of them a piece with a score; the unknown "
-            f"one is {unknown if isinstance(unknown, int) else 'not told'}",
+            f"one is {unknown if isinstance(unknown, int) else 'not named'}",
             f"1 to {MAX_PIECES:,} pieces with scores, and the id of the unknown one",
         )
     return scores, unknown
@@ -97,7 +97,7 @@ def special_names(table: Table, ids: Mapping[str, int], name: str) -> set[str]:
     if new:
         raise LitebertError(
             "LB-246",
-            f"tokens were added to the vocabulary of {name}: litebert has no way to cut them out",
+            f"tokens were added to the vocabulary of {name}: litebert cannot split them off",
             received=f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)",
             expected=f"only the {len(ids):,} pieces of the vocabulary itself",
             next="delete them from added_tokens there to read these words like any other",

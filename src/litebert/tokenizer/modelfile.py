@@ -178,7 +178,7 @@ def _check_sections(data: bytes, name: str) -> None:
 
 
 def _checked(text: str | bytes, score: float, kind: int, name: str) -> Piece:
-    if isinstance(text, bytes):  # protobuf's way to return what is not UTF-8
+    if isinstance(text, bytes):  # protobuf returns bytes where they are not UTF-8
         raise WireError(f"{name} is not UTF-8")
     size = len(text.encode())
     if not 0 < size <= MAX_PIECE_BYTES or "\0" in text:

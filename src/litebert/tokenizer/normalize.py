@@ -132,7 +132,7 @@ def refuse_lone_string(texts: Iterable[str]) -> None:
 
 
 def _one_space_between_words(text: str) -> str:
-    # Every space but " " is unprintable, so this quick look finds most texts in order as they are.
+    # Every space but " " is unprintable, so this quick look finds most texts already in order.
     if text.isprintable() and "  " not in text and text.strip(" ") == text:
         return text
     return " ".join(text.split())

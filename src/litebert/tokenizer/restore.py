@@ -1,4 +1,4 @@
-"""Give pieces back the kinds and scores that sentencepiece's own file has.
+"""Restore the kinds and scores that sentencepiece's own file has.
 
 A `tokenizer.json` lists pieces and scores alone, and the scores stand in for rules: transformers 4
 and `huggingface` took 100 off the pieces that end in a digit and a comma; `huggingface` writes out

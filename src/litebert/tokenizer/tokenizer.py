@@ -65,7 +65,7 @@ class Tokenizer:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
 
         It gets the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other
-        files stay. `max_length` is where transformers truncates when asked to: the number of
+        files stay. `max_length` is where transformers truncates on request: the number of
         positions of the model.
         """
         self._model.save(Path(folder), max_length=max_length)
@@ -196,7 +196,7 @@ class Tokenizer:
 
     @cached_property
     def unk_id(self) -> int:
-        """Return the id that stands for whatever the vocabulary lacks."""
+        """Return the id that stands for all that the vocabulary lacks."""
         return self._model.ids[self._model.special.unk]
 
     @cached_property

@@ -102,7 +102,7 @@ class UnigramModel:
         return self._without_comma(piece) if ends_in_number_comma(piece) else [piece]
 
     def _without_comma(self, piece: str) -> list[str]:
-        """Encode a piece such as `▁2010,` anew without its comma, which becomes a piece of its own.
+        """Encode a piece such as `▁2010,` without its comma, which becomes a piece of its own.
 
         Official tokenization.py L66-79, with the intended meaning where Python 3 broke it: encoding
         puts a `▁` in front, which goes again when the piece had none.

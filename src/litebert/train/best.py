@@ -18,7 +18,7 @@ class BestModel:
     """Write the network to `folder` whenever the key measure improves; see train.log.Listener.
 
     Ties keep the earlier step. With `patience`, so many evaluations in a row without improvement
-    ask the run to stop, as a signal does.
+    stop the run, as a signal does.
     """
 
     folder: Path

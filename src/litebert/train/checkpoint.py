@@ -54,7 +54,7 @@ class Checkpoints:
     keep: int
 
     def save(self, network: Network, optimizer: MomentOptimizer, progress: Progress) -> Path:
-        """Write a checkpoint, read it back, and only then remove the oldest ones.
+        """Write a checkpoint, verify it, and only then remove the oldest ones.
 
         Raises:
             NonFiniteError: LB-541, weights or moments are not finite; nothing is written.

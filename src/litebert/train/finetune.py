@@ -112,7 +112,7 @@ def _network(prepared: Prepared, config: FinetuneConfig) -> AlbertForTask:
 
 
 def _started(network: AlbertForTask, prepared: Prepared) -> Start | None:
-    """Take the pretrained weights, unless random ones were asked for."""
+    """Take the pretrained weights, unless random ones are configured."""
     config = prepared.config
     start = None if config.model.random else start_from(network, prepared.start)
     network.to(choose_device(config.train.device)).train()
@@ -121,7 +121,7 @@ def _started(network: AlbertForTask, prepared: Prepared) -> Start | None:
 
 def _said(start: Start | None) -> list[str]:
     if start is None:
-        return ["random weights, as asked: nothing was taken from the model"]
+        return ["random weights, as configured: nothing was taken from the model"]
     parts = {"new, not pretrained": start.fresh, "left out": start.dropped}
     return [f"{text}: {', '.join(_modules(names))}" for text, names in parts.items() if names]
 

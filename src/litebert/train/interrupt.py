@@ -23,7 +23,7 @@ class Stopping(Protocol):
 
 @dataclass
 class Interruption:
-    """Whether somebody asked the run to stop, and by which signal."""
+    """Whether the run should stop, and by which signal."""
 
     signal_number: int | None = None
 

@@ -1,4 +1,4 @@
-"""What a run reports: lines on stderr, rows in metrics.jsonl, TensorBoard if asked for."""
+"""What a run reports: lines on stderr, rows in metrics.jsonl, TensorBoard if configured."""
 
 from __future__ import annotations
 

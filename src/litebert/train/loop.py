@@ -18,7 +18,7 @@ from litebert.train.spike import MAX_RETURNS, WINDOW, is_spike
 from litebert.train.step import StepResult, training_step
 
 _NO_END = 1 << 40
-"""Batches are asked for without end: the pace decides which step is the last."""
+"""Batches are read without end: the pace decides which step is the last."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Trainer:
 def run_steps(
     trainer: Trainer, task: Task[Work], progress: Progress, stopping: Stopping
 ) -> Progress:
-    """Train from `progress` to the last step; return where it ended, early if asked to stop."""
+    """Train from `progress` to the last step; return where it ended, early after a signal."""
     train, pace, log = trainer.train, trainer.pace, trainer.log
     log.begin(progress.step, pace.total(progress.step))
     if progress.step == 0 and train.eval_at_start:
@@ -109,7 +109,7 @@ def _saved(trainer: Trainer, progress: Progress) -> None:
 def _returned(
     trainer: Trainer, progress: Progress, result: StepResult, returns: list[int]
 ) -> Progress | None:
-    """Go back to the last checkpoint after a spike, and omit the batches since then.
+    """Return to the last checkpoint after a spike, and omit the batches since then.
 
     A run killed after this meets the same spike and does the same. Without a checkpoint the spike
     is noted, and training continues.

@@ -83,10 +83,10 @@ class Clock(BaseModel):
 
 @dataclass
 class Minutes:
-    """A run that ends by the clock, however fast the machine turns out to be.
+    """A run that ends by the clock, however fast the machine is.
 
     The schedule is laid out for `planned` steps. After every 2 % of the time the stride through it
-    is set anew, so that it is at its end when the time is up: warm-up, plateau and decay take their
+    is reset, so that it is at its end when the time is up: warm-up, plateau and decay take their
     shares of the time. Each stride is written down before it is used: a resumed run repeats them.
     """
 
@@ -120,7 +120,7 @@ class Minutes:
         return knot.step + max(1, round((self.planned - knot.position) / knot.stride))
 
     def look(self, step: int, seconds_to_end: float) -> None:
-        """Set the stride anew after 2 % of the time, from the pace of the last 20 %."""
+        """Set the stride again after 2 % of the time, from the pace of the last 20 %."""
         now = self.now()
         if not self._seen:
             self._seen.append((now, step))

@@ -86,7 +86,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             f"{dataset.name} cannot have a head after every step",
             received=f"train.exits=true, {dataset.family.head.kind}",
             expected="a task that gives a whole text, or a pair, labels or a score",
-            next="leave train.exits out",
+            next="omit train.exits",
         )
     if config.teacher.run:
         features = _taught(config, dataset, features, examples)
@@ -181,6 +181,6 @@ def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> Finet
 
 def _network_config(config: FinetuneConfig, start: Path) -> AlbertConfig:
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
-    asked = {name: getattr(config.model, name) for name in names}
-    changes = {name: value for name, value in asked.items() if value is not None}
+    configured = {name: getattr(config.model, name) for name in names}
+    changes = {name: value for name, value in configured.items() if value is not None}
     return read_config(start).model_copy(update=changes)

@@ -123,10 +123,12 @@ def _measured_precision(device: torch.device, planned: TrainConfig | None) -> st
     return planned.precision if planned else faster_precision(device)
 
 
-def _origins(asked: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
+def _origins(configured: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
     """Say where the values came from that nobody set."""
-    of_model = Origin("start", asked.start.model) if asked.start.model else Origin("tokenizer")
-    origins = measured_origins(asked, completed)
+    of_model = (
+        Origin("start", configured.start.model) if configured.start.model else Origin("tokenizer")
+    )
+    origins = measured_origins(configured, completed)
     return {n: of_model if n.startswith("model.") else o for n, o in origins.items()}
 
 

@@ -22,7 +22,7 @@ from litebert.runs import RunFile, locked, read_record, read_run, write_run
 from litebert.tokenizer import Tokenizer
 from litebert.train.interrupt import Interruption, interruptible
 
-# Settings that change neither the data nor the numbers; the same run may go on with others.
+# Settings that change neither the data nor the numbers; a run may resume with others.
 FREE_SETTINGS = frozenset(
     {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.loader_workers"}
 )
@@ -70,7 +70,7 @@ def finished(folder: Path) -> Outcome | None:
 def begin_or_resume(
     folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]
 ) -> None:
-    """Write run.json for a new run; refuse to go on with another configuration or other data."""
+    """Write run.json for a new run; refuse to resume with another configuration or other data."""
     recorded = read_run(folder)
     if recorded is None:
         write_run(folder, _run_file(resolved, data))
@@ -84,7 +84,7 @@ def begin_or_resume(
             "LB-505",
             f"{folder} was begun with other settings",
             received="; ".join(binding),
-            expected="the settings in its run.json, so that the run goes on exactly",
+            expected="the settings in its run.json, so that the run resumes exactly",
             next="repeat the first command, or choose another --name",
         )
 
@@ -116,7 +116,7 @@ def dtype_of(train: TrainConfig) -> torch.dtype:
 def write_model(
     folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False
 ) -> None:
-    """Write a model with its tokenizer, and its card where asked, whole or not at all."""
+    """Write a model with its tokenizer, and optionally its card, atomically."""
     with staged_folder(folder) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
@@ -124,9 +124,9 @@ def write_model(
             write_card(staged, name=str(folder))
 
 
-def measured_origins(asked: BaseModel, completed: BaseModel) -> dict[str, Origin]:
+def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
     """Return the origin of the settings that nobody set and this machine or the data decided."""
-    before, after = flattened(asked), flattened(completed)
+    before, after = flattened(configured), flattened(completed)
     return {name: Origin("measured") for name, value in after.items() if before[name] != value}
 
 

@@ -57,7 +57,7 @@ class Sources:
         return cls(corpus, held_out, corpus.tokenizer(), sentence)
 
     def require_vocabulary(self, size: int, origin: Origin) -> None:
-        """Refuse a vocabulary size that somebody asked for and the corpus does not have."""
+        """Refuse a configured vocabulary size that is not the corpus's."""
         is_set = origin.kind not in ("default", "preset")
         if is_set and size != self.tokenizer.vocab_size:
             raise LitebertError(
@@ -65,7 +65,7 @@ class Sources:
                 f"model.vocab_size is not that of the corpus (from {origin})",
                 received=f"{size:,}",
                 expected=f"{self.tokenizer.vocab_size:,}, the pieces of {self.corpus.path}",
-                next="leave model.vocab_size out: it follows from the corpus",
+                next="omit model.vocab_size: it follows from the corpus",
             )
 
     def described(self) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Pretraining that goes on from a model on disk: its shape, its weights, its optimizer's state."""
+"""Pretraining that starts from a model on disk: its shape, its weights, its optimizer's state."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> 
             expected=f"that of {start}",
             next=f"litebert corpus build ... --tokenizer {start}",
         )
-    shape, asked = read_config(folder), flattened(resolved.config.model)
+    shape, configured = read_config(folder), flattened(resolved.config.model)
     changes = {}
     for name, value in flattened(shape).items():
-        if not resolved.origins[f"model.{name}"].is_typed or asked[name] == value:
+        if not resolved.origins[f"model.{name}"].is_typed or configured[name] == value:
             continue
         if name not in _MAY_DIFFER:
             raise LitebertError(
                 "LB-515",
                 f"model.{name} is not that of the model that training starts from",
-                received=f"{asked[name]} ({resolved.origins[f'model.{name}']})",
+                received=f"{configured[name]} ({resolved.origins[f'model.{name}']})",
                 expected=f"{value}, as in {start}, or nothing",
-                next=f"leave model.{name} out",
+                next=f"omit model.{name}",
             )
-        changes[name] = asked[name]
+        changes[name] = configured[name]
     return shape.model_copy(update=changes)
 
 
 def take_start(
     network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig
 ) -> list[str]:
-    """Copy weights, and the optimizer's state if asked for; return what to tell people."""
+    """Copy weights, and the optimizer's state if configured; return lines for the log."""
     folder = locate(str(config.start.model))
     start = start_from(network, folder)
-    said = [f"starting from {folder}"]
+    lines = [f"starting from {folder}"]
     if start.fresh:
-        said.append(f"new, not in that model: {', '.join(start.fresh[:6])}")
+        lines.append(f"new, not in that model: {', '.join(start.fresh[:6])}")
     if config.start.optimizer:
         load_state_tensors(optimizer, network.named_parameters(), _state(folder))
-        said.append("with its optimizer's state")
-    return said
+        lines.append("with its optimizer's state")
+    return lines
 
 
 def _state(folder: Path) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ def test_import_says_what_it_read_and_left(written: Path, tmp_path: Path) -> Non
         "read   model.ckpt-best: 32 variables, 3,050 parameters in float32",
         "heads  masked LM, sentence order",
         f"wrote  {tmp_path / 'model'}",
-        "note   the optimizer was left out: --optimizer keeps it",
+        "note   the optimizer was omitted: --optimizer keeps it",
         "note   no tokenizer lies with the checkpoint: add one with --tokenizer FILE",
     ]
 

@@ -42,7 +42,7 @@ class Parity:
 
 
 def compare(run: Run, network: Network, batches: Iterable[Inputs]) -> Parity:
-    """Compare a runtime with the ragged network on real tokens; padding is left out."""
+    """Compare a runtime with the ragged network on real tokens; padding is excluded."""
     sums: defaultdict[str, _Sums] = defaultdict(_Sums)
     differences, scales = [0.0], [0.0]
     same: list[NDArray[np.bool_]] = []

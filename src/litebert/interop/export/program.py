@@ -131,7 +131,7 @@ def _compiled(program: ExportedProgram) -> bytes:
                 "the program cannot be compiled on this machine",
                 received=str(error).splitlines()[0],
                 expected="a working C++ compiler, g++ or the one that CXX names",
-                next="install g++, or leave --compile away",
+                next="install g++, or omit --compile",
             ) from error
         return package.read_bytes()
 

@@ -63,7 +63,7 @@ def read_texts(path: Path) -> tuple[Text, ...]:
             f"{path} has no texts to compare on",
             received=f"{len(lines)} empty lines",
             expected="one text a line, or two with a tab between them",
-            next="leave --texts away to compare on a few built-in sentences",
+            next="omit --texts to compare on a few built-in sentences",
         )
     return texts
 

@@ -1,6 +1,6 @@
 """Read a checkpoint of TensorFlow, version 2: an index, and data files that are mapped.
 
-Nothing is read before it is asked for, and what is read is checked against its checksum.
+Nothing is read before it is needed, and what is read is checked against its checksum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a model folder to a checkpoint that Google's code goes on from."""
+"""From a model folder to a checkpoint from which Google's code continues."""
 
 from __future__ import annotations
 

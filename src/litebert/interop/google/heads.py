@@ -1,4 +1,4 @@
-"""Which heads a checkpoint's variables show, and what is asked about those they cannot."""
+"""Which heads a checkpoint's variables show, and what the user must add."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def find_head(
 ) -> HeadConfig | None:
     """Return the task head of a checkpoint; None where it has the pretraining heads, or none.
 
-    `variables` gives the shapes by official name; `kind` and `labels` are what the user said.
+    `variables` gives the shapes by official name; `kind` and `labels` are given by the user.
 
     Raises:
         LitebertError: LB-711 to LB-714, the variables leave it open or contradict the user.
@@ -49,7 +49,7 @@ def find_head(
     if labels or kind not in (None, head and head.kind):
         raise LitebertError(
             "LB-712",
-            "the checkpoint does not have the head that was asked for",
+            "the checkpoint does not have the requested head",
             received=f"--head {kind}" if kind else f"--labels {','.join(labels)}",
             expected=f"nothing: it has a {head.kind} head"
             if head
@@ -79,7 +79,7 @@ def _classifier(
     if not fits or (is_choice and num_outputs != 1) or len(set(names)) < len(names):
         raise LitebertError(
             "LB-714",
-            "the checkpoint's head does not fit what was asked for",
+            "the checkpoint's head does not fit the requested one",
             received=f"{num_outputs} outputs, --head {kind}, --labels {','.join(labels) or 'none'}",
             expected="one distinct label for each output; one output and no label for a choice",
             next="litebert import google --help",

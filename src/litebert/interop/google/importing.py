@@ -157,7 +157,7 @@ def _notes(plan: Plan, step: int | None) -> list[str]:
     if plan.unused:
         notes.append(f"left out: {', '.join(plan.unused)}")
     if step is None and any(map(is_slot, plan.source.stored)):
-        notes.append("the optimizer was left out: --optimizer keeps it")
+        notes.append("the optimizer was omitted: --optimizer keeps it")
     return notes
 
 

@@ -1,7 +1,7 @@
 """Which of Google's variables holds each tensor of a model folder (official-code names, both ways).
 
 A model folder has Hugging Face's names, whose layers are grouped as Google's. `place` goes from the
-folder to the checkpoint; who comes from there asks it for every tensor that a network has.
+folder to the checkpoint; an import looks every tensor of the network up.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing
     }
     notes = _notes(places, weights, dtype)
     if len(tensors) < len(whole):
-        notes.append("the heads after inner steps, which Google's graph has not, are left out")
+        notes.append("the heads after inner steps, which Google's graph does not have, are omitted")
     if network.albert.pooler is None and _POOLER[0] not in weights:
         notes.append("the pooler, which Google's graph has but this head does not use, is zeros")
         size = network.config.hidden_size

@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def unused(self) -> list[str]:
-        """Official names of the variables that nobody asks for, the optimizer's aside."""
+        """Official names of the variables that are not used, except the optimizer's."""
         left = set(self.source.stored) - set(self.used) - {STEP}
         return sorted(name for name in left if not is_slot(name))
 

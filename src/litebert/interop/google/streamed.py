@@ -17,7 +17,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def write_tensors(path: Path, shapes: Shapes, value: Callable[[str], NDArray[np.float32]]) -> None:
-    """Write a float32 tensor of each name; `value` makes it when its turn comes."""
+    """Write a float32 tensor of each name; `value` makes each when it is written."""
     write_stream(path, _chunks(shapes, value))
 
 

@@ -51,7 +51,7 @@ class Draws:
 
 
 class SentenceObjective(Protocol):
-    """A way to cut chunks of sentences into segments that the sentence head tells apart.
+    """How chunks of sentences are cut into segments that the sentence head tells apart.
 
     A chunk is the sentences start, ... end - 1 of one document. All methods but `segments` work on
     arrays with one entry a chunk; every random number comes from `draws` or `generator`.

@@ -12,7 +12,7 @@ from litebert.report.result import number
 from litebert.runs import Record, Result
 
 MOST_MEASURES = 2
-"""Measures drawn while it is not said yet which one decides."""
+"""Measures drawn until one is chosen to decide."""
 
 
 def charts_of(

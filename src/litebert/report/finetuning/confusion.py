@@ -15,12 +15,12 @@ MOST_PAIRS = 20
 
 def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -> list[Html]:
     """Return the confusions of each held-out set, where each answer is one label."""
-    told = [(split, rows) for split, rows in answers.items() if are_labels(rows, labels)]
-    parts = [_confused(split, rows, labels) for split, rows in told]
-    one = [(split, rows) for split, rows in told if len({row.answer for row in rows}) == 1]
+    shown = [(split, rows) for split, rows in answers.items() if are_labels(rows, labels)]
+    parts = [_confused(split, rows, labels) for split, rows in shown]
+    one = [(split, rows) for split, rows in shown if len({row.answer for row in rows}) == 1]
     words = "What the last step answers: a row for each label that was right."
-    said = [f"On {split}, it answers '{rows[0].answer}' whatever the text." for split, rows in one]
-    return [section("Confusion", *map(paragraph, [words, *said]), *parts)] if parts else []
+    constant = [f"On {split}, it answers '{rows[0].answer}' to every text." for split, rows in one]
+    return [section("Confusion", *map(paragraph, [words, *constant]), *parts)] if parts else []
 
 
 def are_labels(rows: Sequence[Answered], labels: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from litebert.runs import Record, Result
 
 
 def facts_of(record: Record, result: Result | None) -> dict[str, str]:
-    """Return what a reader wants to know first; figures that are not known are left out."""
+    """Return the main figures; unknown figures are omitted."""
     setting = record.setting
     values = {
         "Task": setting("task.name"),

@@ -152,5 +152,5 @@ def _departures(record: Record, recipe: str) -> str:
 def _recipe_text(recipe: str) -> tuple[str, Html]:
     path = package_files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    said = [line.lstrip("# ") for line in lines if line.startswith("#")]
-    return f"What the recipe {recipe} says", commands(said or ["It is not in this version."])
+    comments = [line.lstrip("# ") for line in lines if line.startswith("#")]
+    return f"What the recipe {recipe} says", commands(comments or ["It is not in this version."])

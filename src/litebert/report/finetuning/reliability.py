@@ -14,7 +14,7 @@ from litebert.runs.answers import Answered
 
 
 def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -> list[Html]:
-    """Return the calibration of each held-out set whose answers are single and told how sure."""
+    """Return the calibration of each held-out set with one answer and a confidence for each row."""
     measured = {
         split: calibration_of(rows) for split, rows in answers.items() if _fits(rows, labels)
     }
@@ -37,16 +37,16 @@ def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -
 
 def calibration_of(rows: Iterable[Answered]) -> Calibration:
     """Measure how far the confidence of answers is from how often they are right."""
-    told = [(row.confidence, row.is_right) for row in rows if row.confidence is not None]
+    known = [(row.confidence, row.is_right) for row in rows if row.confidence is not None]
     # The answer is the first of two columns, so that it is right where the label is 0.
-    probabilities = np.array([(confidence, 0.0) for confidence, _ in told])
-    return calibration(np.array([0 if is_right else 1 for _, is_right in told]), probabilities)
+    probabilities = np.array([(confidence, 0.0) for confidence, _ in known])
+    return calibration(np.array([0 if is_right else 1 for _, is_right in known]), probabilities)
 
 
 def _fits(rows: Sequence[Answered], labels: Sequence[str]) -> bool:
     """Leave out several labels at once, whether of a text or of its words: none is the answer."""
-    is_told = all(row.confidence is not None for row in rows)
-    return is_told and (not labels or are_labels(rows, labels))
+    is_known = all(row.confidence is not None for row in rows)
+    return is_known and (not labels or are_labels(rows, labels))
 
 
 def _summary(split: str, measured: Calibration) -> str:

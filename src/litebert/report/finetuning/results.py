@@ -29,11 +29,11 @@ def results(record: Record, result: Result | None, answers: Answers, labels: Seq
         (_marked(name, result), number(value), number(best.measures.get(name, math.nan)))
         for name, value in last.measures.items()
     ]
-    said = [*_two_columns(result), *(_doubts(result, answers, labels))]
+    lines = [*_two_columns(result), *(_doubts(result, answers, labels))]
     caption = "Measured on held-out examples, without dropout"
     return section(
         "Result",
-        *map(paragraph, said),
+        *map(paragraph, lines),
         table(caption, headings, rows, kind="numbers"),
     )
 
@@ -68,25 +68,25 @@ def _two_columns(result: Result) -> list[str]:
     return [
         "The last step is what training ended with (model/). The best evaluation is that with "
         f"the highest {result.key_measure} of {count:,} (best/): it was chosen on the examples "
-        "that it is measured on, which flatters it. Compare each with figures got the same way."
+        "that it is measured on, which flatters it. Compare each with figures chosen likewise."
     ]
 
 
 def _doubts(result: Result, answers: Answers, labels: Sequence[str]) -> list[str]:
     """Say what an accuracy is worth: beside no learning, and beside chance."""
-    said = []
+    lines = []
     for split, rows in answers.items():
         accuracy = result.last.measures.get(accuracy_name(split, answers))
         if accuracy is None:
             continue
         error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(rows))
-        said.append(
+        lines.append(
             f"At the last step {accuracy:.1%} of {split} are right"
             f"{_unlearnt(accuracy, rows) if are_labels(rows, labels) else ''}. With {len(rows):,} "
             f"examples, differences below {100 * error:.1f} points may be chance (two standard "
             "errors)."
         )
-    return said
+    return lines
 
 
 def _unlearnt(accuracy: float, rows: Sequence[Answered]) -> str:

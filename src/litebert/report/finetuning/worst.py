@@ -22,7 +22,7 @@ def sections(answers: Mapping[str, Sequence[Answered]]) -> list[Html]:
 
 
 def badness(row: Answered) -> float:
-    """Return how bad an answer is: how wrong, times how sure (1 where that is not told)."""
+    """Return how bad an answer is: how wrong, times how sure (1 where unknown)."""
     return (1 - row.score) * (1.0 if row.confidence is None else row.confidence)
 
 

@@ -9,7 +9,7 @@ from litebert.runs import Record
 
 
 def facts_of(record: Record) -> dict[str, str]:
-    """Return what a reader wants to know first; figures that are not known are left out."""
+    """Return the main figures; unknown figures are omitted."""
     setting = record.setting
     return {
         "Network": f"{network_of(record)}, {setting('model.num_attention_heads')} heads, "

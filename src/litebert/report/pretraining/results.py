@@ -95,22 +95,24 @@ def verdict(record: Record, last: Row) -> list[str]:
 
 def _masked_words(last: Row, accuracy: float) -> str:
     baseline = last.values.get("masked_lm_baseline")
-    said = f"At step {last.step:,} the model names {share(accuracy)} of the masked tokens"
+    sentence = f"At step {last.step:,} the model names {share(accuracy)} of the masked tokens"
     if baseline is None:
-        return f"{said}."
+        return f"{sentence}."
     gain = "" if round(accuracy, 3) > round(baseline, 3) else ": no gain over that"
-    return f"{said}; always answering the commonest token gets {share(baseline)}{gain}."
+    return f"{sentence}; always answering the commonest token gets {share(baseline)}{gain}."
 
 
 def _sentence_words(record: Record, accuracy: float) -> str:
-    said = f"{sentence_task(record)}: {share(accuracy)} right, where chance gets {share(CHANCE)}"
+    sentence = (
+        f"{sentence_task(record)}: {share(accuracy)} right, where chance gets {share(CHANCE)}"
+    )
     sequences = record.settings.get("train.eval_sequences")
     if not isinstance(sequences, int) or sequences < 1:
-        return f"{said}."
+        return f"{sentence}."
     # Two standard errors of a coin thrown once a sequence.
     if abs(accuracy - CHANCE) < 2 * math.sqrt(CHANCE * (1 - CHANCE) / sequences):
-        return f"{said}: not to be told from chance with {sequences:,} sequences."
-    return f"{said}."
+        return f"{sentence}: no better than chance on {sequences:,} sequences."
+    return f"{sentence}."
 
 
 def _lowest_loss(record: Record) -> Row | None:

@@ -17,7 +17,7 @@ from litebert.tasks.check.rows import is_labelled, items, rows_of
 from litebert.tasks.check.split import Split
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.family import Item
-from litebert.tasks.own.roles import asked_header
+from litebert.tasks.own.roles import chosen_header
 from litebert.tasks.own.rows import open_table
 from litebert.tasks.own.settle import settle
 from litebert.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def check_files(
     """
     found = TableFindings()
     try:
-        table = open_table(train, has_header=asked_header(columns))
+        table = open_table(train, has_header=chosen_header(columns))
     except LitebertError as error:
         _require_found(error)
         found.add_error("unusable file", str(train), error)

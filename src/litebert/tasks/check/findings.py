@@ -13,15 +13,15 @@ PLACES = 5
 """So many places of a kind are named."""
 
 ADVICE: Advice = {
-    "unusable file": ("error", "mend this: nothing beyond it was looked at"),
-    "unusable row": ("error", "mend or remove these rows: training would stop here"),
+    "unusable file": ("error", "correct this first: nothing after it was checked"),
+    "unusable row": ("error", "correct or remove these rows: training would stop here"),
     "both trained and evaluated on": ("warning", "remove them from one side, or results flatter"),
     "contradictory labels": ("warning", "one of them is wrong: look them up, keep one"),
     "repeated row": ("warning", "remove all but one: training would see them more often"),
     "empty text": ("warning", "an example without text teaches nothing"),
-    "rare label": ("warning", "hardly learnt from so few: add examples, or join labels"),
+    "rare label": ("warning", "too few to learn from: add examples, or merge labels"),
     "one label in most rows": ("warning", "do not judge by accuracy; see task.class_weights"),
-    "lost character": ("warning", "U+FFFD stands for lost bytes: go back to the source"),
+    "lost character": ("warning", "U+FFFD stands for lost bytes: reconvert the text"),
     "unknown piece": ("warning", "the vocabulary lacks these characters"),
     "too long": ("warning", "raise task.max_length, or accept the loss"),
     "byte-order mark": ("note", "read as if it were not there"),

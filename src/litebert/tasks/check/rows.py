@@ -1,4 +1,4 @@
-"""Rows of a table for a check: what is wrong with one is noted, and the others go on."""
+"""Rows of a table for a check: a bad row is noted, and the next one is read."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LOSES_TEXT = ("sequence-classification", "multiple-choice")
 
 
 class Split:
-    """Collect what is to be said of the rows of one file; `place` says where a row stands."""
+    """Collect the findings of the rows of one file; `place` names a row."""
 
     def __init__(
         self,

@@ -69,14 +69,14 @@ class MultipleChoice:
             LitebertError: LB-828, a question has more choices than `num_choices`.
         """
         contexts = _encoded_once(tokenizer, [example.context for example in examples])
-        asked = iter(
+        questions = iter(
             tokenizer.encode_ids([text for example in examples for text in asked_texts(example)])
         )
         features = []
         for number, example in enumerate(examples):
             self._require_room(example)
             framed = [
-                self._framed(tokenizer, contexts[example.context], next(asked), max_length)
+                self._framed(tokenizer, contexts[example.context], next(questions), max_length)
                 for _ in example.choices
             ]
             framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
@@ -166,11 +166,13 @@ class MultipleChoice:
         return masked
 
     def _framed(
-        self, tokenizer: Tokenizer, context: list[int], asked: list[int], max_length: int
+        self, tokenizer: Tokenizer, context: list[int], question: list[int], max_length: int
     ) -> tuple[list[int], list[int]]:
         room = max_length - 3
-        asked = asked[-min(self.max_qa_length, room) :]
-        return frame_ids(tokenizer, context[: room - len(asked)], asked, max_length=max_length)
+        question = question[-min(self.max_qa_length, room) :]
+        return frame_ids(
+            tokenizer, context[: room - len(question)], question, max_length=max_length
+        )
 
     def _require_room(self, example: ChoiceExample) -> None:
         if len(example.choices) > self.num_choices:

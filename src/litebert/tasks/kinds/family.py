@@ -61,7 +61,7 @@ class AnswerRow:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An example as a data check sees it: its texts, and what is said of them.
+    """An example as a data check sees it: its texts, and their labels.
 
     The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted
     for the balance; `answer` is what equal texts must share, None where there is none.

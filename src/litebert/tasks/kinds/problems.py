@@ -1,6 +1,6 @@
 """What the outputs of a classifier mean: one label, several labels, or a score.
 
-Each problem is one object. A family chooses it once, by `HeadConfig.problem_type`, and asks it for
+Each problem is one object. A family chooses it once, by `HeadConfig.problem_type`, and uses its
 targets, losses, values, measures and words.
 """
 
@@ -205,7 +205,7 @@ class Regression:
         return F.mse_loss(logits, wanted, reduction="none").mean(1)
 
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return the scores as they are."""
+        """Return the scores unchanged."""
         return logits
 
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:

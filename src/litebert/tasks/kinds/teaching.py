@@ -17,7 +17,7 @@ from litebert.tasks.kinds.family import Feature
 
 @runtime_checkable
 class Teachable(Protocol):
-    """A family with one row of logits a feature, whatever the vocabulary that framed it."""
+    """A family with one row of logits a feature, for any vocabulary."""
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         """Return a row of logits a feature."""

@@ -27,7 +27,7 @@ HIGHEST_SCORE = 5
 
 
 def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
-    """Read one split from the folder of all tasks or from the task's own; texts stay as they are.
+    """Read one split from the folder of all tasks or from the task's own; texts are unchanged.
 
     Raises:
         LitebertError: LB-821, the task has no such split; LB-820, its file is not there; LB-822 to

@@ -82,7 +82,7 @@ def read_squad(source: Source) -> SquadFile:
 
 
 def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanExample]:
-    """Add questions without an answer to the contexts they were asked on.
+    """Add questions without an answer to the contexts they belong to.
 
     The file is a JSON object: hex SHA-1 of a context in UTF-8 -> its questions, each with `id` and
     `question`. They follow the other questions on their context; contexts that are not among the
@@ -96,11 +96,11 @@ def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanE
     source = find_file(path)
     added = read_layout(source, _UNANSWERABLE, what="questions by the SHA-1 of their context")
     merged: list[SpanExample] = []
-    for context, asked in _by_context(examples):
+    for context, questions in _by_context(examples):
         key = hashlib.sha1(context.encode("utf-8", "surrogatepass"), usedforsecurity=False)
-        title = asked[0].title
+        title = questions[0].title
         extra = added.get(key.hexdigest(), ())
-        merged += asked
+        merged += questions
         merged += (SpanExample(one.id, one.question, context, (), title) for one in extra)
     if len(merged) == len(examples):
         raise LitebertError(

@@ -1,4 +1,4 @@
-"""Scores of a file of predictions, whoever made it, as the official scripts print them."""
+"""Scores of any file of predictions, as the official scripts print them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _require_nulls(
             f"{null_odds} lacks questions that are answered",
             received=f"{len(nulls):,} null scores, none for {lacking[0]}",
             expected="one for each prediction",
-            next="write both files in one go, or leave --null-odds out",
+            next="write both files in one go, or omit --null-odds",
         )
 
 

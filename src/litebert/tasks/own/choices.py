@@ -71,7 +71,7 @@ class Choices:
                 f"{place}: there is nothing to choose from",
                 received=f"{len(texts)} choices in {', '.join(self.columns.all('choices'))}",
                 expected="two choices or more: a list, or a column for each",
-                next="mend this row, or --column choices=NAME,NAME,…",
+                next="correct this row, or --column choices=NAME,NAME,…",
             )
         question, context = (
             text_of(row.get(name)) or "" if (name := self.columns.one(role)) else ""
@@ -103,7 +103,7 @@ class Choices:
             f"{place}: column {name} names none of the choices",
             received=label or "nothing",
             expected=f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text",
-            next="mend this row",
+            next="correct this row",
         )
 
 

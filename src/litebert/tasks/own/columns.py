@@ -75,7 +75,7 @@ def guess_columns(
                 f"these rows have no {role}",
                 received=f"{role}={','.join(chosen.all(role))}",
                 expected=f"one of {', '.join(found)}, as these look like {_POSE[shape]}",
-                next="leave this choice out; or say what is to be learnt: --problem NAME",
+                next="omit this choice; or name the problem: --problem NAME",
             )
     return shape, Columns({role: columns for role, columns in found.items() if columns})
 
@@ -112,7 +112,7 @@ class _Guess:
         return {"tokens": tokens, "tags": tags, "id": self._named("id", *tokens, *tags)}
 
     def choices(self) -> Found:
-        """Find choices, what is asked, and which choice is right."""
+        """Find choices, the question, and which choice is right."""
         choices = self._choices() or self._cannot_tell("choices", [])
         label = self.chosen.all("label") or self._first([*CHOSEN, *NAMES["label"]], *choices)
         taken = (*choices, *label)

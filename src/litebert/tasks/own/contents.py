@@ -15,7 +15,7 @@ _TEXT_CHARACTERS = 10
 
 @dataclass(frozen=True)
 class Contents:
-    """The first rows of a table, asked what a column looks like."""
+    """The first rows of a table, from which the contents of a column are guessed."""
 
     rows: Sequence[Row]
 

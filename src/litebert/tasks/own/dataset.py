@@ -1,4 +1,4 @@
-"""People's own files as a data set: what they hold is guessed, said, and can be said instead."""
+"""Your own files as a data set: their contents are guessed and reported, and can be set instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.family import Answer, Example
-from litebert.tasks.own.roles import asked_header
+from litebert.tasks.own.roles import chosen_header
 from litebert.tasks.own.rows import open_table
 from litebert.tasks.own.settle import Settled, recalled, settle
 from litebert.tasks.own.written import answer_table
@@ -60,16 +60,16 @@ def table_dataset(
 
     `columns` are choices such as text=review or header=no; what is not chosen is guessed. Without
     `dev` the share `held_out` of `train` is evaluated on, the same share of each label: rows are
-    drawn by a hash of their texts, so that equal ones stay together, whatever their order. With
+    drawn by a hash of their texts, so that equal ones stay together, in any order. With
     `skips_unlabelled` rows without a label are omitted and counted in the notes. Of any other file,
     `read` takes all rows: with labels as "train" or "dev", without as "test".
 
     Raises:
         LitebertError: LB-868, there is neither a training file nor all that is known of one;
-            whatever is wrong with the file or with the choices.
+            the file or the choices are not valid.
     """
     if train:
-        table = open_table(train, has_header=asked_header(columns))
+        table = open_table(train, has_header=chosen_header(columns))
         settled = settle(table, columns, problem)
     else:
         settled = recalled(columns, problem, labels)

@@ -1,6 +1,6 @@
 """Guess how a text of rows and cells is written: its delimiter, its quotes, a header.
 
-Nothing is assumed of a name but the order of preference: each way of writing is tried on the
+Nothing is assumed of a name but the order of preference: each dialect is tried on the
 first lines, and the one by which most of them have as many cells as the first is taken.
 """
 
@@ -19,9 +19,9 @@ _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 
 
 def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = ()) -> Dialect:
-    """Choose the way of writing that fits the first lines best (without their ends).
+    """Choose the dialect that fits the first lines best (without their ends).
 
-    `known` are names that a header is likely to have. Where no way gives two cells or more, each
+    `known` are names that a header is likely to have. Where no dialect gives two cells, each
     line is one.
 
     >>> guess_dialect(['text;stars', '"good; really";5'], kind=".csv")
@@ -61,7 +61,7 @@ def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> 
 
 
 def _candidates(lines: Sequence[str], kind: str) -> list[Dialect]:
-    """List the ways of writing, preferred first: quotes rarely mean anything between tabs."""
+    """List the dialects, preferred first: quotes rarely mean anything between tabs."""
     candidates: list[Dialect] = []
     for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
         has_quotes = delimiter != "\t" or _has_quoted_cells(lines)

@@ -101,7 +101,7 @@ def label_column(name: str, rows: Iterable[Row]) -> LabelColumn:
 
 
 def text_problem(column: LabelColumn) -> str:
-    """Decide what the labels of texts ask for.
+    """Decide which problem the labels of texts pose.
 
     >>> text_problem(LabelColumn("stars", Counter({"1": 5, "2": 7}), Counter()))
     'classification'
@@ -143,7 +143,7 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def require_problem(name: str | None) -> Shape | None:
-    """Return the shape of rows that a problem asks for.
+    """Return the shape of rows that a problem needs.
 
     Raises:
         LitebertError: LB-855, there is no such problem.

@@ -80,7 +80,7 @@ class Columns:
         return Columns(kept)
 
     def words(self) -> tuple[str, ...]:
-        """Return what a user would type to choose the same.
+        """Return what one would type to choose the same.
 
         >>> Columns({"text": ("body",), "choices": ("a", "b")}).words()
         ('text=body', 'choices=a,b')
@@ -97,10 +97,10 @@ def normal(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-def asked_header(words: Iterable[str]) -> bool | None:
+def chosen_header(words: Iterable[str]) -> bool | None:
     """Return what header=yes or header=no among the words says; None: nothing."""
-    asked = {"header=yes": True, "header=no": False}
-    return next((asked[word] for word in words if word in asked), None)
+    headers = {"header=yes": True, "header=no": False}
+    return next((headers[word] for word in words if word in headers), None)
 
 
 def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Columns:
@@ -113,7 +113,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
     """
     names: dict[Role, tuple[str, ...]] = {}
     for word in words:
-        if asked_header([word]) is not None:
+        if chosen_header([word]) is not None:
             continue
         role, equals, name = word.partition("=")
         if role not in ROLES or not equals or not name:

@@ -109,7 +109,7 @@ def _delimited(source: Source, has_header: bool | None, known: Collection[str]) 
 
 
 def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) -> Table:
-    """Take the keys of the first rows for columns, in the order in which they turn up."""
+    """Take the keys of the first rows for columns, in order of appearance."""
     table = Table(source, writing, (), scan)
     keys = chain.from_iterable(table.sample())
     return Table(source, writing, tuple(dict.fromkeys(keys)), scan)

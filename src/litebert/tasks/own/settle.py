@@ -1,6 +1,6 @@
 """How the rows of a table become examples: settled once on the training file, then for every file.
 
-What is not said is guessed from the columns and, for labels, from all rows; every guess is told.
+What is not set is guessed from the columns and, for labels, from all rows; each guess is reported.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from litebert.tasks.own.labels import require_problem
 from litebert.tasks.own.roles import (
     Columns,
     Role,
-    asked_header,
     chosen_columns,
+    chosen_header,
     require_columns,
 )
 from litebert.tasks.own.rows import Table, open_table
@@ -98,7 +98,7 @@ class Settled:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return what a user would type to choose the same columns."""
+        """Return what one would type to choose the same columns."""
         header = ("header=no",) if self.has_header is False else ()
         return (*self.reading.columns.words(), *header)
 
@@ -114,21 +114,21 @@ def settle(table: Table, columns: Sequence[str], problem: str | None) -> Settled
     """Read a training table once to settle what its rows are.
 
     Raises:
-        LitebertError: A column or the problem cannot be told, or is not as it was chosen; whatever
-            is wrong with the table.
+        LitebertError: A column or the problem cannot be told, or is not as it was chosen; the
+            table is not valid.
     """
     chosen = chosen_columns(columns, table.columns)
     shape, found = guess_columns(table.columns, table.sample(), chosen, require_problem(problem))
     reading: Reading[Any, Any]
-    reading, said = READINGS[shape].settle(table, found, problem)
+    reading, summary = READINGS[shape].settle(table, found, problem)
     unused = [name for name in table.columns if name not in found.used]
     aside = f"; not used: {', '.join(unused)}" if unused else ""
     notes = (
         f"{table.source.name}: {table.writing}",
         f"columns: {' '.join(found.words())}{aside}",
-        f"problem: {reading.problem}; {said}",
+        f"problem: {reading.problem}; {summary}",
     )
-    has_header = False if table.has_header is False else asked_header(columns)
+    has_header = False if table.has_header is False else chosen_header(columns)
     return Settled(reading, has_header, table.columns, notes)
 
 
@@ -149,4 +149,4 @@ def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str])
             next="give the file that it was trained on",
         )
     reading = READINGS[shape](chosen, known, problem)
-    return Settled(reading, asked_header(columns), chosen.used)
+    return Settled(reading, chosen_header(columns), chosen.used)

@@ -45,9 +45,11 @@ class Spans:
         """
         label_columns(table, columns, "answers")
         num_unanswerable = sum(not _answers(row, columns) for _, row in table.rows())
-        said = f"{num_unanswerable:,} without an answer" if num_unanswerable else "all are answered"
+        summary = (
+            f"{num_unanswerable:,} without an answer" if num_unanswerable else "all are answered"
+        )
         labels = (UNANSWERABLE,) if num_unanswerable else ()
-        return cls(columns, labels), f"questions; {said}"
+        return cls(columns, labels), f"questions; {summary}"
 
     @cached_property
     def family(self) -> SpanAnswering | ConditionalSpanAnswering:
@@ -110,7 +112,7 @@ def _parsed(cell: object) -> object:
 
 
 def _placed(text: str, start: float | None, context: str, place: str) -> GoldAnswer:
-    """Return an answer where it is said to stand; without a start, where it stands first."""
+    """Return an answer at its given start; without one, where the text first occurs."""
     begin = context.find(text) if start is None else int(start)
     stands = context[begin : begin + len(text)] if begin >= 0 else ""
     if not text.strip() or stands != text:
@@ -119,6 +121,6 @@ def _placed(text: str, start: float | None, context: str, place: str) -> GoldAns
             f"{place}: the answer is not in the context where it should be",
             received=repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}",
             expected="a piece of the context, and the number of its first character from 0",
-            next="mend this row; count characters, not bytes",
+            next="correct this row; count characters, not bytes",
         )
     return GoldAnswer(text, begin)

@@ -71,7 +71,7 @@ class Words:
                 f"{place}: there is not one tag for each word",
                 received=f"{len(words)} words, {len(tags)} tags in column {name}",
                 expected="two lists, or texts with a space between words, equally long",
-                next="mend this row",
+                next="correct this row",
             )
         return TagExample(
             id, words, tuple(require_number(name, self._numbers, tag, place) for tag in tags)

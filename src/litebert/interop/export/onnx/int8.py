@@ -70,10 +70,10 @@ def _rewritten(node: onnx.NodeProto, axes: Mapping[str, int], turned: Mapping[st
     elif node.op_type == "Gather" and node.input[0] in axes:
         yield from _lookup(node)
     elif node.op_type == "Transpose" and node.input[0] in axes:
-        turn = onnx.NodeProto()
-        turn.CopyFrom(node)
-        turn.input[0], turn.output[0] = f"{node.input[0]}.int8", f"{node.output[0]}.int8"
-        yield turn
+        transpose = onnx.NodeProto()
+        transpose.CopyFrom(node)
+        transpose.input[0], transpose.output[0] = f"{node.input[0]}.int8", f"{node.output[0]}.int8"
+        yield transpose
     else:
         yield node
 

@@ -21,7 +21,7 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Return for each runner the median milliseconds at each shape, `1x16` being one row of 16.
 
-    The runners are interleaved, after a warm-up round: whatever else the machine does slows them
+    The runners are interleaved, after a warm-up round: other work on the machine slows them
     all alike.
     """
     times: dict[str, dict[str, float]] = {name: {} for name in runners}

@@ -18,7 +18,7 @@ def start(model: bytes) -> Run:
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
-    # Threads that spin after a run would take the time of whoever runs next.
+    # Threads that spin after a run would slow down the next run.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]

@@ -101,8 +101,8 @@ class SpanAnswering:
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
     ) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
-        asked, given = labelled(examples, answers)
-        return without_totals(squad1_measures(gold(asked), answered(asked, given, None)))
+        questions, given = labelled(examples, answers)
+        return without_totals(squad1_measures(gold(questions), answered(questions, given, None)))
 
     def constant(
         self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /

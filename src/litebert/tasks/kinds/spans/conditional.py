@@ -70,8 +70,8 @@ class ConditionalSpanAnswering(SpanAnswering):
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
     ) -> dict[str, float]:
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
-        asked, given = labelled(examples, answers)
-        return without_totals(squad2_scores(asked, given, threshold=self.null_threshold))
+        questions, given = labelled(examples, answers)
+        return without_totals(squad2_scores(questions, given, threshold=self.null_threshold))
 
     def constant(
         self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /

@@ -2,7 +2,7 @@
 
 The official evaluation (squad_utils.py L1693) tunes the threshold on the answers it then measures,
 leaves unanswered the very question that set it (tuned with `>`, applied with `<`), and takes a
-null score above 1.0 as no answer whatever was tuned. `tuned_threshold` has none of this; tune it on
+null score above 1.0 as no answer, tuned or not. `tuned_threshold` has none of this; tune it on
 questions held out of training, and give it to the family as `null_threshold`.
 """
 
@@ -47,10 +47,10 @@ def given_texts(examples: Examples, answers: Answers) -> list[str]:
 
     Where no threshold was set and the right answers are known, they are tuned on these.
     """
-    asked, measured = labelled(examples, answers)
-    if not asked or measured[0].null_score is None or measured[0].threshold is not None:
+    questions, measured = labelled(examples, answers)
+    if not questions or measured[0].null_score is None or measured[0].threshold is not None:
         return [answer.text for answer in answers]
-    threshold = official_threshold(asked, measured)
+    threshold = official_threshold(questions, measured)
     return [kept_text(answer, threshold) for answer in answers]
 
 
