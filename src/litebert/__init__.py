@@ -17,6 +17,8 @@ from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.api import Run, distil, evaluate, finetune, glue, predict, pretrain
+    from litebert.api.embeddings import Embeddings
+    from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
     from litebert.config import AlbertConfig, HeadConfig, Precision, preset
     from litebert.inference import Model
     from litebert.interop.in_transformers import optimize
@@ -33,9 +35,12 @@ __all__ = [
     "AlbertForPretraining",
     "AlbertForTask",
     "Batch",
+    "Embeddings",
     "HeadConfig",
     "Lamb",
+    "LitebertClassifier",
     "LitebertError",
+    "LitebertVectorizer",
     "Model",
     "Run",
     "Tokenizer",
@@ -57,8 +62,11 @@ _HOMES = {
     "AlbertForPretraining": "nn",
     "AlbertForTask": "nn",
     "Batch": "nn",
+    "Embeddings": "api.embeddings",
     "HeadConfig": "config",
     "Lamb": "optim",
+    "LitebertClassifier": "api.estimators",
+    "LitebertVectorizer": "api.estimators",
     "Model": "inference",
     "Run": "api",
     "Tokenizer": "tokenizer",

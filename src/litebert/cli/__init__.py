@@ -23,6 +23,7 @@ VERBS = {
     "distil": "make a small model of a teacher, with text",
     "embed": "compute vectors of texts",
     "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
+    "explain": "say how much each word adds to an answer",
     "export": "write a model for Google's code, for ONNX, for torch.export",
     "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",

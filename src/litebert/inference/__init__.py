@@ -2,6 +2,7 @@
 
 from litebert.inference.coherence import Coherence, Join
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
+from litebert.inference.explaining import Explanation, WordAttribution
 from litebert.inference.finetuned import Finetuned
 from litebert.inference.index import Match, TextIndex
 from litebert.inference.model import Model
@@ -14,6 +15,7 @@ __all__ = [
     "Choice",
     "Classification",
     "Coherence",
+    "Explanation",
     "Filling",
     "Finetuned",
     "Join",
@@ -25,6 +27,7 @@ __all__ = [
     "SpanFound",
     "Tagged",
     "TextIndex",
+    "WordAttribution",
     "WordScore",
     "packaged_model",
 ]

@@ -28,14 +28,14 @@ def embed(
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = framed(network, tokenizer, [encoded[row] for row in rows], longest=longest)
         read = batch.first_tokens if vectors.pooling == "cls" else None
-        pooled = _pooled(network.albert(batch, read).float(), batch, vectors.pooling)
+        pooled = pooled_rows(network.albert(batch, read).float(), batch, vectors.pooling)
         if vectors.normalize:
             pooled = F.normalize(pooled)
         found[rows] = pooled.cpu().numpy()
     return found
 
 
-def _pooled(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
+def pooled_rows(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     """Reduce the rows of each sequence to one; for `cls` there is only one."""
     if pooling == "cls":
         return hidden

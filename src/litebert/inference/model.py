@@ -26,6 +26,7 @@ from litebert.inference import downstream, pretrained
 from litebert.inference.coherence import Coherence, coherence
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.embedding import embed
+from litebert.inference.explaining import Explanation, explain
 from litebert.inference.given import Texts, count, known_precision, list_of, paired, several
 from litebert.inference.index import Match, TextIndex
 from litebert.inference.packaged import packaged_model
@@ -296,6 +297,14 @@ class Model:
         (question,) = several([question], "answer")
         contexts = several(context, "answer")
         return downstream.answer(network, self.tokenizer, question, contexts, top=count(top, "top"))
+
+    def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
+        """Return how much each word of the texts adds to an answer of a verb.
+
+        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; of `choose` the
+        question, the context and the choices. Unset, `answer` is the one that the model gives.
+        """
+        return explain(self, verb, several(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
         """Return the network if it has a pretraining head; say what it lacks if not."""

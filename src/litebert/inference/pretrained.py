@@ -59,7 +59,7 @@ def fill(
     batch = framed(network, tokenizer, [ids])
     positions = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
     logits = masked_logits(network, batch, positions)
-    logits[:, _special_ids(tokenizer)] = -torch.inf
+    logits[:, special_ids(tokenizer)] = -torch.inf
     offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
     return Results(
         Filling(_filled(text, words, offsets), tuple(words), probability, offsets)
@@ -143,7 +143,8 @@ def _likeliest(
     return beams
 
 
-def _special_ids(tokenizer: Tokenizer) -> list[int]:
+def special_ids(tokenizer: Tokenizer) -> list[int]:
+    """Return the pieces that no word is spelled with."""
     return [
         tokenizer.pad_id,
         tokenizer.unk_id,

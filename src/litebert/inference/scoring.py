@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from litebert.inference.pretrained import framed, masked_logits, window
+from litebert.inference.words import by_word
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
@@ -58,25 +59,9 @@ def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Sco
             found[place] = float(log_probabilities[row, ids[place]])
     total = math.fsum(found)
     perplexity = math.exp(min(700.0, -total / max(1, len(ids))))
-    return Score(text, total, perplexity, _by_word(text, encoding.offsets, found))
+    words = tuple(WordScore(*each) for each in by_word(text, encoding.offsets, found))
+    return Score(text, total, perplexity, words)
 
 
 def _range(span: slice, size: int) -> range:
     return range(span.start, min(span.stop, size))
-
-
-def _by_word(
-    text: str, offsets: list[tuple[int, int]], scores: list[float]
-) -> tuple[WordScore, ...]:
-    """Sum the scores of the pieces between two white spaces."""
-    words: list[WordScore] = []
-    for (start, end), value in zip(offsets, scores, strict=True):
-        last = words[-1] if words else None
-        if last is not None and not any(map(str.isspace, text[last.end : max(start, last.end)])):
-            word = text[last.start : max(end, last.end)]
-            words[-1] = WordScore(
-                word, last.start, max(end, last.end), last.log_probability + value
-            )
-        else:
-            words.append(WordScore(text[start:end], start, end, value))
-    return tuple(words)

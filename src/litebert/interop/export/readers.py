@@ -15,12 +15,16 @@ NUM_STARTS = 5
 
 
 def padded(
-    network: Network, *, missing: frozenset[str] = frozenset(), has_head: bool = True
+    network: Network,
+    *,
+    missing: frozenset[str] = frozenset(),
+    has_head: bool = True,
+    has_states: bool = False,
 ) -> PaddedNetwork:
     """Return the network for padded rectangles, without what is `missing` from its file.
 
     Without its head, or where none of it is there, it gives `last_hidden_state`, and
-    `pooler_output` if there is a pooler.
+    `pooler_output` if there is a pooler; `has_states` gives `last_hidden_state` with a head, too.
     """
     encoder = Encoder(network.albert)
     if not has_head:
@@ -29,6 +33,8 @@ def padded(
         readers = _pretraining_readers(network, missing) or _state_readers(network, missing)
     else:
         readers = [_task_reader(network)]
+    if has_states and not isinstance(readers[0], _States):
+        readers = [_States(), *readers]
     has_choices = (
         has_head
         and isinstance(network, AlbertForTask)

@@ -40,8 +40,10 @@ class Source:
         return sum(path.stat().st_size for path in self.folder.glob("*.safetensors"))
 
 
-def open_source(folder: Path, *, head: str | None = None) -> Source:
+def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> Source:
     """Load a model folder to export it with its own head, or with `head="none"` without.
+
+    `has_states` gives the last hidden states beside what the head gives.
 
     Raises:
         LitebertError: LB-470, its attention cannot be exported; LB-750, the folder has no such
@@ -60,7 +62,12 @@ def open_source(folder: Path, *, head: str | None = None) -> Source:
             next=did_you_mean(head, (own, ENCODER_ONLY)),
         )
     chosen = head or own
-    rectangle = padded(network, missing=loaded.missing, has_head=chosen != ENCODER_ONLY)
+    rectangle = padded(
+        network,
+        missing=loaded.missing,
+        has_head=chosen != ENCODER_ONLY,
+        has_states=has_states,
+    )
     return Source(folder, chosen, network, rectangle, tokenizer)
 
 

@@ -61,10 +61,12 @@ def export_onnx(
     head: str | None = None,
     texts: Sequence[Text] = OUR_TEXTS,
     has_latency: bool = True,
+    has_states: bool = False,
 ) -> ExportReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
-    The outputs are those of the folder's head, or with `head="none"` the encoder's. The file is
+    The outputs are those of the folder's head, or with `head="none"` the encoder's; `has_states`
+    gives both. The file is
     run in onnxruntime on `texts` first, and not written when its numbers are wrong.
 
     Raises:
@@ -73,7 +75,7 @@ def export_onnx(
             did not do its work; LB-305, the extra [onnx] is missing.
     """
     require_free(output, suffix=".onnx", source=folder)
-    source = open_source(folder, head=head)
+    source = open_source(folder, head=head, has_states=has_states)
     graph = to_graph(source.padded, opset=opset)
     files = {_FP32: graph.SerializeToString()}
     products = count_products(graph)

@@ -1,0 +1,192 @@
+"""Estimators for scikit-learn: texts to vectors, and texts to labels by fine-tuning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from litebert.api.finetuning import finetune
+from litebert.config import Precision
+from litebert.errors import LitebertError
+from litebert.files import write_stream
+from litebert.folder import Pooling
+from litebert.inference import Model, packaged_model
+from litebert.inference.given import several
+
+Labels: TypeAlias = NDArray[np.generic]
+Setting: TypeAlias = str | int | float | bool
+
+
+class _TakesTexts(BaseEstimator):  # type: ignore[misc]
+    """What both share: the input is a list of strings, not a table of numbers."""
+
+    _transient: tuple[str, ...] = ("_loaded",)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that the input is text."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.no_validation = True
+        return tags
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the loaded network out of copies for other processes: it is loaded again there."""
+        state: dict[str, object] = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in self._transient}
+
+
+class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
+    """Texts to vectors, as a step of a scikit-learn pipeline; there is nothing to fit.
+
+    `model` is a folder, a run or a name on the Hub; None is the packaged model.
+
+    >>> LitebertVectorizer().fit_transform(["a cat", "a dog"]).shape[0]
+    2
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        precision: Precision = "fp32",
+    ) -> None:
+        self.model = model
+        self.pooling = pooling
+        self.normalize = normalize
+        self.precision = precision
+
+    def fit(self, X: Sequence[str], y: object = None) -> Self:  # noqa: ARG002, N803
+        """Check the texts; no parameter depends on them."""
+        several(X, "fit")
+        return self
+
+    def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
+        """Return a row a text."""
+        return self._model().embed(
+            several(X, "transform"), pooling=self.pooling, normalize=self.normalize
+        )
+
+    def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
+        """Name the columns."""
+        size = self._model().network.config.hidden_size
+        return np.array([f"litebert{number}" for number in range(size)], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that it may transform without fitting."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+    def _model(self) -> Model:
+        key = (self.model, self.precision)
+        loaded: tuple[object, Model] | None = getattr(self, "_loaded", None)
+        if loaded is None or loaded[0] != key:
+            loaded = self._loaded = (key, Model.load(self.model, precision=self.precision))
+        return loaded[1]
+
+
+class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
+    """Texts to labels: `fit` fine-tunes a model, `predict` answers with it.
+
+    `model` is where training starts, None at the packaged model. `settings` are those of
+    `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. The fitted classifier holds its
+    model; it can be pickled and copied.
+    """
+
+    _transient = ("_loaded", "_folder")
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        epochs: float | None = None,
+        seed: int = 1,
+        settings: Mapping[str, Setting] | None = None,
+        precision: Precision = "fp32",
+    ) -> None:
+        self.model = model
+        self.epochs = epochs
+        self.seed = seed
+        self.settings = settings
+        self.precision = precision
+
+    def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
+        """Fine-tune on texts and their labels.
+
+        Raises:
+            LitebertError: LB-876, there are not as many labels as texts, or one label alone.
+        """
+        texts = several(X, "fit")
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
+        if len(texts) != len(numbers) or len(self.classes_) < 2:
+            raise LitebertError(
+                "LB-876",
+                "a classifier cannot be fitted to this",
+                received=f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)} classes",
+                expected="a label for each text, and two classes or more",
+                next="check X and y",
+            )
+        with TemporaryDirectory() as scratch:
+            examples = Path(scratch) / "examples.jsonl"
+            rows = zip(texts, numbers.tolist(), strict=True)
+            lines = (json.dumps({"text": t, "label": _name(n)}) + "\n" for t, n in rows)
+            write_stream(examples, (line.encode() for line in lines))
+            run = finetune(
+                str(examples),
+                model=packaged_model() if self.model is None else self.model,
+                columns=["text=text", "label=label"],
+                epochs=self.epochs,
+                runs=scratch,
+                settings={"train.seed": self.seed, **(self.settings or {})},
+                quiet=True,
+            )
+            folder = run.folder / "model"
+            self.files_ = {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in sorted(folder.rglob("*"))
+                if path.is_file()
+            }
+        self.__dict__.pop("_loaded", None)
+        return self
+
+    def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
+        """Return the probability of each class, a row a text, columns as in `classes_`."""
+        check_is_fitted(self)
+        names = [_name(number) for number in range(len(self.classes_))]
+        answers = self._model().classify(several(X, "predict"))
+        rows = [[answer.values[name] for name in names] for answer in answers]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(names))
+
+    def predict(self, X: Sequence[str]) -> Labels:  # noqa: N803
+        """Return the likeliest class of each text."""
+        numbers = self.predict_proba(X).argmax(1)
+        likeliest: Labels = self.classes_[numbers]
+        return likeliest
+
+    def _model(self) -> Model:
+        """Load the fitted model; its files are written out for that."""
+        loaded: Model | None = getattr(self, "_loaded", None)
+        if loaded is None:
+            self._folder = TemporaryDirectory()  # weights are mapped: it lives as long as they do
+            for name, data in self.files_.items():
+                write_stream(Path(self._folder.name) / name, [data])
+            loaded = self._loaded = Model.load(self._folder.name, precision=self.precision)
+        return loaded
+
+
+def _name(number: int) -> str:
+    """Return the label of a class in the examples: never a number, which would be a score."""
+    return f"class {number}"

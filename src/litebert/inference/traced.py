@@ -1,0 +1,59 @@
+"""Framed sequences that know where each of their tokens stands in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from litebert.tokenizer import Tokenizer
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A text, by the name of its part, as ids and the span of each in the text."""
+
+    name: str
+    text: str
+    ids: list[int]
+    offsets: list[Span]
+
+    def cut(self, kept: slice) -> Pieces:
+        """Return some of the pieces."""
+        return Pieces(self.name, self.text, self.ids[kept], self.offsets[kept])
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A sequence as the network reads it; `parts` name the tokens from `begins[i]` on.
+
+    `is_text` is false for [CLS], [SEP] and [MASK].
+    """
+
+    ids: list[int]
+    segments: list[int]
+    is_text: list[bool]
+    parts: tuple[Pieces, ...]
+    begins: tuple[int, ...]
+
+
+def pieces_of(tokenizer: Tokenizer, name: str, text: str, *, special: bool = False) -> Pieces:
+    """Encode a text; with `special`, [MASK] in it is a blank."""
+    encoding = tokenizer.encode(text, special_tokens=special, frame=False)
+    return Pieces(name, text, encoding.ids, encoding.offsets)
+
+
+def framed_pieces(tokenizer: Tokenizer, parts: Sequence[Pieces], *, longest: int) -> Framed:
+    """Frame one text or two; the longer loses its end where both do not fit."""
+    sizes = [len(part.ids) for part in parts]
+    while sum(sizes) + len(parts) + 1 > longest:
+        sizes[0 if sizes[0] > sizes[-1] else -1] -= 1
+    kept = tuple(part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True))
+    ids, segments, begins = [tokenizer.cls_id], [0], list[int]()
+    for number, part in enumerate(kept):
+        begins.append(len(ids))
+        ids += [*part.ids, tokenizer.sep_id]
+        segments += [number] * (len(part.ids) + 1)
+    special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    return Framed(ids, segments, [id_ not in special for id_ in ids], kept, tuple(begins))

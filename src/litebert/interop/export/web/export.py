@@ -1,0 +1,112 @@
+"""Write the static folder: a page, its scripts, the model in eight bits, its tokenizer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from litebert.errors import LitebertError
+from litebert.files import Json, staged_folder, write_bytes
+from litebert.folder import SentenceVectors, head_of, load_model, read_sentence_vectors
+from litebert.interop.export.onnx import export_onnx
+from litebert.interop.export.parity import Parity
+from litebert.interop.export.source import ENCODER_ONLY
+from litebert.interop.export.web.runtime import VERSION, read_runtime
+from litebert.interop.export.web.vocabulary import vocabulary
+from litebert.tokenizer import Tokenizer
+
+PAGE = Path(__file__).parent / "page"
+_NOTICE = f"""\
+A page in which a model of litebert answers, with no server behind it.
+
+Try it: python -m http.server, then open http://127.0.0.1:8000/
+
+onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft, MIT licence).
+"""
+
+
+@dataclass(frozen=True)
+class WebReport:
+    """What was written: bytes by file, what the page can do, how near eight bits come.
+
+    `transfer` is what a browser fetches for the first answer.
+    """
+
+    output: Path
+    verbs: tuple[str, ...]
+    files: dict[str, int]
+    parity: Parity
+
+    @property
+    def transfer(self) -> int:
+        """Bytes that a browser fetches."""
+        return sum(size for name, size in self.files.items() if name != "README.txt")
+
+
+def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> WebReport:
+    """Write a folder that any static server can serve; `runtime` is a local npm package.
+
+    The page fills blanks where the model has that head, classifies where it was fine-tuned for it,
+    and always searches by vectors. Large files are compressed: the page unpacks them.
+
+    Raises:
+        LitebertError: LB-910, the output exists; LB-877, LB-878, no runtime; LB-879, no
+            SentencePiece vocabulary; what `export_onnx` raises.
+    """
+    if output.exists():
+        raise LitebertError(
+            "LB-910",
+            f"{output} exists",
+            received="a folder" if output.is_dir() else "a file",
+            expected="a folder that is not there yet",
+            next="choose another folder",
+        )
+    tokenizer = Tokenizer.load(folder)
+    table = vocabulary(folder, tokenizer)
+    found = read_runtime(runtime)
+    head = head_of(load_model(folder).network)
+    has_head = head is None or head.kind == "sequence-classification"
+    with TemporaryDirectory() as scratch:
+        report = export_onnx(
+            folder,
+            Path(scratch) / "model.onnx",
+            int8=True,
+            head=None if has_head else ENCODER_ONLY,
+            has_latency=False,
+            has_states=True,
+        )
+        model = report.output.read_bytes()
+    heads = {"prediction_logits": "fill", "logits": "classify"}
+    verbs = (*(heads[name] for name in report.outputs if name in heads), "search")
+    settings: dict[str, Json] = {"name": folder.resolve().name, "verbs": list(verbs)}
+    settings |= _vectors(read_sentence_vectors(folder) or SentenceVectors())
+    settings["positions"] = load_model(folder).network.config.max_position_embeddings
+    if head is not None and has_head:
+        settings |= {"labels": list(head.labels), "problem": head.problem_type}
+    compressed = {
+        "model.onnx.gz": model,
+        "onnxruntime.wasm.gz": found.binary,
+        "tokenizer.json.gz": json.dumps(table, ensure_ascii=False).encode(),
+    }
+    files = {name: gzip.compress(data, 9, mtime=0) for name, data in compressed.items()}
+    settings["sizes"] = {name: len(data) for name, data in files.items()}
+    files["onnxruntime.js"] = found.script
+    files["settings.json"] = json.dumps(settings, indent=1).encode()
+    files["README.txt"] = _NOTICE.encode()
+    files |= {path.name: path.read_bytes() for path in sorted(PAGE.iterdir())}
+    with staged_folder(output) as staged:
+        for name, data in files.items():
+            write_bytes(staged / name, data)
+    parity = next(row.parity for row in reversed(report.rows) if row.parity)
+    return WebReport(output, verbs, {name: len(data) for name, data in files.items()}, parity)
+
+
+def _vectors(vectors: SentenceVectors) -> dict[str, Json]:
+    return {
+        "pooling": vectors.pooling,
+        "max_length": vectors.max_length,
+        "prompt": vectors.prompt,
+    }

@@ -1,0 +1,169 @@
+"""Explanations: attributions add up, point at the words that decide, and refuse nonsense."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import litebert
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
+from litebert.inference import Explanation, Model
+from litebert.inference.attribution import with_words
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.train import train_tokenizer
+
+TEXTS = ["a small cat sat on a mat", "a fine film, a dull play", "who sat on the mat?"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_model(train_tokenizer(TEXTS * 20, vocab_size=38))
+
+
+def _config(tokenizer: Tokenizer) -> AlbertConfig:
+    return AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=48,
+        initializer_range=0.2,
+    )
+
+
+def _model(tokenizer: Tokenizer, head: HeadConfig | None) -> Model:
+    generator = torch.Generator().manual_seed(1)
+    config = _config(tokenizer)
+    if head is None:
+        return Model(AlbertForPretraining(config, generator=generator), tokenizer)
+    return Model(AlbertForTask(config, head, generator=generator), tokenizer)
+
+
+LABELS = HeadConfig(kind="sequence-classification", labels=("bad", "good"))
+SEVERAL = LABELS.model_copy(update={"problem_type": "multi_label_classification"})
+NUMBER = HeadConfig(kind="sequence-classification", labels=("score",), problem_type="regression")
+CASES = {
+    "fill": (None, ["a [MASK] cat sat on a [MASK]"]),
+    "order": (None, TEXTS[:2]),
+    "similar": (None, TEXTS[:2]),
+    "classify": (LABELS, [TEXTS[1]]),
+    "classify a pair": (LABELS, TEXTS[:2]),
+    "classify with several labels": (SEVERAL, [TEXTS[1]]),
+    "classify as a number": (NUMBER, [TEXTS[1]]),
+    "choose": (HeadConfig(kind="multiple-choice"), ["who sat?", TEXTS[0], "a cat", "a dog"]),
+    "answer": (HeadConfig(kind="question-answering"), [TEXTS[2], TEXTS[0]]),
+    "answer or none": (
+        HeadConfig(kind="conditional-question-answering"),
+        [TEXTS[2], " ".join(TEXTS * 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_attributions_add_up_and_name_every_word(case: str, tokenizer: Tokenizer) -> None:
+    head, texts = CASES[case]
+    found = _model(tokenizer, head).explain(case.split()[0], *texts)
+    total = sum(word.attribution for word in found.words)
+    assert total == pytest.approx(found.score - found.blank, abs=0.02 + abs(found.error))
+    assert abs(found.error) < 0.02
+    assert any(abs(word.attribution) > 1e-4 for word in found.words)
+    for word in found.words:
+        assert word.word
+        assert word.end - word.start == len(word.word)
+    assert found.verb == case.split()[0]
+
+
+def test_the_score_is_that_of_the_verbs_answer(tokenizer: Tokenizer) -> None:
+    model = _model(tokenizer, LABELS)
+    found, given = model.explain("classify", TEXTS[1]), model.classify(TEXTS[1])
+    assert found.answer == given.labels[0]
+    expected = torch.tensor(given.values[found.answer]).log()
+    torch.testing.assert_close(torch.tensor(found.score), expected, atol=1e-4, rtol=0)
+    other = next(label for label in given.values if label != found.answer)
+    assert model.explain("classify", TEXTS[1], answer=other).score < found.score
+
+
+def test_equal_texts_share_their_cosine_equally(tokenizer: Tokenizer) -> None:
+    model = _model(tokenizer, None)
+    found = model.explain("similar", "a small cat", "a small cat")
+    assert found.score == pytest.approx(1, abs=1e-5)
+    by_part = {part: [w for w in found.words if w.part == part] for part in ("first", "second")}
+    for one, other in zip(by_part["first"], by_part["second"], strict=True):
+        assert one.attribution == pytest.approx(other.attribution, abs=1e-4)
+
+
+def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> None:
+    model = _model(tokenizer, None)
+    before = model.embed(TEXTS)
+    batch = Batch.from_lists([[2, 7, 3]])
+    view = with_words(model.network, torch.zeros(3, 16))
+    with torch.no_grad():
+        assert not torch.equal(view.albert(batch), model.network.albert(batch))
+    found: list[Explanation] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(model.explain("similar", *TEXTS[:2])))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert (model.embed(TEXTS) == before).all()
+    assert all(parameter.grad is None for parameter in model.network.parameters())
+
+
+def test_the_packaged_model_explains_and_the_shell_prints_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from litebert.cli import cli
+
+    texts = ["A man plays a guitar.", "Somebody makes music."]
+    found = litebert.load().explain("similar", *texts)
+    assert found.score - found.blank == pytest.approx(
+        sum(word.attribution for word in found.words), abs=0.02
+    )
+    assert set(found.to_pandas().columns) == {"word", "part", "start", "end", "attribution"}
+    assert "<span" in found._repr_html_()
+    cli.main(["explain", "similar", *texts], standalone_mode=False)
+    shown = capfd.readouterr().out
+    assert shown.strip() == repr(found).strip()
+
+
+@pytest.mark.parametrize(
+    ("verb", "texts", "answer", "code"),
+    [
+        ("similer", TEXTS[:2], None, "LB-873"),
+        ("similar", TEXTS[:1], None, "LB-874"),
+        ("order", TEXTS[:2], "sideways", "LB-875"),
+        ("fill", ["a [MASK] cat"], "two words", "LB-875"),
+        ("fill", ["a [MASK] cat"], "zebra", "LB-875"),
+        ("fill", ["a cat"], None, "LB-610"),
+        ("classify", TEXTS[:1], None, "LB-615"),
+        ("similar", ["a", 3], None, "LB-611"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(
+    verb: str, texts: list[str], answer: str | None, code: str, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(LitebertError) as caught:
+        _model(tokenizer, None).explain(verb, *texts, answer=answer)
+    assert caught.value.code == code
+
+
+def test_eight_bits_have_no_gradients(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    from litebert.folder import save_model
+    from litebert.inference.quantize import quantize_with_texts
+
+    model = _model(tokenizer, None)
+    save_model(model.network, tmp_path / "float")
+    tokenizer.save(tmp_path / "float")
+    quantize_with_texts(tmp_path / "float", tmp_path / "int8", TEXTS * 20)
+    with pytest.raises(LitebertError) as caught:
+        litebert.load(tmp_path / "int8").explain("similar", *TEXTS[:2])
+    assert caught.value.code == "LB-872"
