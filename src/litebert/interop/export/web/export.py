@@ -81,7 +81,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
         model = report.output.read_bytes()
     heads = {"prediction_logits": "fill", "logits": "classify"}
     verbs = (*(heads[name] for name in report.outputs if name in heads), "search")
-    settings: dict[str, Json] = {"name": folder.resolve().name, "verbs": list(verbs)}
+    settings: dict[str, Json] = {"name": _name(folder.resolve()), "verbs": list(verbs)}
     settings |= _vectors(read_sentence_vectors(folder) or SentenceVectors())
     settings["positions"] = load_model(folder).network.config.max_position_embeddings
     if head is not None and has_head:
@@ -102,6 +102,11 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
             write_bytes(staged / name, data)
     parity = next(row.parity for row in reversed(report.rows) if row.parity)
     return WebReport(output, verbs, {name: len(data) for name, data in files.items()}, parity)
+
+
+def _name(folder: Path) -> str:
+    """Return the name of a folder; that of the run, or package, around a folder called model."""
+    return folder.parent.name if folder.name == "model" else folder.name
 
 
 def _vectors(vectors: SentenceVectors) -> dict[str, Json]:

@@ -1,0 +1,215 @@
+"""`litebert export web`: the tokenizer in node, the page in Chromium, and what is refused."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import litebert
+from litebert.errors import LitebertError
+from litebert.inference import packaged_model
+from litebert.interop.export.web import WebReport, export_web
+from litebert.interop.export.web.export import PAGE
+from litebert.interop.export.web.runtime import read_runtime
+from litebert.interop.export.web.vocabulary import vocabulary
+from litebert.tokenizer import Tokenizer
+
+NODE = shutil.which("node")
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+RUNTIME = os.environ.get("LITEBERT_ONNXRUNTIME_WEB")
+"""A local copy of the npm package; else it is fetched once."""
+ODD = [
+    "",
+    "  ",
+    "a[MASK]b <pad> [CLS]",
+    "\ud800x",
+    "½ cup of ﬁne sugar",
+    "ΑΣ ΣΑΣ Σ",
+    "İstanbul",
+    "2010, 1,000, ٣, ²,",
+    "日本語 ガ ㌔",
+    "x" * 300,
+    "a\x1cb\x85c\u2028d\ufeffe\u200bf",
+    "☃☃, ☃",
+]
+COMPARE = """
+import { Tokenizer } from "./tokenizer.js";
+import fs from "node:fs";
+const tokenizer = new Tokenizer(JSON.parse(fs.readFileSync("vocabulary.json")));
+const texts = JSON.parse(fs.readFileSync("texts.json"));
+fs.writeFileSync("ids.json", JSON.stringify(texts.map((text) => tokenizer.encode(text))));
+"""
+
+
+def _ids_of_the_page(folder: Path, texts: list[str], scratch: Path) -> list[list[int]]:
+    assert NODE is not None
+    shutil.copy(PAGE / "tokenizer.js", scratch)
+    (scratch / "package.json").write_text('{"type": "module"}')
+    (scratch / "compare.js").write_text(COMPARE)
+    (scratch / "texts.json").write_text(json.dumps(texts))
+    table = vocabulary(folder, Tokenizer.load(folder))
+    (scratch / "vocabulary.json").write_text(json.dumps(table))
+    subprocess.run([NODE, "compare.js"], cwd=scratch, check=True)
+    return json.loads((scratch / "ids.json").read_text())
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+@pytest.mark.parametrize("name", ["packaged", "official"])
+def test_the_pages_ids_are_ours_on_ten_thousand_texts(
+    name: str, real_data: Path, tmp_path: Path
+) -> None:
+    import gzip
+
+    texts: list[str] = []
+    with gzip.open(real_data / "text" / "wiki_articles.jsonl.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            text = json.loads(line)["text"]
+            texts += [part[:400] for part in text.split("\n") if part.strip()][:8]
+            if len(texts) >= (10_000 if name == "packaged" else 1_000):
+                break
+    folder = packaged_model()
+    if name == "official":
+        folder = tmp_path / "official"
+        folder.mkdir()
+        shutil.copy(real_data / "tokenizer" / "spiece.model", folder)
+    expected = Tokenizer.load(folder).encode_ids([*texts, *ODD])
+    assert len(expected) >= 1_000
+    found = _ids_of_the_page(folder, [*texts, *ODD], tmp_path)
+    wrong = [
+        (text, ours, theirs)
+        for text, ours, theirs in zip([*texts, *ODD], expected, found, strict=True)
+        if ours != theirs
+    ]
+    assert wrong == []
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "package.tgz"
+    package.write_bytes(b"another package")
+    words = tmp_path / "words"
+    words.mkdir()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    (words / "vocab.txt").write_text("\n".join(specials))
+    for folder, output, code in (
+        (packaged_model(), tmp_path, "LB-910"),
+        (packaged_model(), tmp_path / "page", "LB-878"),
+        (words, tmp_path / "page", "LB-879"),
+    ):
+        with pytest.raises(LitebertError) as caught:
+            export_web(folder, output, runtime=package)
+        assert caught.value.code == code
+    assert not (tmp_path / "page").exists()
+
+
+def test_no_connection_names_the_local_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("litebert.interop.export.web.runtime.URL", "http://127.0.0.1:9/none.tgz")
+    with pytest.raises(LitebertError) as caught:
+        read_runtime(None)
+    assert caught.value.code == "LB-877"
+    assert "--runtime" in caught.value.next
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> WebReport:
+    output = tmp_path_factory.mktemp("web") / "page"
+    return export_web(packaged_model(), output, runtime=Path(RUNTIME) if RUNTIME else None)
+
+
+@pytest.fixture(scope="module")
+def page(exported: WebReport) -> Iterator:
+    """Open the page from Python's own static server; afterwards: no error, no request elsewhere."""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    server = subprocess.Popen(
+        [*command, "--directory", str(exported.output)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    port = server.stdout.readline().split("port ")[1].split()[0]
+    origin, faults = f"http://127.0.0.1:{port}", []
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            opened = browser.new_page(viewport={"width": 390, "height": 844})
+            opened.set_default_timeout(120_000)
+            opened.on("console", lambda message: faults.append(message.text))
+            opened.on("pageerror", lambda error: faults.append(str(error)))
+            opened.on("request", lambda r: faults.extend([r.url] * (origin not in r.url)))
+            started = time.monotonic()
+            opened.goto(f"{origin}/")
+            opened.wait_for_selector("#fill ol li")
+            print(f"first answer after {time.monotonic() - started:.1f} s")
+            yield opened
+            browser.close()
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+    assert faults == []
+
+
+def _ask(page, verb: str, given: dict):
+    return page.evaluate("([verb, given]) => litebert.ask(verb, given)", [verb, given])
+
+
+@pytest.mark.browser
+class TestInChromium:
+    """The page from `python -m http.server`, phone-wide."""
+
+    def test_a_browser_fetches_eight_megabytes_at_most(self, exported: WebReport) -> None:
+        assert exported.verbs == ("fill", "search")
+        assert exported.transfer < 8_000_000
+
+    def test_it_fills_as_python_does(self, page) -> None:
+        text = "He opened the [MASK] and went into the [MASK]."
+        ours = litebert.load().fill(text, top=10)
+        found = _ask(page, "fill", {"text": text, "top": 10})
+        theirs = {tuple(each["words"]): each["probability"] for each in found}
+        assert len({each.words for each in ours} & theirs.keys()) >= 5
+        for each in ours[:3]:
+            assert theirs.get(each.words, 0) == pytest.approx(each.probability, abs=0.05)
+
+    def test_its_vectors_are_near_pythons(self, page) -> None:
+        texts = ["A man plays a guitar.", "The bank raised its interest rates.", "bread"]
+        ours = litebert.load().embed(texts, normalize=True)
+        for text, vector in zip(texts, ours, strict=True):
+            found = np.array(list(_ask(page, "embed", {"text": text}).values()))
+            assert found @ vector > 0.98
+
+    def test_its_ids_are_ours(self, page) -> None:
+        for text in ODD[4:]:
+            expected = litebert.load().tokenizer.encode_ids([text])[0]
+            assert _ask(page, "encode", {"text": text}) == expected
+
+    def test_a_person_searches_with_the_keyboard(self, page) -> None:
+        page.get_by_role("button", name="Search by meaning").press("Enter")
+        page.get_by_label("What are you looking for?").fill("money and finance")
+        page.get_by_label("What are you looking for?").press("Enter")
+        page.wait_for_selector("#search ol li")
+        assert page.locator("#search ol li span").first.inner_text() == (
+            "The bank raised its interest rates again."
+        )
+
+    def test_a_text_without_a_blank_says_so(self, page) -> None:
+        page.get_by_role("button", name="Fill the blanks").press("Enter")
+        page.get_by_label("A text with [MASK]").fill("no blank")
+        page.get_by_role("button", name="Fill", exact=True).click()
+        page.get_by_text("Put [MASK] where a word is missing.").wait_for()
+
+    def test_axe_finds_nothing(self, page) -> None:
+        from axe_playwright_python.sync_playwright import Axe
+
+        assert Axe().run(page).violations_count == 0
