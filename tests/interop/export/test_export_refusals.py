@@ -14,8 +14,8 @@ from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.interop.export.onnx import export_onnx
-from litebert.interop.export.onnx.extras import onnx
 from litebert.interop.export.onnx.graph import require_weights_once, to_graph
+from litebert.interop.export.onnx.runtime import onnx
 from litebert.interop.export.parity import Parity, compare, require_equal
 from litebert.interop.export.program import export_program
 from litebert.interop.export.readers import padded

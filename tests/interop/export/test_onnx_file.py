@@ -9,7 +9,7 @@ import pytest
 
 from litebert.interop.export.onnx import ExportReport
 from litebert.interop.export.onnx.graph import OPSETS, to_graph
-from litebert.interop.export.onnx.session import start
+from litebert.interop.export.onnx.runtime import start
 from litebert.interop.export.ragged import ragged_outputs
 from litebert.interop.export.readers import padded
 from litebert.nn import AlbertForPretraining, AlbertForTask

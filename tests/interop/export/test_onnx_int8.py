@@ -13,7 +13,7 @@ from litebert.errors import LitebertError
 from litebert.interop.export.onnx import ExportReport
 from litebert.interop.export.onnx.int8 import quantise
 from litebert.interop.export.onnx.products import Products, count_products, require_integer
-from litebert.interop.export.onnx.session import start
+from litebert.interop.export.onnx.runtime import start
 from litebert.interop.export.parity import compare
 from litebert.interop.export.readers import padded
 from litebert.interop.export.samples import OUR_TEXTS, padded_batches

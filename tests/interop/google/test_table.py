@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.interop.google.checksum import masked_crc32c
-from litebert.interop.google.snappy import decompressed
+from litebert.interop.google.codec import decompressed, masked_crc32c
 from litebert.interop.google.table import MAGIC, TableError, read_table
 from litebert.interop.google.table_writer import table_bytes
 from litebert.tokenizer.wire import WireError, to_varint, varint

@@ -72,7 +72,7 @@ def _task_reader(network: AlbertForTask) -> Reader:
     dense = network.head.dense
     if network.albert.pooler is not None:
         return _PooledLogits(network.albert.pooler, dense, "logits")
-    return (_Spans if network.head_config.kind == "question-answering" else _TokenLogits)(dense)
+    return _OF_TOKENS.get(network.head_config.kind, _TokenLogits)(dense)
 
 
 class _States(Reader):
@@ -140,6 +140,10 @@ class _Spans(_TokenLogits):
         (logits,) = super().forward(hidden, mask, segments)
         start, end = logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
         return start, end
+
+
+_OF_TOKENS = {"question-answering": _Spans}
+"""Heads on tokens whose logits are more than one output."""
 
 
 class _ConditionalSpans(Reader):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import read_capped
-from litebert.interop.google.checksum import masked_crc32c
+from litebert.interop.google.codec import masked_crc32c
 from litebert.interop.google.entry import STORED_AS, Entry, Header, read_entry, read_header
 from litebert.interop.google.table import MAX_ENTRIES, MAX_TABLE_BYTES, TableError, read_table
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from litebert.files import write_bytes, write_stream
 from litebert.interop.google.bundle import data_file
-from litebert.interop.google.checksum import masked_crc32c
+from litebert.interop.google.codec import masked_crc32c
 from litebert.interop.google.entry import ITEM_BYTES, Entry, entry_bytes, header_bytes
-from litebert.interop.google.pieces import pieces
+from litebert.interop.google.streamed import pieces
 from litebert.interop.google.table_writer import table_bytes
 
 Stored = Literal["float32", "bfloat16", "int64"]

@@ -11,8 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from litebert.interop.google.checksum import masked_crc32c
-from litebert.interop.google.snappy import decompressed
+from litebert.interop.google.codec import decompressed, masked_crc32c
 from litebert.tokenizer.wire import varint
 
 MAX_TABLE_BYTES = 16 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from litebert.interop.google.checksum import masked_crc32c
+from litebert.interop.google.codec import masked_crc32c
 from litebert.interop.google.table import FOOTER_BYTES, MAGIC, STORED
 from litebert.tokenizer.wire import to_varint
 

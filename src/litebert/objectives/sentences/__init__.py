@@ -2,9 +2,7 @@
 
 from litebert.errors import LitebertError, did_you_mean
 from litebert.objectives.sentences.base import Draws, InOrder, Instance, SentenceObjective
-from litebert.objectives.sentences.next import NextSentence
-from litebert.objectives.sentences.none import NoSentences
-from litebert.objectives.sentences.order import OfficialOrder, Order
+from litebert.objectives.sentences.kinds import NextSentence, NoSentences, OfficialOrder, Order
 
 __all__ = [
     "SENTENCE_OBJECTIVES",

@@ -1,4 +1,4 @@
-"""People's own files of examples: CSV, TSV, JSON, Parquet and CoNLL, as a data set."""
+"""Your own files of examples: CSV, TSV, JSON, Parquet and CoNLL, as a data set."""
 
 from litebert.tasks.own.dataset import TableDataset, table_dataset
 

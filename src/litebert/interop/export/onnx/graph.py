@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from litebert.errors import LitebertError
-from litebert.interop.export.onnx.extras import onnx
+from litebert.interop.export.onnx.runtime import onnx
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
 from litebert.interop.export.program import dynamic_shapes, quiet, trace
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from litebert.interop.export.onnx.extras import onnx
+from litebert.interop.export.onnx.runtime import onnx
 
 _LARGEST = 127
 _LAST_AXIS = "int8.last_axis"

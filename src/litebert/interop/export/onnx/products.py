@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from litebert.errors import LitebertError
-from litebert.interop.export.onnx.extras import onnx
+from litebert.interop.export.onnx.runtime import onnx
 
 _FLOAT = ("MatMul", "Gemm", "Einsum", "Conv")
 _INTEGER = ("MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul")

@@ -1,13 +1,24 @@
-"""Run a graph in onnxruntime, with as many threads as torch has."""
+"""The packages of the extra [onnx], imported here alone, and a graph as a function."""
 
 from __future__ import annotations
 
 import torch
 
-from litebert.interop.export.onnx.extras import onnxruntime
 from litebert.interop.export.parity import Run
 from litebert.interop.export.ragged import Outputs
 from litebert.interop.export.samples import Inputs
+from litebert.reading.extras import missing_package
+
+try:
+    import onnx
+    import onnxruntime
+    import onnxscript  # torch.onnx uses it
+except ImportError as error:
+    raise missing_package(
+        error.name or "onnx", extra="onnx", needed_for="export to ONNX"
+    ) from error
+
+__all__ = ["onnx", "onnxruntime", "onnxscript", "start"]
 
 _ERRORS_ONLY = 3
 
