@@ -1,8 +1,8 @@
 """Write the texts of the packaged model: `python benchmarks/distillation/texts.py OUT`.
 
 Needs LITEBERT_TEST_DATA with text/books.jsonl.gz, text/wiki_articles.jsonl.gz and
-squad/train-v1.1.json.gz. Each chapter, each article and all paragraphs of a SQuAD article are a
-document. `sample.jsonl` holds every fifth chapter and all else, for the vocabulary.
+squad/train-v1.1.json.gz. Each chapter, each article, all paragraphs of a SQuAD article and all its
+questions are a document. `sample.jsonl` holds every tenth chapter and all else, for the vocabulary.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ def _documents() -> Iterator[tuple[int, str]]:
     data = Path(os.environ["LITEBERT_TEST_DATA"])
     for book in _rows(data / "text" / "books.jsonl.gz"):
         for chapter in book["chapters"]:
-            yield 5, chapter["text"]
+            yield 10, chapter["text"]
     for article in _rows(data / "text" / "wiki_articles.jsonl.gz"):
         yield 1, article["text"]
     with gzip.open(data / "squad" / "train-v1.1.json.gz", "rt", encoding="utf-8") as file:
         for article in json.load(file)["data"]:
-            yield 1, "\n".join(part["context"] for part in article["paragraphs"])
+            paragraphs = article["paragraphs"]
+            yield 1, "\n".join(part["context"] for part in paragraphs)
+            yield 1, "\n".join(qa["question"].strip() for part in paragraphs for qa in part["qas"])
 
 
 def _rows(path: Path) -> Iterator[dict]:
