@@ -18,9 +18,6 @@ from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batch
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
 
-ANGLES_WEIGHT = 5.0
-"""Of the error in the angles between the texts of a step, relative to that of their directions."""
-
 
 @dataclass(frozen=True)
 class Lesson:
@@ -44,8 +41,7 @@ class Distillation:
     states, one vector a text). The teacher reads the text without masks: at a masked position the
     student must guess the state that the hidden word would have (as data2vec, 2202.03555).
 
-    Errors are cosine distances: a network whose steps share one layer norm cannot follow the
-    lengths of the teacher's states from layer to layer, and no use of them needs lengths.
+    Hidden states are compared by squared error relative to the teacher's size, vectors by cosine.
     """
 
     def __init__(
@@ -156,10 +152,10 @@ class Distillation:
         )
 
     def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
-        """Return the mean cosine distance of the states; the last counts as all others together."""
+        """Return the mean relative error of the states; the last counts as all others together."""
         keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
         errors = [
-            1 - F.cosine_similarity(ours[keep].float(), target[keep], dim=-1).mean()
+            (ours[keep].float() - target[keep]).square().sum() / target[keep].square().sum()
             for ours, target in zip(
                 states, map(work.alignment.means, work.reading.states), strict=True
             )
@@ -168,12 +164,5 @@ class Distillation:
 
 
 def _vector_error(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Return the cosine distance to the teacher's vectors, plus the error of their angles.
-
-    The second term compares all pairs of texts of the step, as a search does. Both have shape
-    (texts, hidden).
-    """
-    ours, theirs = F.normalize(ours, dim=-1), F.normalize(theirs.float(), dim=-1)
-    apart = 1 - (ours * theirs).sum(-1).mean()
-    angles = (ours @ ours.T - theirs @ theirs.T).square().mean()
-    return apart + ANGLES_WEIGHT * angles
+    """Return the mean cosine distance to the teacher's vectors; both are (texts, hidden)."""
+    return 1 - F.cosine_similarity(ours, theirs.float(), dim=-1).mean()
