@@ -228,10 +228,10 @@ class DistilConfig(Section):
     """Say what is learnt from a teacher, beside masked words and sentence order."""
 
     teacher: str | None = Field(None, description="model folder, or a name on the Hub; unset: none")
-    hidden: float = Field(5.0, ge=0, le=100, description="weight of the hidden states' error")
-    vectors: float = Field(1.0, ge=0, le=100, description="weight of the text vectors' error")
+    hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
+    vectors: float = Field(3.0, ge=0, le=100, description="weight of the text vectors' error")
     pretraining: float = Field(
-        0.3, ge=0, le=100, description="weight of masked LM and sentence order"
+        1.0, ge=0, le=100, description="weight of masked LM and sentence order"
     )
     texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
     text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")

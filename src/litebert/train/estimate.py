@@ -22,6 +22,8 @@ from litebert.train.run import dtype_of, threads
 _PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
 _ROUNDS = 5
 """Measurements of each number of threads; the first warms up."""
+_WITH_TEACHER = 4 / 3
+"""Time with a teacher of the same shape: it adds a forward pass to a forward and a backward one."""
 _HEAP = 1.25
 """What an allocator holds beyond what is in use, by the runs in benchmarks/RESULTS.md."""
 _CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
@@ -60,12 +62,16 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size
+    tokens_per_step: float = config.train.batch_size * config.objective.max_seq_length
+    if config.distil.teacher:
+        texts = config.distil.texts * config.distil.text_length
+        tokens_per_step = _WITH_TEACHER * (tokens_per_step + texts)
     return scaled(
         task,
         [_made_up(config, number, device) for number in (num_sequences, 2 * num_sequences)],
         train=config.train,
         optim=config.optim,
-        tokens_per_step=config.train.batch_size * config.objective.max_seq_length,
+        tokens_per_step=tokens_per_step,
         tokens_at_once=at_once * _length(config),
         bytes_before=before,
     )
