@@ -50,6 +50,8 @@ test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 
 bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVINO and torch.compile
 	.venv-bench/bin/python -m benchmarks.speed.run --record benchmarks/RESULTS.md
+	.venv-bench/bin/python -m benchmarks.speed.run inference --preset minilm-l6 --threads 1 --record benchmarks/RESULTS.md
+	.venv-bench/bin/python -m benchmarks.speed.run inference --preset bert-base --threads 1 --record benchmarks/RESULTS.md
 	.venv-bench/bin/python benchmarks/loader.py
 	.venv-bench/bin/python benchmarks/tokenizer.py
 	.venv-bench/bin/python benchmarks/pretraining/step.py

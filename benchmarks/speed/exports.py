@@ -31,14 +31,22 @@ from litebert.tokenizer import Tokenizer
 CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
 """Batches of 16 texts, none of which is timed later."""
 SKIPPED = 10_000, 3_000, 5_000
+BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
+"""Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, beside our presets."""
 
 
 def export_all(root: Path, shape: str) -> None:
-    """Write the formats of a preset's network that are not there yet, and litebert's int8."""
+    """Write the formats of a network that are not there yet, and litebert's int8.
+
+    `shape` is one of our presets or of BERT_SHAPES.
+    """
     model = root / "model"
     if not model.exists():
-        generator = torch.Generator().manual_seed(1)
-        save_model(AlbertForPretraining(preset(shape), generator=generator), model)
+        if shape in BERT_SHAPES:
+            write_bert(model, *BERT_SHAPES[shape])
+        else:
+            generator = torch.Generator().manual_seed(1)
+            save_model(AlbertForPretraining(preset(shape), generator=generator), model)
         if VOCABULARY.is_file():
             Tokenizer.load(VOCABULARY).save(model)
     if not (root / "int8.xml").exists():
@@ -49,12 +57,24 @@ def export_all(root: Path, shape: str) -> None:
     export_int8(root)
 
 
+def write_bert(folder: Path, num_layers: int, hidden_size: int, num_heads: int) -> None:
+    """Write a BERT with random weights as transformers does."""
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        num_hidden_layers=num_layers,
+        hidden_size=hidden_size,
+        num_attention_heads=num_heads,
+        intermediate_size=4 * hidden_size,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+
+
 class LastHiddenState(torch.nn.Module):
     """transformers' encoder with one output; the pooler is left out."""
 
     def __init__(self, model: Path) -> None:
         super().__init__()
-        self.albert = transformers.AlbertModel.from_pretrained(model, add_pooling_layer=False)
+        self.encoder = transformers.AutoModel.from_pretrained(model, add_pooling_layer=False)
 
     def forward(
         self,
@@ -63,7 +83,7 @@ class LastHiddenState(torch.nn.Module):
         token_type_ids: torch.Tensor,
     ) -> torch.Tensor:
         """Return the last hidden state."""
-        return self.albert(input_ids, attention_mask, token_type_ids).last_hidden_state
+        return self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
 
 
 def export_onnx(wrapped: LastHiddenState, root: Path) -> None:

@@ -38,11 +38,11 @@ class Rival(ABC):
 
 
 class Transformers(Rival):
-    """`AlbertModel` as its users load it, with torch's fused attention."""
+    """`AlbertModel` or `BertModel` as its users load it, with torch's fused attention."""
 
     def __init__(self, root: Path, precision: str) -> None:
         super().__init__(root, precision)
-        self.model = albert_model(root, precision)
+        self.model = encoder(root, precision)
 
     def ready(self, texts: Texts) -> Call:
         """Feed tensors by name."""
@@ -50,7 +50,7 @@ class Transformers(Rival):
 
 
 class Compiled(Rival):
-    """The same with its one layer compiled: as fast as compiling all, in a tenth of the time.
+    """The same with each layer compiled: as fast as compiling all, in a tenth of the time.
 
     Weights are frozen, which lets the compiler pack them; rectangles are compiled for their shape,
     real texts once for all lengths.
@@ -65,13 +65,33 @@ class Compiled(Rival):
         torch._dynamo.config.recompile_limit = 64
         self.variants = {}
         for is_dynamic in (False, True):
-            model = albert_model(root, precision)
-            model.encoder.albert_layer_groups[0].albert_layers[0].compile(dynamic=is_dynamic)
+            model = encoder(root, precision)
+            for layer in layers(model):
+                layer.compile(dynamic=is_dynamic)
             self.variants[is_dynamic] = model
 
     def ready(self, texts: Texts) -> Call:
         """Choose the variant."""
         return called(self.variants[len(set(texts.lengths)) > 1], texts)
+
+
+class SentenceTransformers(Rival):
+    """The same through sentence-transformers, on token ids, with its mean pooling."""
+
+    def __init__(self, root: Path, precision: str) -> None:
+        super().__init__(root, precision)
+        from sentence_transformers import SentenceTransformer, models
+
+        words = models.Transformer(
+            str(root / "model"), model_kwargs={"dtype": DTYPES[precision]}, max_seq_length=512
+        )
+        pooling = models.Pooling(words.get_embedding_dimension())
+        self.model = SentenceTransformer(modules=[words, pooling], device="cpu").eval()
+
+    def ready(self, texts: Texts) -> Call:
+        """Feed tensors by name."""
+        inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
+        return lambda: self.model(dict(inputs))["token_embeddings"]
 
 
 class OnnxRuntime(Rival):
@@ -155,6 +175,7 @@ class Optimized(Transformers):
 
 RIVALS: dict[str, type[Rival]] = {
     "transformers": Transformers,
+    "sentence-transformers": SentenceTransformers,
     "torch.compile": Compiled,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
@@ -179,13 +200,20 @@ def load(name: str, root: Path) -> Rival:
     return RIVALS[program](root, precision)
 
 
-def albert_model(root: Path, precision: str) -> torch.nn.Module:
+def encoder(root: Path, precision: str) -> torch.nn.Module:
     """Load transformers' encoder."""
-    from transformers import AlbertModel
+    from transformers import AutoModel
 
     dtype = DTYPES[precision]
-    model = AlbertModel.from_pretrained(root / "model", attn_implementation="sdpa", dtype=dtype)
+    model = AutoModel.from_pretrained(root / "model", attn_implementation="sdpa", dtype=dtype)
     return model.eval()
+
+
+def layers(model: Any) -> list[torch.nn.Module]:
+    """Return the layers of transformers' BERT, or the one that an ALBERT applies many times."""
+    if hasattr(model.encoder, "layer"):
+        return list(model.encoder.layer)
+    return [model.encoder.albert_layer_groups[0].albert_layers[0]]
 
 
 def called(model: Callable[..., Any], texts: Texts) -> Call:

@@ -48,7 +48,7 @@ def main() -> None:
     for part in options.parts or PARTS:
         for threads in (1,) if part == "cold" else options.threads:
             figures.setdefault(part, []).extend(run_part(part, folder, threads, words))
-    text = document(figures)
+    text = document(figures, options.preset)
     (folder / "speed.json").write_text(json.dumps(figures, indent=1))
     (folder / "speed.md").write_text(text)
     print(f"\n{text}\n{(time.perf_counter() - start) / 60:.1f} minutes; {folder / 'speed.md'}")
@@ -60,7 +60,9 @@ def parsed() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; unset: all")
-    parser.add_argument("--preset", default="base-v2", help="shape of the network (base-v2)")
+    parser.add_argument(
+        "--preset", default="base-v2", help="base-v2, another preset, minilm-l6 or bert-base"
+    )
     parser.add_argument("--quick", action="store_true", help="three minutes: fewer texts and turns")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--names", nargs="+", help="contenders only, 'litebert fp32' for instance")

@@ -18,10 +18,15 @@ PACKAGES = ("litebert", "torch", "transformers", "onnxruntime", "openvino", "nnc
 PRECISIONS = ("fp32", "bf16", "int8")
 
 
-def document(figures: dict[str, list[dict[str, Any]]]) -> str:
-    """Return the whole section."""
+def heading(shape: str) -> str:
+    """Return the heading of a network's section."""
+    return HEADING if shape == "base-v2" else f"{HEADING}, {shape}"
+
+
+def document(figures: dict[str, list[dict[str, Any]]], shape: str) -> str:
+    """Return the section of a network."""
     rows = [Row(**f) for part, found in figures.items() if part != "cold" for f in found]
-    parts = [HEADING, machine(), LEGEND]
+    parts = [heading(shape), machine(), LEGEND]
     for threads in sorted({row.threads for row in rows}):
         chosen = [row for row in rows if row.threads == threads]
         loads = [row.load for row in chosen]
@@ -34,16 +39,17 @@ def document(figures: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def recorded(text: str, section: str) -> str:
-    """Return a Markdown text with its section of this heading replaced, or added at the end."""
-    pattern = re.compile(rf"^{re.escape(HEADING)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    """Return a Markdown text with its section of the same heading replaced, or added at the end."""
+    title = section.partition("\n")[0]
+    pattern = re.compile(rf"^{re.escape(title)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     if pattern.search(text):
         return pattern.sub(lambda _: f"{section}\n", text).rstrip("\n") + "\n"
     return f"{text.rstrip()}\n\n{section}"
 
 
 LEGEND = """\
-One network (base-v2 unless said) with random weights; all contenders of a part in one process,
-taking turns in random order. "Times" is how many times faster than transformers (`AlbertModel`,
+One network with random weights; all contenders of a part in one process,
+taking turns in random order. "Times" is how many times faster than transformers (`AutoModel`,
 sdpa, fp32, padded to the longest text of a batch). "Use" is the network's FLOPs, padding not
 counted, over the rate of a packed 1024 x 768 x 3072 product of the same precision in the same
 turns. "Error" is the largest difference to the output of transformers in fp32 over its largest
