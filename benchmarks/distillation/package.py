@@ -1,7 +1,8 @@
 """Write a run's model as the packaged one: `python benchmarks/distillation/package.py RUN OUT`.
 
 Weights in bf16, the word table in float8, the tokenizer, and what sentence-transformers reads; the
-card is written by hand. The sentence-order head is omitted where the run's last evaluation does not tell it from a coin.
+card is written by hand. The sentence-order head is omitted where the run's last evaluation does
+not tell it from a coin.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import sys
 from pathlib import Path
 
 import torch
-
 from safetensors.torch import load_file, save_file
 
 from litebert.files import read_json, write_json, write_text
