@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -32,6 +33,13 @@ _MOST_BLOCKED = 4_096
 Rows = Iterator[Mapping[str, object]]
 
 
+class Embedder(Protocol):
+    """Anything that gives one vector a text: a litebert model, or static vectors."""
+
+    def embed(self, texts: list[str], /) -> NDArray[np.float32]:
+        """Return the vectors, shape (texts, dimensions)."""
+
+
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the share of minimal pairs whose good sentence is likelier, in all and by field.
 
@@ -52,7 +60,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     return {"blimp": mean(mean(answers) for answers in by_paradigm.values()), **fields}
 
 
-def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return correlations of cosines with people's scores of sentence pairs (STS-B, SICK)."""
     rows = [row for row, _ in zip(_rows(data), range(limit or 1 << 40), strict=False)]
     names = next((names for names in _PAIR_COLUMNS if rows and set(names) <= set(rows[0])), None)
@@ -79,7 +87,7 @@ def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, floa
     return {"sts_spearman": found["spearman"], "sts_pearson": found["pearson"]}
 
 
-def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+def retrieval(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return how well questions find their paragraph among all of a file, by cosine.
 
     `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
