@@ -170,7 +170,7 @@ class Optimized(Transformers):
         from litebert import optimize
 
         Rival.__init__(self, root, precision)
-        self.model = optimize(albert_model(root, "fp32"), precision=precision)
+        self.model = optimize(encoder(root, "fp32"), precision=precision)
 
 
 RIVALS: dict[str, type[Rival]] = {
