@@ -43,6 +43,7 @@ VERBS = {
     "similar": "say how near two texts are",
     "serve": "answer over HTTP, with a page to try the model at /",
     "sizes": "parameters, bytes and compute of every preset",
+    "study": "repeat the experiments of the paper: layers, ablations, costs",
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }

@@ -32,6 +32,15 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class RowPoint:
+    """A row of a table: our values over the seeds, and the paper's figure if it has one."""
+
+    label: str
+    values: tuple[float, ...]
+    paper: float | None
+
+
+@dataclass(frozen=True)
 class Chart:
     """A figure by step; `written` is how its values are put in words."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Literal
 
 from litebert.errors import LitebertError
 from litebert.metrics import Calibration
-from litebert.report.chart import Chart, Line
+from litebert.report.chart import Chart, Line, RowPoint
 from litebert.report.markup import Html, escaped
 from litebert.report.theme import PALETTE, variable
 
@@ -50,7 +51,32 @@ def draw_reliability(title: str, description: str, calibration: Calibration) -> 
     return _drawn(title, description, partial(_fill_bins, calibration=calibration))
 
 
+def draw_rows(title: str, description: str, rows: Sequence[RowPoint]) -> Html:
+    """Draw the rows of a table, ours below and the paper's figures above, each with its axis."""
+    return _drawn(title, description, partial(_fill_rows, rows=rows))
+
+
+def chart_file(chart: Chart, kind: Literal["svg", "png"]) -> bytes:
+    """Return a chart as a file of its own, in the colours of the day."""
+    return _saved(chart.title, partial(_fill, chart=chart), kind)
+
+
+def rows_file(title: str, rows: Sequence[RowPoint], kind: Literal["svg", "png"]) -> bytes:
+    """Return the rows of a table as a file of its own."""
+    return _saved(title, partial(_fill_rows, rows=rows), kind)
+
+
 def _drawn(title: str, description: str, fill: Callable[[Axes], None]) -> Html:
+    return _inline(_saved(title, fill, "svg", is_inline=True).decode("utf-8"), description)
+
+
+def _saved(
+    title: str,
+    fill: Callable[[Axes], None],
+    kind: Literal["svg", "png"],
+    *,
+    is_inline: bool = False,
+) -> bytes:
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -62,17 +88,19 @@ def _drawn(title: str, description: str, fill: Callable[[Axes], None]) -> Html:
             expected="the package matplotlib, which comes with the extra [report]",
             next="pip install 'litebert[report]'",
         ) from error
-    buffer = io.StringIO()
-    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    buffer = io.BytesIO()
+    unsaid = dict.fromkeys(
+        ("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",)
+    )
     own_ids = {"svg.hashsalt": title}
     with style.context({**_SETTINGS, **own_ids}, after_reset=True):
         figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
-        figure.patch.set_visible(False)
+        figure.patch.set_visible(not is_inline)
         axes = figure.add_subplot()
         axes.patch.set_visible(False)
         fill(axes)
-        figure.savefig(buffer, format="svg", metadata=unsaid)
-    return _inline(buffer.getvalue(), description)
+        figure.savefig(buffer, format=kind, metadata=unsaid, dpi=160)
+    return buffer.getvalue()
 
 
 def _fill(axes: Axes, chart: Chart) -> None:
@@ -118,6 +146,32 @@ def _fill_bins(axes: Axes, calibration: Calibration) -> None:
     axes.xaxis.set_major_formatter(_share_tick)
     axes.yaxis.set_major_formatter(_share_tick)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+
+
+def _fill_rows(axes: Axes, rows: Sequence[RowPoint]) -> None:
+    places = range(len(rows), 0, -1)
+    ours = [(place, row) for place, row in zip(places, rows, strict=True) if row.values]
+    axes.errorbar(
+        [fmean(row.values) for _, row in ours],
+        [place for place, _ in ours],
+        xerr=[stdev(row.values) if len(row.values) > 1 else 0.0 for _, row in ours],
+        fmt="o",
+        color=PALETTE["train"][0],
+        markersize=4.0,
+        capsize=2.0,
+        label="ours (below)",
+    )
+    axes.set_yticks(list(places), [row.label for row in rows])
+    handles, labels = axes.get_legend_handles_labels()
+    paper = [(place, row.paper) for place, row in zip(places, rows, strict=True) if row.paper]
+    if paper:
+        above = axes.twiny()
+        above.grid(visible=False)
+        color = PALETTE["held-out"][0]
+        above.plot([x for _, x in paper], [y for y, _ in paper], "D", color=color, markersize=4.0)
+        above.tick_params(labelcolor=color)
+        above.set_xlabel("paper", color=color)
+    axes.set_xlabel(labels[0] if handles else "nothing measured")
 
 
 def _share_tick(value: float, _: float) -> str:

@@ -1,0 +1,86 @@
+"""litebert study ablation: a table of the paper, trained at a scale that the machine affords."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from litebert.cli.formats import Format, printed, with_formats
+from litebert.cli.output import note, show
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option("--corpus", required=True, type=click.Path(path_type=Path), help="Corpus folder.")
+@click.option(
+    "--output",
+    default="study",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder of runs, metrics and figures.",
+)
+@click.option("--scale", default="tiny", show_default=True, help="tiny, or paper: full scale.")
+@click.option("--seeds", default="1,2", show_default=True, help="Separated by commas.")
+@click.option("--row", "rows", multiple=True, help="Train this row alone; may be repeated.")
+@click.option(
+    "--afford",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="CPU minutes that a row may take; dearer rows are predicted. 0: train none.",
+)
+@click.option("--all", "trains_all", is_flag=True, help="Train every row, whatever it costs.")
+@click.option(
+    "--probe",
+    "probes",
+    multiple=True,
+    metavar="TASK=PATH",
+    help="Fine-tune each row at a fixed budget: sst2, squad, race-middle, or a file of your own.",
+)
+@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_formats
+def ablation(
+    name: str,
+    corpus: Path,
+    output: Path,
+    scale: str,
+    seeds: str,
+    rows: tuple[str, ...],
+    afford: float,
+    trains_all: bool,
+    probes: tuple[str, ...],
+    html: Path | None,
+    written_as: Format,
+) -> None:
+    """Train the rows of a table of the paper, and say whether its ordering is reproduced.
+
+    NAME is embedding (Table 3), sharing (4), sentence (5), time (6), dropout (8), depth (11), width
+    (12), ngram or groups. A trained row is not trained again: rerun the command to resume.
+
+    \b
+    litebert study ablation sharing --corpus corpora/mine
+    litebert study ablation sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3
+    litebert study ablation width --corpus corpora/mine --scale paper --afford 0
+    """
+    from litebert.api.study import ablation_part, write_study
+    from litebert.cli.seeds import seed_numbers
+    from litebert.study.ablation import Plan, Probe, ablate
+
+    plan = Plan(
+        seeds=tuple(seed_numbers(seeds)),
+        most_cpu_seconds=None if trains_all else 60 * afford,
+        only=rows,
+        probes=tuple(map(Probe.parse, probes)),
+    )
+    found = ablate(name, corpus, output, scale=scale, plan=plan, say=note)
+    part = ablation_part(found)
+    written = write_study([part], output=output, html=html)
+    if written_as == "json":
+        show(json.dumps(found.model_dump(mode="json"), indent=2))
+    else:
+        show(printed(part.tables, written_as))
+    note(part.finding)
+    for path in (output / f"{name}.json", *written):
+        note(str(path))

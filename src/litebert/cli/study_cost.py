@@ -1,0 +1,64 @@
+"""litebert study cost: the paper's claims of speed and cost, measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from litebert.cli.formats import Format, printed, with_formats
+from litebert.cli.output import note, show
+
+if TYPE_CHECKING:
+    from litebert.config import Precision
+
+
+@click.command()
+@click.option("--tokens", default=64, show_default=True, type=click.IntRange(8), help="Of a step.")
+@click.option(
+    "--seq-length",
+    default=64,
+    show_default=True,
+    type=click.IntRange(8, 512),
+    help="Of a sequence.",
+)
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+@click.option("--precision", default="fp32", show_default=True, type=click.Choice(["fp32", "bf16"]))
+@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_formats
+def cost(
+    tokens: int,
+    seq_length: int,
+    rounds: int,
+    precision: Precision,
+    output: Path | None,
+    html: Path | None,
+    written_as: Format,
+) -> None:
+    """Time ALBERT-large and ALBERT-xxlarge beside BERT-large: training step and inference.
+
+    The networks have random weights; BERT-large alone needs 5 GB. The times of data-parallel
+    training are computed: the measured step, then the ring all-reduce of its gradients.
+
+    \b
+    litebert study cost
+    litebert study cost --precision bf16 --tokens 512 --rounds 5 --json
+    """
+    from litebert.api.study import costs_part, write_study
+    from litebert.study.claims import measure_costs
+
+    found = measure_costs(
+        tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=note
+    )
+    part = costs_part(found)
+    written = write_study([part], metrics={"cost": found}, output=output, html=html)
+    if written_as == "json":
+        show(json.dumps(found.model_dump(mode="json"), indent=2))
+    else:
+        show(printed(part.tables, written_as))
+    note(part.finding)
+    for path in written:
+        note(str(path))

@@ -1,0 +1,57 @@
+"""litebert study layers: Figure 1, and what happens beyond the trained depth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from litebert.cli.formats import Format, printed, with_formats
+from litebert.cli.output import note, show
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option(
+    "--texts", required=True, type=click.Path(path_type=Path), help="A text a line, all read whole."
+)
+@click.option("--limit", default=32, show_default=True, type=click.IntRange(1), help="Texts read.")
+@click.option("--depths", default="24,48,96", show_default=True, help="Depths to judge.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics and figures.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_formats
+def layers(
+    models: tuple[str, ...],
+    texts: Path,
+    limit: int,
+    depths: str,
+    output: Path | None,
+    html: Path | None,
+    written_as: Format,
+) -> None:
+    """Compare the input and the output of every step, and apply the last step further.
+
+    At each depth it is said whether the states converge (a step moves them by less than 1 %),
+    oscillate (they return within 8 steps), close in (steps shrink by half), or wander. Without a
+    model, the one that comes with the package is measured.
+
+    \b
+    litebert study layers --texts my-text.txt
+    litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --json
+    """
+    from litebert.api.study import layers_part, study_layers, write_study
+
+    numbers = [int(word) if word.strip().isdigit() else 0 for word in depths.split(",")]
+    found = study_layers(models or (None,), texts, depths=numbers, most_texts=limit, say=note)
+    part = layers_part(found)
+    names = [f"layers-{Path(each.source).name}" for each in found]
+    metrics = dict(zip(names, found, strict=True))
+    written = write_study([part], metrics=metrics, output=output, html=html)
+    if written_as == "json":
+        show(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
+    else:
+        show(printed(part.tables[:1] if written_as == "csv" else part.tables, written_as))
+    note(part.finding)
+    for path in written:
+        note(str(path))

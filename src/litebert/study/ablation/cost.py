@@ -1,0 +1,65 @@
+"""What a row will cost, predicted from its FLOPs and from how fast this machine trains."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.fast import accelerate
+from litebert.nn import DTYPES, AlbertForPretraining, Batch
+from litebert.study.ablation.grid import Scale, Words
+from litebert.study.sizes import MASKED_SHARE, forward_flops
+
+_PROBE_TOKENS = 1_024
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The compute of one training, and the CPU time that it will take on this machine."""
+
+    flops: float
+    cpu_seconds: float
+
+
+def training_flops(words: Words) -> float:
+    """Return the FLOPs of a training: three forward passes of every token (sizes.Sizes)."""
+    config = _config(words)
+    length = config.objective.max_seq_length
+    tokens = config.train.steps * config.train.batch_size * length
+    return 3.0 * forward_flops(config.model, seq_length=length) * tokens
+
+
+def measured_rate(scale: Scale) -> float:
+    """Return the FLOPs per CPU second of training steps of the scale's base network."""
+    words = (*scale.training, *scale.base.words())
+    config = _config((*words, f"model.embedding_size={scale.embedding_size}"))
+    precision = DTYPES["bf16" if config.train.precision == "bf16" else "fp32"]
+    length = config.objective.max_seq_length
+    network = AlbertForPretraining(config.model, dtype=precision)
+    accelerate(network)
+    network.train()
+    batch = Batch.from_lists([[5] * length] * max(1, _PROBE_TOKENS // length))
+    masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
+    seconds = []
+    for _ in range(3):
+        begun = time.process_time()
+        output = network(batch, masked)
+        loss = output.masked_lm.float().logsumexp(-1).sum() + output.sentence_order.sum()
+        loss.backward()
+        seconds.append(time.process_time() - begun)
+    flops = 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids)
+    return flops / min(seconds)
+
+
+def predicted(words: Words, rate: float) -> Cost:
+    """Return the cost of a row at so many FLOPs per CPU second."""
+    flops = training_flops(words)
+    return Cost(flops, flops / rate)
+
+
+def _config(words: Words) -> PretrainConfig:
+    given = settings_from_words(["data.corpus=none", *words])
+    return resolve(PretrainConfig, given).config

@@ -1,0 +1,171 @@
+"""The tables of the paper as grids; the figures are those of arXiv 1909.11942 v6."""
+
+from __future__ import annotations
+
+import math
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.study.ablation.cost import training_flops
+from litebert.study.ablation.grid import Grid, Scale, Variant, Words
+
+AVERAGE = "average of five tasks, %"
+MLM = "masked_lm_accuracy"
+
+# Table 3: (E, not shared, all shared).
+_EMBEDDING = ((64, 81.3, 79.0), (128, 81.7, 80.1), (256, 81.8, 79.6), (768, 82.3, 79.8))
+# Table 4: by what is shared, at E = 768 and at E = 128.
+_SHARING = {
+    "all": (79.8, 80.1),
+    "attention": (81.6, 81.7),
+    "ffn": (79.5, 80.2),
+    "none": (82.3, 81.6),
+}
+# Table 11; the depths of the tiny scale stand in for the paper's from below.
+_DEPTH = {1: 52.9, 3: 71.2, 6: 77.2, 12: 81.5, 24: 82.1, 48: 81.8}
+# Table 12: width in units of the narrowest.
+_WIDTH = {1: 71.2, 2: 74.6, 4: 76.3, 6: 74.0}
+
+
+def _base(scale: Scale, *words: str) -> Words:
+    return (*scale.base.words(), f"model.embedding_size={scale.embedding_size}", *words)
+
+
+def _embedding(scale: Scale) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            f"E {size}/768 of H, {'all shared' if sharing == 'all' else 'not shared'}",
+            (*scale.base.words(), scale.part_of_hidden(size), f"model.sharing={sharing}"),
+            figure,
+        )
+        for sharing, column in (("none", 1), ("all", 2))
+        for size, figure in ((row[0], row[column]) for row in _EMBEDDING)
+    )
+
+
+def _sharing(scale: Scale) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            f"E {size}/768 of H, shared: {sharing}",
+            (*scale.base.words(), scale.part_of_hidden(size), f"model.sharing={sharing}"),
+            figures[column],
+        )
+        for column, size in enumerate((768, 128))
+        for sharing, figures in _SHARING.items()
+    )
+
+
+def _sentence(scale: Scale) -> tuple[Variant, ...]:
+    rows = (("none", "none", 79.0), ("NSP", "next", 79.2), ("SOP", "order", 80.1))
+    return tuple(
+        Variant(label, _base(scale, f"objective.sentence={name}"), figure)
+        for label, name, figure in rows
+    )
+
+
+def _depth(scale: Scale) -> tuple[Variant, ...]:
+    embedding = f"model.embedding_size={scale.embedding_size}"
+    found: list[Variant] = []
+    for layers, figure in _DEPTH.items():
+        words = (*scale.large.words(num_layers=layers), embedding)
+        # From three layers on, each starts from the weights of the depth before it.
+        start = found[-1].label if layers >= 3 else None
+        found.append(Variant(f"{layers} layers", words, figure, start=start))
+    return tuple(found)
+
+
+def _width(scale: Scale) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            f"H x {factor}",
+            (
+                *scale.large.words(hidden_size=factor * scale.large.hidden_size, num_layers=3),
+                f"model.embedding_size={scale.embedding_size}",
+            ),
+            figure,
+        )
+        for factor, figure in _WIDTH.items()
+    )
+
+
+def _dropout(scale: Scale) -> tuple[Variant, ...]:
+    rows = (("with dropout .1", 0.1, 90.4), ("without", 0.0, 90.7))
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    return tuple(
+        Variant(label, _base(scale, *(f"model.{name}={value}" for name in names)), figure)
+        for label, value, figure in rows
+    )
+
+
+def _time(scale: Scale) -> tuple[Variant, ...]:
+    """Give BERT-large and ALBERT-xxlarge the same compute, that of the output layer not counted."""
+    size, layers = scale.large.hidden_size, scale.large.num_layers
+    bert = (*scale.large.words(), f"model.embedding_size={size}", "model.sharing=none")
+    wide = scale.large.words(hidden_size=4 * size, num_layers=max(1, layers // 2))
+    albert = (*wide, f"model.embedding_size={scale.embedding_size}")
+    of_bert, of_albert = (
+        training_flops((*scale.training, *words, "model.vocab_size=6")) for words in (bert, albert)
+    )
+    balance = math.sqrt(of_albert / of_bert)
+    return (
+        Variant("unshared, deep and narrow", bert, 87.2, steps=balance),
+        Variant("shared, half as deep, H x 4", albert, 88.7, steps=1 / balance),
+    )
+
+
+def _ngram(scale: Scale) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(f"up to {n} words", _base(scale, f"objective.ngram={n}")) for n in (1, 2, 3)
+    )
+
+
+def _groups(scale: Scale) -> tuple[Variant, ...]:
+    layers = scale.base.num_layers
+    counts = [n for n in (1, 2, 3, 6, 12) if layers % n == 0]
+    groups = [Variant(f"{n} groups", _base(scale, f"model.num_hidden_groups={n}")) for n in counts]
+    inner = (
+        *scale.base.words(num_layers=layers // 2),
+        f"model.embedding_size={scale.embedding_size}",
+        "model.inner_group_num=2",
+    )
+    return (*groups, Variant(f"2 inner blocks, {layers // 2} layers", inner))
+
+
+GRIDS = {
+    grid.name: grid
+    for grid in (
+        Grid("embedding", "Size of the embeddings", "Table 3", AVERAGE, MLM, _embedding),
+        Grid("sharing", "What the layers share", "Table 4", AVERAGE, MLM, _sharing),
+        Grid(
+            "sentence",
+            "Sentence objective",
+            "Table 5",
+            AVERAGE,
+            MLM,
+            _sentence,
+            crosses_objectives=True,
+        ),
+        Grid("time", "Equal compute", "Table 6", AVERAGE, MLM, _time),
+        Grid("dropout", "Dropout", "Table 8 and Figure 2b", AVERAGE, MLM, _dropout),
+        Grid("depth", "Depth, each from the one before", "Table 11", AVERAGE, MLM, _depth),
+        Grid("width", "Width of three layers", "Table 12", AVERAGE, MLM, _width),
+        Grid("ngram", "Longest masked run", "4.2, no table", "none", MLM, _ngram),
+        Grid("groups", "Groups that share", "4.5, no table", "none", MLM, _groups),
+    )
+}
+
+
+def known_grid(name: str) -> Grid:
+    """Return the ablation called `name`.
+
+    Raises:
+        LitebertError: LB-746, there is none.
+    """
+    if name not in GRIDS:
+        raise LitebertError(
+            "LB-746",
+            "there is no ablation of this name",
+            received=name,
+            expected=did_you_mean(name, GRIDS),
+            next="litebert study ablation --help",
+        )
+    return GRIDS[name]

@@ -1,0 +1,87 @@
+"""Whether our rows stand in the paper's order: pair by pair, where the noise lets us tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, variance
+
+CLEAR = 2.0
+"""A difference counts from so many standard errors on."""
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """How many pairs of rows are ordered as in the paper, the other way, or within the noise."""
+
+    same: int
+    reversed: int
+    unclear: int
+
+    @property
+    def verdict(self) -> str:
+        """Say in a few words whether the paper's order is reproduced."""
+        pairs = self.same + self.reversed + self.unclear
+        if not pairs:
+            return "nothing to compare"
+        if self.same == pairs:
+            return "reproduced"
+        if self.reversed == pairs:
+            return "reversed"
+        if not self.same and not self.reversed:
+            return "undecided: all within the noise"
+        return "partly reproduced" if self.same > self.reversed else "not reproduced"
+
+    def __str__(self) -> str:
+        """Write the verdict with its counts."""
+        return (
+            f"{self.verdict}: {self.same} pairs of rows in the paper's order, "
+            f"{self.reversed} the other way, {self.unclear} within the noise"
+        )
+
+
+def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
+    """Compare the order of two columns; `ours` has the values of all seeds for each row.
+
+    The noise is the deviation between seeds, pooled over the rows. With one seed a row it is not
+    known, and no pair is called. Rows without a figure, and equal figures, are not compared.
+
+    >>> ordering([1.0, 2.0], [[0.10, 0.11], [0.30, 0.31]]).verdict
+    'reproduced'
+    >>> ordering([1.0, 2.0], [[0.10], [0.30]]).verdict
+    'undecided: all within the noise'
+    """
+    noise = pooled_deviation(ours)
+    counts = {"same": 0, "reversed": 0, "unclear": 0}
+    for (their_first, first), (their_second, second) in combinations(
+        zip(paper, ours, strict=True), 2
+    ):
+        if their_first is None or their_second is None or their_first == their_second:
+            continue
+        if not first or not second:
+            continue
+        difference = fmean(second) - fmean(first)
+        error = math.inf
+        if noise is not None:
+            error = noise * math.sqrt(1 / len(first) + 1 / len(second))
+        if abs(difference) <= CLEAR * error:
+            counts["unclear"] += 1
+        else:
+            agrees = (difference > 0) == (their_second > their_first)
+            counts["same" if agrees else "reversed"] += 1
+    return Ordering(**counts)
+
+
+def pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
+    """Return the deviation between seeds over all rows; None where no row has two.
+
+    >>> pooled_deviation([[1.0, 3.0], [5.0]])
+    1.4142135623730951
+    """
+    repeated = [row for row in rows if len(row) > 1]
+    if not repeated:
+        return None
+    degrees = sum(len(row) - 1 for row in repeated)
+    return math.sqrt(sum(variance(row) * (len(row) - 1) for row in repeated) / degrees)

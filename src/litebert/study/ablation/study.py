@@ -1,0 +1,168 @@
+"""An ablation as a whole: train the rows that can be afforded, and set them beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from litebert.errors import LitebertError
+from litebert.files import read_json, write_json
+from litebert.metrics.spread import Spread
+from litebert.study.ablation.cost import measured_rate, predicted
+from litebert.study.ablation.grid import Grid, Variant, known_scale
+from litebert.study.ablation.grids import known_grid
+from litebert.study.ablation.ordering import Ordering, ordering
+from litebert.study.ablation.probes import Probe
+from litebert.study.ablation.trial import Bench, Trial
+
+
+class Row(BaseModel):
+    """One row: what was measured with each seed, or only what it would cost."""
+
+    label: str
+    paper: float | None
+    trials: list[Trial]
+    predicted_flops: float
+    predicted_cpu_seconds: float
+
+    def values(self, measure: str) -> list[float]:
+        """Return one measure of all seeds."""
+        return [t.measures[measure] for t in self.trials if measure in t.measures]
+
+    def spread(self, measure: str) -> Spread | None:
+        """Return mean and deviation of one measure over the seeds."""
+        values = self.values(measure)
+        return Spread.of(values) if values else None
+
+
+class Ablation(BaseModel):
+    """A table of the paper with our rows; NAME.json of the output folder holds exactly this."""
+
+    name: str
+    title: str
+    source: str
+    scale: str
+    paper_measure: str
+    measure: str
+    rows: list[Row]
+
+    @property
+    def ordering(self) -> Ordering:
+        """Whether the rows stand in the paper's order."""
+        return ordering(
+            [row.paper for row in self.rows], [row.values(self.measure) for row in self.rows]
+        )
+
+    @property
+    def verdict(self) -> str:
+        """Say in one sentence what was and was not reproduced."""
+        left_out = [row.label for row in self.rows if not row.trials]
+        missing = f" Not trained: {', '.join(left_out)}." if left_out else ""
+        if not any(row.trials for row in self.rows):
+            return "Nothing was trained: the costs are predictions."
+        if all(row.paper is None for row in self.rows):
+            return f"The paper has no figures for this table.{missing}"
+        seeds = sorted({len(row.trials) for row in self.rows if row.trials})
+        return (
+            f"The paper's ordering is {self.ordering} (scale {self.scale}, "
+            f"{'-'.join(map(str, seeds))} seeds a row).{missing}"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train: the seeds, and how many CPU seconds a row may take; None: any."""
+
+    seeds: tuple[int, ...] = (1, 2)
+    most_cpu_seconds: float | None = 600.0
+    only: tuple[str, ...] = ()
+    probes: tuple[Probe, ...] = ()
+
+    def includes(self, row: Variant, cpu_seconds: float) -> bool:
+        """Tell whether a row is trained."""
+        is_affordable = self.most_cpu_seconds is None or cpu_seconds <= self.most_cpu_seconds
+        return is_affordable and (not self.only or row.label in self.only)
+
+
+def ablate(
+    name: str,
+    corpus: str | Path,
+    output: str | Path,
+    *,
+    scale: str = "tiny",
+    plan: Plan | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Ablation:
+    """Train the rows of a table that are not trained yet, and write NAME.json.
+
+    A trained row is not trained again, in whatever table it stands: rerun the command to resume. A
+    row that costs more than the plan affords is listed with its predicted cost alone.
+
+    Raises:
+        LitebertError: LB-745 to LB-748, a name, a row or the corpus cannot be used.
+    """
+    grid, chosen, plan = known_grid(name), known_scale(scale), plan or Plan()
+    variants = {variant.label: variant for variant in grid.variants(chosen)}
+    _require_rows(plan.only, variants)
+    bench = Bench(Path(corpus).absolute(), Path(output) / "runs", chosen)
+    rate = measured_rate(chosen)
+    rows = {}
+    for label, variant in variants.items():
+        cost = predicted(bench.words(variant, 0), rate)
+        rows[label] = Row(
+            label=label,
+            paper=variant.paper,
+            trials=[],
+            predicted_flops=cost.flops,
+            predicted_cpu_seconds=round(cost.cpu_seconds, 1),
+        )
+    found = _table(grid, scale, rows)
+    path = Path(output) / f"{name}.json"
+    for seed in plan.seeds:
+        for label, variant in variants.items():
+            if not plan.includes(variant, rows[label].predicted_cpu_seconds):
+                continue
+            say(f"{name}, {label}, seed {seed}")
+            trial = bench.train(
+                variant,
+                variants,
+                seed,
+                crosses=grid.crosses_objectives,
+                probes=plan.probes,
+            )
+            rows[label].trials.append(trial)
+            write_json(path, found.model_dump(mode="json"))
+    write_json(path, found.model_dump(mode="json"))
+    return found
+
+
+def read_ablation(path: Path) -> Ablation:
+    """Read the NAME.json of an ablation."""
+    return Ablation.model_validate(read_json(path, command="litebert study ablation --help"))
+
+
+def _table(grid: Grid, scale: str, rows: dict[str, Row]) -> Ablation:
+    return Ablation.model_construct(
+        name=grid.name,
+        title=grid.title,
+        source=grid.source,
+        scale=scale,
+        paper_measure=grid.paper_measure,
+        measure=grid.measure,
+        rows=list(rows.values()),
+    )
+
+
+def _require_rows(only: Sequence[str], variants: dict[str, Variant]) -> None:
+    for label in only:
+        if label not in variants:
+            raise LitebertError(
+                "LB-748",
+                "this table has no such row",
+                received=label,
+                expected=", ".join(variants),
+                next="litebert study ablation --help",
+            )

@@ -1,0 +1,247 @@
+"""One row of an ablation with one seed: trained, measured on held-out text, and recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import BaseModel
+
+from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.corpus import Corpus
+from litebert.errors import LitebertError
+from litebert.files import read_json, staged_folder, write_json
+from litebert.folder import load_model, read_config, save_model
+from litebert.nn import DTYPES, AlbertForPretraining
+from litebert.objectives import evaluation_batches
+from litebert.rng import hashed
+from litebert.runs import read_metrics
+from litebert.study.ablation.grid import Scale, Variant, Words
+from litebert.study.ablation.probes import Probe
+from litebert.study.sizes import sizes_of
+from litebert.tasks import Pretraining
+from litebert.tokenizer import Tokenizer
+from litebert.train import pretrain
+from litebert.train.sources import vocabulary_of
+
+EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
+"""The held-out sequences and masks are the same for every row and seed."""
+TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
+
+
+class Trial(BaseModel):
+    """What one training gave; `table` counts the embeddings, `body` all other parameters."""
+
+    label: str
+    seed: int
+    settings: list[str]
+    steps: int
+    tokens: int
+    cpu_seconds: float
+    table: int
+    body: int
+    measures: dict[str, float]
+    probes: dict[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where trials are trained, on what, and at which scale."""
+
+    corpus: Path
+    runs: Path
+    scale: Scale
+
+    def folder(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Path:
+        """Return the run of a row: rows of two tables with the same settings share it."""
+        words = [*self.words(variant, seed), f"start={variant.start}"]
+        if variant.start:
+            words.append(self.folder(variants[variant.start], variants, seed).name)
+        return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(sorted(words)))):016x}"
+
+    def words(self, variant: Variant, seed: int) -> Words:
+        """Return all settings of a row but the model that it starts from."""
+        steps = max(1, round(self.scale.steps * variant.steps))
+        return (
+            f"data.corpus={self.corpus}",
+            *self.scale.training,
+            *variant.words,
+            f"train.steps={steps}",
+            f"train.eval_every={steps}",
+            f"train.save_every={max(1, min(steps, 1_000))}",
+            "train.eval_at_start=false",
+            "train.eval_sequences=8",
+            "train.keep_checkpoints=1",
+            "train.loader_workers=0",
+            "train.log_every=50",
+            f"train.seed={seed}",
+        )
+
+    def finished(self, folder: Path) -> Trial | None:
+        """Return what a finished trial recorded."""
+        path = folder / TRIAL_FILE
+        if not path.is_file():
+            return None
+        return Trial.model_validate(read_json(path, command=f"rm {path}"))
+
+    def train(
+        self,
+        variant: Variant,
+        variants: dict[str, Variant],
+        seed: int,
+        *,
+        crosses: bool,
+        probes: Sequence[Probe] = (),
+    ) -> Trial:
+        """Train and probe a row, or return what it gave before; rows that it starts from first."""
+        folder = self.folder(variant, variants, seed)
+        trial = self._trained(variant, variants, seed, crosses=crosses)
+        missing = [probe for probe in probes if probe.task not in trial.probes]
+        if missing:
+            longest = read_config(folder / "run" / "model").max_position_embeddings
+            for probe in missing:
+                trial.probes[probe.task] = probe.measure(
+                    folder / "run" / "model", folder, seed=seed, longest=longest
+                )
+            write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+        return trial
+
+    def _trained(
+        self, variant: Variant, variants: dict[str, Variant], seed: int, *, crosses: bool
+    ) -> Trial:
+        folder = self.folder(variant, variants, seed)
+        recorded = self.finished(folder)
+        if recorded and (not crosses or "nsp_accuracy" in recorded.measures):
+            return recorded.model_copy(update={"label": variant.label})
+        words = self.words(variant, seed)
+        if variant.start:
+            before = self.train(variants[variant.start], variants, seed, crosses=False)
+            start = self.folder(variants[before.label], variants, seed)
+            words = _warm_words(words, _deepened(start, words, folder / "start"))
+        resolved = resolve(PretrainConfig, settings_from_words(words))
+        with _counted_cpu(folder):
+            outcome = pretrain(resolved, folder / "run", is_quiet=True)
+        if outcome.model is None:
+            raise LitebertError(
+                "LB-747",
+                f"the run of the row {variant.label!r} was interrupted",
+                received=f"step {outcome.step}",
+                expected="a finished run",
+                next="rerun the command to resume",
+            )
+        trial = self._measured(variant, seed, words, folder, outcome.model, crosses=crosses)
+        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+        return trial
+
+    def _measured(
+        self, variant: Variant, seed: int, words: Words, folder: Path, model: Path, *, crosses: bool
+    ) -> Trial:
+        config = resolve(PretrainConfig, settings_from_words(words)).config
+        network = load_model(model, dtype=DTYPES["fp32"]).network
+        assert isinstance(network, AlbertForPretraining)
+        measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
+        if crosses:
+            for name, sentence in (("nsp", "next"), ("sop", "order")):
+                found = measure(network, self.corpus, config, sentence=sentence)
+                measures[f"{name}_accuracy"] = found["sentence_order_accuracy"]
+                measures[f"{name}_commonest"] = found["sentence_commonest"]
+        rows = [row for row in read_metrics(folder / "run") if row["kind"] == "train"]
+        sizes = sizes_of(network.config)
+        return Trial(
+            label=variant.label,
+            seed=seed,
+            settings=[word for word in words if not word.startswith(("data.", "start.model"))],
+            steps=config.train.steps,
+            tokens=sum(int(str(row["tokens"])) for row in rows),
+            cpu_seconds=round(_cpu_seconds(folder), 1),
+            table=sizes.embeddings,
+            body=sizes.total - sizes.embeddings,
+            measures={name: round(value, 6) for name, value in measures.items()},
+        )
+
+
+def measure(
+    network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str
+) -> dict[str, float]:
+    """Measure held-out text under one masking (15 %, runs of up to 3 words) for every row."""
+    held_out = Corpus.open(corpus).held_out()
+    assert held_out is not None, "a study needs a corpus with a held-out part"
+    objective = config.objective.model_copy(
+        update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}
+    )
+    batches = list(
+        evaluation_batches(
+            held_out.shards,
+            vocabulary=vocabulary_of(held_out.tokenizer()),
+            config=objective,
+            batch_size=32,
+            seed=EVALUATION_SEED,
+            num_sequences=EVALUATION_SEQUENCES,
+        )
+    )
+    tokenizer: Tokenizer = held_out.tokenizer()
+    task = Pretraining(
+        network,
+        open_loader=_no_loader,
+        held_out=batches,
+        train=config.train,
+        mask_id=tokenizer.mask_id,
+    )
+    found = task.evaluate()
+    labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
+    if labels:
+        share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
+        found["sentence_commonest"] = max(share, 1 - share)
+    return found
+
+
+def _no_loader() -> NoReturn:
+    raise AssertionError("an evaluation trains nothing")
+
+
+def _warm_words(words: Words, start: Path) -> Words:
+    """Start from a model, which brings its shape; a random start would contradict it."""
+    kept = [word for word in words if not word.startswith(("model.", "start."))]
+    return (*kept, f"start.model={start}")
+
+
+def _deepened(start: Path, words: Words, target: Path) -> Path:
+    """Copy the model of a run with the depth that the words name: the weights are shared."""
+    if (target / "config.json").is_file():
+        return target
+    model = start / "run" / "model"
+    network = load_model(model).network
+    depth = next(int(w.split("=")[1]) for w in words if w.startswith("model.num_hidden_layers="))
+    config = network.config.model_copy(update={"num_hidden_layers": depth})
+    deeper = AlbertForPretraining(config)
+    deeper.load_state_dict(network.state_dict())
+    with staged_folder(target) as staged:
+        save_model(deeper, staged)
+        Tokenizer.load(model).save(staged, max_length=config.max_position_embeddings)
+    return target
+
+
+@contextmanager
+def _counted_cpu(folder: Path) -> Iterator[None]:
+    """Add the CPU time of the block, its processes included, to the folder's count."""
+    before, begun = _cpu_seconds(folder), _process_seconds()
+    try:
+        yield
+    finally:
+        write_json(folder / CPU_FILE, {"seconds": before + _process_seconds() - begun})
+
+
+def _cpu_seconds(folder: Path) -> float:
+    path = folder / CPU_FILE
+    if not path.is_file():
+        return 0.0
+    return float(str(read_json(path, command=f"rm {path}")["seconds"]))
+
+
+def _process_seconds() -> float:
+    return sum(os.times()[:4])

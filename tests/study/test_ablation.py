@@ -1,0 +1,164 @@
+"""Ablations: the grids are the paper's tables, rows are trained once, orderings are judged."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from litebert.cli.study import study
+from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.errors import LitebertError
+from litebert.study import sizes_of
+from litebert.study.ablation import GRIDS, SCALES, Plan, ablate, ordering, read_ablation
+from litebert.study.ablation.cost import training_flops
+from litebert.study.ablation.grid import Scale, Shape
+from litebert.study.ablation.trial import Bench
+
+
+def _small() -> Scale:
+    training = (
+        "model.max_position_embeddings=48",
+        "objective.max_seq_length=48",
+        "optim.name=adamw",
+        "optim.learning_rate=0.003",
+        "train.batch_size=8",
+    )
+    shape = Shape(16, 2, 8)
+    return Scale("small", shape, shape, embedding_size=8, steps=3, training=training)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCALES, "small", _small())
+    monkeypatch.setattr("litebert.study.ablation.trial.EVALUATION_SEQUENCES", 16)
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+@pytest.mark.parametrize("grid", GRIDS.values(), ids=list(GRIDS))
+def test_every_row_of_every_table_is_a_valid_configuration(grid, scale: Scale) -> None:
+    variants = grid.variants(scale)
+    assert len({variant.label for variant in variants}) == len(variants)
+    bench = Bench(Path("corpus"), Path("runs"), scale)
+    for variant in variants:
+        resolve(PretrainConfig, settings_from_words(bench.words(variant, 1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("sharing", [31, 83, 57, 108, 12, 64, 38, 89]),
+        ("embedding", [87, 89, 93, 108, 10, 12, 16, 31]),
+        ("width", [18, 60, 225, 499]),
+    ],
+)
+def test_at_full_scale_the_networks_have_the_papers_parameters(
+    name: str, millions: list[int]
+) -> None:
+    bench = Bench(Path("corpus"), Path("runs"), SCALES["paper"])
+    found = []
+    for variant in GRIDS[name].variants(bench.scale):
+        words = settings_from_words(bench.words(variant, 1))
+        found.append(sizes_of(resolve(PretrainConfig, words).config.model).total / 1e6)
+    assert found == pytest.approx(millions, rel=0.06)
+
+
+def test_equal_compute_is_equal_by_flops_without_the_output_layer() -> None:
+    for scale in SCALES.values():
+        bench = Bench(Path("corpus"), Path("runs"), scale)
+        one, other = (
+            training_flops((*bench.words(each, 1), "model.vocab_size=6"))
+            for each in GRIDS["time"].variants(scale)
+        )
+        assert one == pytest.approx(other, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "verdict"),
+    [
+        ([1.0, 2.0, 3.0], [[0.1, 0.11], [0.2, 0.21], [0.3, 0.31]], "reproduced"),
+        ([1.0, 2.0], [[0.3, 0.31], [0.1, 0.11]], "reversed"),
+        ([1.0, 2.0], [[0.1, 0.3], [0.2, 0.4]], "undecided: all within the noise"),
+        ([1.0, 2.0, 3.0], [[0.1, 0.11], [0.2, 0.21], [0.19, 0.2]], "partly reproduced"),
+        ([1.0, 2.0], [[0.1], []], "nothing to compare"),
+        ([None, 2.0], [[0.1], [0.2]], "nothing to compare"),
+        ([2.0, 2.0], [[0.1, 0.1], [0.2, 0.2]], "nothing to compare"),
+    ],
+)
+def test_an_ordering_is_called_where_the_noise_allows(
+    paper: list[float | None], ours: list[list[float]], verdict: str
+) -> None:
+    assert ordering(paper, ours).verdict == verdict
+
+
+def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
+    corpus: Path, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(seeds=(1, 2), only=("NSP", "none"))
+    first = ablate("sentence", corpus, tmp_path, scale="small", plan=plan)
+    none, nsp, sop = first.rows
+    assert [trial.seed for trial in nsp.trials] == [1, 2]
+    assert sop.trials == []
+    assert "Not trained: SOP." in first.verdict
+    assert {"nsp_accuracy", "sop_accuracy", "masked_lm_accuracy"} <= set(none.trials[0].measures)
+    trial = nsp.trials[0]
+    assert trial.tokens > 0
+    assert trial.table == sizes_of_trial(trial.settings).embeddings
+    assert read_ablation(tmp_path / "sentence.json") == first
+
+    monkeypatch.setattr("litebert.study.ablation.trial.pretrain", _fail)
+    again = ablate("sentence", corpus, tmp_path, scale="small", plan=plan)
+    assert [row.trials for row in again.rows] == [row.trials for row in first.rows]
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise AssertionError("a trained row is not trained again")
+
+
+def sizes_of_trial(settings: list[str]):
+    words = [*settings, "data.corpus=x", "model.vocab_size=90"]
+    return sizes_of(resolve(PretrainConfig, settings_from_words(words)).config.model)
+
+
+def test_a_deeper_row_starts_from_the_row_before(
+    corpus: Path, tmp_path: Path, small: None
+) -> None:
+    plan = Plan(seeds=(1,), only=("3 layers",))
+    found = ablate("depth", corpus, tmp_path, scale="small", plan=plan)
+    (trial,) = found.rows[1].trials
+    assert trial.label == "3 layers"
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    (start,) = (tmp_path / "runs").glob("*/start/config.json")
+    assert json.loads(start.read_text())["num_hidden_layers"] == 3
+    assert found.ordering.verdict == "nothing to compare"
+
+
+def test_what_cannot_be_afforded_is_predicted_and_not_trained(
+    corpus: Path, tmp_path: Path, small: None
+) -> None:
+    words = ["ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path)]
+    words += ["--scale", "small", "--afford", "0", "--html", str(tmp_path / "page.html"), "--json"]
+    result = CliRunner().invoke(study, words)
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert all(row["trials"] == [] and row["predicted_cpu_seconds"] > 0 for row in rows)
+    flops = [row["predicted_flops"] for row in rows]
+    assert flops == sorted(flops)
+    assert "Nothing was trained" in result.stderr
+    assert "Nothing was trained" in (tmp_path / "page.html").read_text("utf-8")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["shoring"], "LB-746"),
+        (["sharing", "--scale", "tyni"], "LB-745"),
+        (["sharing", "--row", "x"], "LB-748"),
+        (["sharing", "--probe", "sst2"], "LB-762"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_right_ones(words: list[str], code: str) -> None:
+    result = CliRunner().invoke(study, ["ablation", *words, "--corpus", "nowhere"])
+    assert isinstance(result.exception, LitebertError)
+    assert result.exception.code == code
