@@ -28,15 +28,25 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize("at_step", [2, 6, 11])
+SELECTIVE = ["elastic.least_depth=1", "mining.pool=2"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "at_step"), [(OURS, 2), (OURS, 6), (OURS, 11), (SELECTIVE, 5)]
+)
 def test_a_stopped_run_with_everything_on_equals_an_uninterrupted_one(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch, at_step: int
+    tmp_path: Path,
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: list[str],
+    at_step: int,
 ) -> None:
-    pretrain(configure(*OURS), tmp_path / "whole", is_quiet=True)
+    pretrain(configure(*settings), tmp_path / "whole", is_quiet=True)
     with monkeypatch.context() as patched:
         _interrupt_at(patched, at_step)
-        assert pretrain(configure(*OURS), tmp_path / "stopped", is_quiet=True).step == at_step
-    pretrain(configure(*OURS), tmp_path / "stopped", is_quiet=True)
+        stopped = pretrain(configure(*settings), tmp_path / "stopped", is_quiet=True)
+        assert stopped.step == at_step
+    pretrain(configure(*settings), tmp_path / "stopped", is_quiet=True)
 
     for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
         files = [tmp_path / run / "checkpoints/step-000000012" / name for run in RUNS]

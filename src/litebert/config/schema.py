@@ -110,7 +110,8 @@ class ObjectiveConfig(Section):
 
     sentence: str = Field(
         "order",
-        description="order: swapped neighbours; order-official: with upstream's leak; next; none",
+        description="order: swapped neighbours; order-official: with upstream's leak; next; shuffle: "
+        "all sentences; document: pairs of one document; none",
     )
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")
@@ -138,6 +139,28 @@ class EarlyConfig(Section):
     )
     depth_share: float = Field(
         0.3, ge=0, lt=1, description="share of the training steps with that depth"
+    )
+
+
+class ElasticConfig(Section):
+    """Say how the depth varies, so that the network serves at any depth."""
+
+    least_depth: int | None = Field(
+        None,
+        ge=1,
+        description="half of the training steps apply a random number of steps of the network, at "
+        "least so many; unset: all steps always",
+    )
+
+
+class MiningConfig(Section):
+    """Say whether training prefers the sequences of large loss."""
+
+    pool: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="sequences drawn for each that is trained on, the hardest; 1: no choice",
     )
 
 
@@ -246,6 +269,8 @@ class PretrainConfig(Section):
     data: DataConfig
     objective: ObjectiveConfig = ObjectiveConfig()
     early: EarlyConfig = EarlyConfig()
+    elastic: ElasticConfig = ElasticConfig()
+    mining: MiningConfig = MiningConfig()
     distil: DistilConfig = DistilConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()

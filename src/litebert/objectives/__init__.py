@@ -1,6 +1,6 @@
 """What pretraining predicts: sentence order and masked words, drawn fresh from shards of tokens."""
 
-from litebert.objectives.batch import PretrainingBatch, longest_first
+from litebert.objectives.batch import PretrainingBatch, longest_first, of_sequences
 from litebert.objectives.instances import EpochPlan, plan_epoch
 from litebert.objectives.loader import Loader, evaluation_batches
 from litebert.objectives.masking import Masking, mask, num_to_predict, run_length_law
@@ -37,6 +37,7 @@ __all__ = [
     "longest_first",
     "mask",
     "num_to_predict",
+    "of_sequences",
     "plan_epoch",
     "prefetch",
     "run_length_law",

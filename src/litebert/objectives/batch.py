@@ -33,21 +33,26 @@ class PretrainingBatch:
 
 def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
     """Put sequences of one length side by side, which is what attention computes fastest."""
+    return of_sequences(batch, np.argsort(-np.diff(batch.offsets), kind="stable"))
+
+
+def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
+    """Return the sequences at the numbers in `order`, each at most once."""
     lengths = np.diff(batch.offsets)
-    order = np.argsort(-lengths, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(lengths[order])))
     shifts = batch.offsets[:-1][order] - offsets[:-1]
     tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # where each came from
-    went_to = np.empty_like(tokens)
+    went_to = np.full_like(batch.ids, -1)  # where sequences that are left out go
     went_to[tokens] = np.arange(tokens.size)
-    masked = np.argsort(went_to[batch.masked_positions])
+    places = went_to[batch.masked_positions]
+    masked = np.argsort(places)[np.count_nonzero(places < 0) :]
     labels = batch.sentence_labels
     return PretrainingBatch(
         ids=batch.ids[tokens],
         positions=batch.positions[tokens],
         segments=batch.segments[tokens],
         offsets=offsets,
-        masked_positions=went_to[batch.masked_positions][masked],
+        masked_positions=places[masked],
         masked_ids=batch.masked_ids[masked],
         sentence_labels=None if labels is None else labels[order],
     )

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import EarlyConfig, TrainConfig
+from litebert import rng
+from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
 from litebert.fast import accelerate, pack
 from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
 from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.masked_loss import masked_loss
+
+Select: TypeAlias = Callable[[PretrainingBatch], PretrainingBatch]
+"""Chooses the sequences of a step; it is called with the weights that the step will change."""
 
 EPSILON = 1e-5
 """Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
@@ -53,12 +58,16 @@ class Pretraining:
         held_out: Sequence[PretrainingBatch],
         train: TrainConfig,
         early: EarlyConfig | None = None,
+        elastic: ElasticConfig | None = None,
+        select: Select | None = None,
         mask_id: int | None = None,
     ) -> None:
         accelerate(network)
         self.network = network
         self._open_loader, self._held_out, self._train = open_loader, held_out, train
         self._early, self._mask_id = early or EarlyConfig(), mask_id
+        self._elastic, self._select = elastic or ElasticConfig(), select
+        self._deepest = network.albert.depth
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the step's depth."""
@@ -66,8 +75,12 @@ class Pretraining:
         made = prefetch(self._open_loader, steps, workers=self._train.loader_workers)
         for step, batch in zip(steps, made, strict=True):
             full = self.network.config.num_steps
-            self.network.albert.depth = depth_at(step, self._early, self._train.steps, full)
-            yield list(micro_batches(batch, self._train.micro_batch_size, device))
+            self._deepest = depth_at(step, self._early, self._train.steps, full)
+            self.network.albert.depth = elastic_depth(
+                step, self._elastic, self._deepest, seed=self._train.seed
+            )
+            chosen = batch if self._select is None else self._select(batch)
+            yield list(micro_batches(chosen, self._train.micro_batch_size, device))
 
     def loss(self, work: PretrainingWork) -> Loss:
         """Return this micro-batch's share of masked-LM + sentence-order loss."""
@@ -108,6 +121,7 @@ class Pretraining:
         in sight (the kept pieces) or contradicted (the random ones).
         """
         device = device_of(self.network)
+        self.network.albert.depth = self._deepest
         self.network.eval()
         pack(self.network.albert)
         sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
@@ -186,6 +200,19 @@ def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:
     """
     is_early = early.depth is not None and step < round(early.depth_share * total_steps)
     return min(early.depth or full, full) if is_early else full
+
+
+def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int) -> int:
+    """Return the depth of a training step: the deepest for one half, any for the other.
+
+    >>> elastic = ElasticConfig(least_depth=2)
+    >>> [elastic_depth(step, elastic, 6, seed=1) for step in range(8)]
+    [6, 6, 6, 6, 6, 2, 5, 6]
+    """
+    least = min(elastic.least_depth or deepest, deepest)
+    if least == deepest or rng.uniform(seed, "is-deepest", step) < 0.5:
+        return deepest
+    return int(rng.integers(seed, "elastic-depth", least, deepest - 1, step))
 
 
 def _correct(logits: Tensor, labels: Tensor) -> Tensor:

@@ -19,6 +19,8 @@ from litebert.optim import averaged
 from litebert.runs import recorded_setting
 from litebert.tasks import Pretraining, Task
 from litebert.tasks.beginning import attend_locally
+from litebert.tasks.hardest import hardest
+from litebert.tasks.pretraining import Select
 from litebert.train.build import build_trainer
 from litebert.train.distil import (
     begin_as_teacher,
@@ -163,9 +165,21 @@ def _built(
         held_out=sources.evaluation(config),
         train=train,
         early=config.early,
+        elastic=config.elastic,
+        select=_select(network, config),
         mask_id=sources.tokenizer.mask_id,
     )
     return trainer, distillation(task, config, sources, teacher) if teacher else task
+
+
+def _select(network: AlbertForPretraining, config: PretrainConfig) -> Select | None:
+    """Return what chooses the hardest sequences of a step, where the settings say so."""
+    if config.mining.pool == 1:
+        return None
+    train = config.train
+    return partial(
+        hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size
+    )
 
 
 def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:

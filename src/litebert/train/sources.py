@@ -97,15 +97,16 @@ def loader_for(corpus: Path, *, config: PretrainConfig, sentence: SentenceObject
     """Open a corpus's loader; small enough to be sent to the processes that prepare batches."""
     train, early = config.train, config.early
     opened = Corpus.open(corpus)
+    drawn = train.batch_size * config.mining.pool
     return Loader(
         opened.shards,
         vocabulary=vocabulary_of(opened.tokenizer()),
         config=config.objective,
-        batch_size=train.batch_size,
+        batch_size=drawn,
         seed=train.seed,
         sentence=sentence,
         early_mask_prob=early.mask_prob,
-        early_samples=round(early.mask_share * train.steps) * train.batch_size,
+        early_samples=round(early.mask_share * train.steps) * drawn,
     )
 
 

@@ -2,7 +2,9 @@
 
 from litebert.errors import LitebertError, did_you_mean
 from litebert.objectives.sentences.base import Draws, InOrder, Instance, SentenceObjective
+from litebert.objectives.sentences.document import SameDocument
 from litebert.objectives.sentences.kinds import NextSentence, NoSentences, OfficialOrder, Order
+from litebert.objectives.sentences.shuffle import Shuffle
 
 __all__ = [
     "SENTENCE_OBJECTIVES",
@@ -13,7 +15,14 @@ __all__ = [
     "sentence_objective",
 ]
 
-_BUILT_IN: tuple[SentenceObjective, ...] = (Order(), OfficialOrder(), NextSentence(), NoSentences())
+_BUILT_IN: tuple[SentenceObjective, ...] = (
+    Order(),
+    OfficialOrder(),
+    NextSentence(),
+    Shuffle(),
+    SameDocument(),
+    NoSentences(),
+)
 
 SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {each.name: each for each in _BUILT_IN}
 """What `objective.sentence` may name. Others add their own here before they train."""

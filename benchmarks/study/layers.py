@@ -1,0 +1,66 @@
+"""Figure 1 for four networks: the packaged model, books-wiki-mini, a BERT, and a trained trunk.
+
+    python benchmarks/study/layers.py TEXTS BERT TRUNK
+
+TEXTS has a text a line, BERT is a folder with a BERT (all-MiniLM-L6-v2 for the committed figures),
+TRUNK the folder of PL-BERT in eight bits with a recorded sentence (tests/interop/test_real_trunk.py
+says what it is). Writes benchmarks/study/layers-NAME.json, the figures and layers.html.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from litebert.api.study import layers_part, study_layers, write_study
+from litebert.folder import load_model
+from litebert.nn import Batch
+from litebert.study.layers import Layers, layers_of
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DEPTHS = (24, 48, 96, 192)
+NAMES = ("packaged", "books-wiki-mini", "minilm-bert")
+
+
+def main(texts: Path, bert: Path, trunk: Path) -> None:
+    """Measure and write."""
+    torch.set_num_threads(1)
+    models = (None, ROOT / "models" / "books-wiki-mini", bert)
+    measured = study_layers(models, texts, depths=DEPTHS, say=print)
+    found = dict(zip(NAMES, measured, strict=True)) | {"pl-bert": _trunk(trunk)}
+    named = {f"layers-{n}": x.model_copy(update={"source": n}) for n, x in found.items()}
+    part = layers_part(list(named.values()))
+    write_study([part], metrics=named, output=HERE, html=HERE / "layers.html")
+    print(part.finding)
+
+
+def _trunk(folder: Path) -> Layers:
+    """Measure PL-BERT on its recorded sentence of phonemes, without the padding at its ends."""
+    stored = load_file(folder / "model.int8.safetensors")
+    scales = {name: t for name, t in stored.items() if name.endswith("_scale")}
+    tensors = {
+        name: tensor.float() * scales[f"{name}_scale"].reshape(-1, 1)
+        if f"{name}_scale" in scales
+        else tensor
+        for name, tensor in stored.items()
+        if name not in scales
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        save_file(tensors, Path(scratch) / "model.safetensors", metadata={"format": "pt"})
+        shutil.copyfile(folder / "config.json", Path(scratch) / "config.json")
+        albert = load_model(Path(scratch)).network.albert.eval()
+    with np.load(folder / "reference_io.npz") as arrays:
+        ids = torch.from_numpy(arrays["input_ids"])
+    batch = Batch.from_padded(ids, torch.ones_like(ids), torch.zeros_like(ids))
+    return layers_of(albert, batch, batch.ids != 0, source="pl-bert", depths=DEPTHS)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]))

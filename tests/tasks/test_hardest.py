@@ -1,0 +1,85 @@
+"""Hard example mining chooses the sequences of the largest loss, whole."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.config import AlbertConfig, ObjectiveConfig
+from litebert.corpus import Corpus
+from litebert.nn import AlbertForPretraining
+from litebert.objectives import Loader, PretrainingBatch, of_sequences
+from litebert.tasks.hardest import hardest, sequence_losses
+from litebert.tasks.pretraining import micro_batches
+from litebert.train.sources import vocabulary_of
+
+
+@pytest.fixture
+def batch(corpus: Path) -> PretrainingBatch:
+    opened = Corpus.open(corpus)
+    loader = Loader(
+        opened.shards,
+        vocabulary=vocabulary_of(opened.tokenizer()),
+        config=ObjectiveConfig(max_seq_length=40, short_seq_prob=0.5),
+        batch_size=12,
+        seed=1,
+    )
+    return loader.batch(0)
+
+
+@pytest.fixture
+def network() -> AlbertForPretraining:
+    config = AlbertConfig(
+        vocab_size=90,
+        embedding_size=8,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        hidden_dropout_prob=0.3,
+        initializer_range=0.3,
+    )
+    return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+
+
+def _sequence(batch: PretrainingBatch, number: int) -> PretrainingBatch:
+    return of_sequences(batch, np.array([number]))
+
+
+def _ids(batch: PretrainingBatch) -> list[tuple[int, ...]]:
+    bounds = batch.offsets.tolist()
+    return [tuple(batch.ids[a:b].tolist()) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def test_the_hardest_sequences_stay_whole(
+    batch: PretrainingBatch, network: AlbertForPretraining
+) -> None:
+    network.eval()
+    losses = []
+    for number in range(12):
+        (work,) = micro_batches(_sequence(batch, number), None, torch.device("cpu"))
+        with torch.no_grad():
+            losses.append(float(sequence_losses(network, work)))
+    expected = {_ids(batch)[number] for number in np.argsort(losses)[-5:]}
+
+    for micro_batch_size in (None, 5):
+        found = hardest(network, batch, 5, micro_batch_size=micro_batch_size)
+        assert set(_ids(found)) == expected
+        assert network.training
+
+
+def test_chosen_sequences_keep_tokens_masks_and_labels(batch: PretrainingBatch) -> None:
+    order = np.array([7, 2, 11])
+    found = of_sequences(batch, order)
+    assert batch.sentence_labels is not None
+    assert found.sentence_labels is not None
+    assert found.sentence_labels.tolist() == batch.sentence_labels[order].tolist()
+    for place, number in enumerate(order.tolist()):
+        one = _sequence(batch, number)
+        start, stop = found.offsets[place : place + 2]
+        assert found.ids[start:stop].tolist() == one.ids.tolist()
+        here = (found.masked_positions >= start) & (found.masked_positions < stop)
+        assert (found.masked_positions[here] - start).tolist() == one.masked_positions.tolist()
+        assert found.masked_ids[here].tolist() == one.masked_ids.tolist()
+        assert len(one.masked_ids) > 0
