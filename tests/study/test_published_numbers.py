@@ -1,0 +1,45 @@
+"""The numbers of docs/study.md are those of the metrics files."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from litebert.files import read_json
+from litebert.study import Layers
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "study.md").read_text("utf-8")
+ROWS = {
+    "packaged model": "packaged",
+    "books-wiki-mini": "books-wiki-mini",
+    "MiniLM": "minilm-bert",
+    "PL-BERT": "pl-bert",
+}
+
+
+def _layers(name: str) -> Layers:
+    path = ROOT / "benchmarks" / "study" / f"layers-{name}.json"
+    return Layers.model_validate(read_json(path, command="python benchmarks/study/layers.py"))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_row_of_a_network_is_that_of_its_metrics(row: str) -> None:
+    (line,) = re.findall(rf"^\| {re.escape(row)}.*\|$", PAGE, re.MULTILINE)
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    found = _layers(ROWS[row])
+    assert cells[1:] == [
+        str(found.num_steps),
+        *(fate.verdict for fate in found.fates),
+        f"{100 * found.fates[-1].residual:.1f} %",
+        f"{found.eigenvalue_at_depth.modulus:.2f}",
+        f"{found.eigenvalue_at_end.modulus:.2f}",
+    ]
+    assert ("shared" in cells[0]) == found.is_shared
+
+
+def test_the_sentences_about_figure_1_hold() -> None:
+    assert all(_layers(name).eigenvalue_at_depth.modulus > 1 for name in ROWS.values())
+    large = _layers("pl-bert")
+    assert min(step.residual for step in large.beyond) > 1 / 3
+    assert {fate.period for fate in large.fates} == {4, 5}
