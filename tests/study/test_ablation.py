@@ -120,9 +120,7 @@ def sizes_of_trial(settings: list[str]):
     return sizes_of(resolve(PretrainConfig, settings_from_words(words)).config.model)
 
 
-def test_a_deeper_row_starts_from_the_row_before(
-    corpus: Path, tmp_path: Path, small: None
-) -> None:
+def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, small: None) -> None:
     plan = Plan(seeds=(1,), only=("3 layers",))
     found = ablate("depth", corpus, tmp_path, scale="small", plan=plan)
     (trial,) = found.rows[1].trials

@@ -1,5 +1,6 @@
 """Hard example mining chooses the sequences of the largest loss, whole."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def _sequence(batch: PretrainingBatch, number: int) -> PretrainingBatch:
 
 def _ids(batch: PretrainingBatch) -> list[tuple[int, ...]]:
     bounds = batch.offsets.tolist()
-    return [tuple(batch.ids[a:b].tolist()) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [tuple(batch.ids[a:b].tolist()) for a, b in pairwise(bounds)]
 
 
 def test_the_hardest_sequences_stay_whole(

@@ -110,8 +110,8 @@ class ObjectiveConfig(Section):
 
     sentence: str = Field(
         "order",
-        description="order: swapped neighbours; order-official: with upstream's leak; next; shuffle: "
-        "all sentences; document: pairs of one document; none",
+        description="order: swapped neighbours; order-official: with upstream's leak; next; none; "
+        "shuffle: all sentences; document: pairs of one document",
     )
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")

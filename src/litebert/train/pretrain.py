@@ -177,9 +177,7 @@ def _select(network: AlbertForPretraining, config: PretrainConfig) -> Select | N
     if config.mining.pool == 1:
         return None
     train = config.train
-    return partial(
-        hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size
-    )
+    return partial(hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
 
 
 def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:
