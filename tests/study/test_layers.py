@@ -12,8 +12,7 @@ from litebert.cli.study import study
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.attention import Layout
+from litebert.nn import Albert, AlbertForPretraining, Batch, Layout
 from litebert.study.jacobian import dominant_eigenvalue
 from litebert.study.layers import Layers, _fate, layers_of, measure_layers
 from litebert.tokenizer import Tokenizer

@@ -9,8 +9,7 @@ from pydantic import BaseModel
 from torch import Tensor
 from torch.autograd.functional import jvp
 
-from litebert.nn import Albert, Batch
-from litebert.nn.attention import Layout
+from litebert.nn import Albert, Batch, Layout
 
 SEED = 12_345
 
@@ -51,7 +50,7 @@ def dominant_eigenvalue(
     direction = direction / direction.norm()
     growths, turns = [], []
     for _ in range(power_steps):
-        image: Tensor = jvp(step, point, direction)[1]
+        image: Tensor = jvp(step, point, direction)[1]  # type: ignore[no-untyped-call]
         growth = image.norm()
         growths.append(math.log(max(float(growth), 1e-30)))
         turns.append(float((direction * image).sum() / growth))

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
 from litebert.inference.pretrained import framed
-from litebert.nn import Albert, Batch
-from litebert.nn.attention import Layout
+from litebert.nn import Albert, Batch, Layout
 from litebert.study.jacobian import Eigenvalue, dominant_eigenvalue
 
 BEYOND = (24, 48, 96)
