@@ -8,13 +8,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from litebert.serve import embeddings, health, pages, verbs
+from litebert.serve.bodies import Bodies
 from litebert.serve.gate import Gate
 from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS, Settings
 from litebert.serve.metrics import Metrics
 from litebert.serve.models import Models
 from litebert.serve.refusals import ClientLeftError, HttpError, body_of
 from litebert.serve.strict_json import encode
-from litebert.serve.strict_route import HeldBytes
 
 _DESCRIPTION = f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
 
@@ -33,7 +33,7 @@ def create_app(models: Models, settings: Settings, metrics: Metrics) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.models, app.state.settings, app.state.metrics = models, settings, metrics
-    app.state.held = HeldBytes()
+    app.state.bodies = Bodies(settings.client_seconds)
     for part in (verbs, embeddings, health, pages):
         app.include_router(part.router)
     app.add_exception_handler(HttpError, _refused)

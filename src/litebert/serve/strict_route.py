@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from litebert.files import Json
 from litebert.serve import strict_json
-from litebert.serve.limits import MAX_BODY_BYTES, MAX_HELD_BYTES, Settings
-from litebert.serve.refusals import ClientLeftError, HttpError
-
-
-class HeldBytes:
-    """How many bytes of unread bodies the server holds, over all requests."""
-
-    def __init__(self) -> None:
-        self.total = 0
+from litebert.serve.bodies import Bodies
+from litebert.serve.refusals import HttpError
 
 
 class ReadRequest(Request):
@@ -43,7 +35,7 @@ class StrictRoute(APIRoute):
 
         async def read_first(request: Request) -> Response:
             _require_json(request)
-            body = await _read(request, request.app.state.settings, request.app.state.held)
+            body = await cast(Bodies, request.app.state.bodies).read(request)
             read = ReadRequest(request.scope, request.receive)
             read._body, read._decoded = body, strict_json.decode(body)
             return await handle(read)
@@ -63,59 +55,3 @@ def _require_json(request: Request) -> None:
         expected="Content-Type: application/json, and no Content-Encoding",
         next="send the body uncompressed, with that header",
     )
-
-
-async def _read(request: Request, settings: Settings, held: HeldBytes) -> bytes:
-    """Read the body; refuse one that is too large as soon as that is known."""
-    declared = request.headers.get("content-length", "0")
-    if int(declared if declared.isdecimal() else 0) > MAX_BODY_BYTES:
-        raise _too_large()
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(settings.client_seconds):
-            while True:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientLeftError
-                chunk = message.get("body", b"")
-                chunks.append(chunk)
-                size += len(chunk)
-                held.total += len(chunk)
-                if size > MAX_BODY_BYTES:
-                    raise _too_large()
-                _require_memory(held)
-                if not message.get("more_body", False):
-                    return b"".join(chunks)
-    except TimeoutError as error:
-        raise HttpError(
-            "LB-963",
-            "the body did not arrive in time",
-            status=408,
-            expected=f"all of it within {settings.client_seconds:g} s",
-            next="send the request again",
-        ) from error
-    finally:
-        held.total -= size
-
-
-def _too_large() -> HttpError:
-    return HttpError(
-        "LB-952",
-        "the body is too large",
-        status=413,
-        expected=f"at most {MAX_BODY_BYTES:,} bytes",
-        next="send fewer texts at once",
-    )
-
-
-def _require_memory(held: HeldBytes) -> None:
-    if held.total > MAX_HELD_BYTES:
-        raise HttpError(
-            "LB-966",
-            "the server is reading as many bodies as it can hold",
-            status=429,
-            expected=f"less than {MAX_HELD_BYTES:,} bytes in flight",
-            next="try again in 1 s",
-            retry_after=1,
-        )
