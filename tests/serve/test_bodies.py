@@ -1,4 +1,4 @@
-"""Bodies on their way: the client's time is limited, the server's own stalls are not the client's."""
+"""Bodies on their way: the client's time is limited; stalls of the server do not count."""
 
 import asyncio
 import time

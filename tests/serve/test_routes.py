@@ -7,15 +7,23 @@ from pathlib import Path
 
 import openai
 import pytest
+import torch
 
 import litebert
+from litebert.nn import Batch
+from litebert.nn.attention import Layout
+from litebert.serve.inside import attention
 from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS
+from litebert.serve.schemas import AttentionOut
+from litebert.serve.verbs import router
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
 CALLS = {
     "base": [
         ("fill", {"text": "Anna walked to the [MASK] with [MASK].", "top": 3}),
         ("order", {"first": "Anna left.", "second": "Then Anna came back."}),
+        ("order", {"first": "Anna left. Then Anna came back. It was night."}),
+        ("score", {"text": "Anna left."}),
         ("embed", {"texts": TEXTS, "pooling": "cls"}),
     ],
     "classify": [
@@ -48,6 +56,8 @@ def test_a_route_gives_what_the_verb_gives(server, folders, name, verb, body) ->
     expected = _plain(getattr(litebert.load(folders[name]), verb)(**body))
     assert _rounded(reply.json["result"]) == _rounded(expected)
     assert reply.json["model"] == name
+    documented = next(route for route in router.routes if route.path == f"/v1/{verb}")
+    documented.response_model.model_validate(reply.json)
 
 
 def _rounded(value: object) -> object:
@@ -68,6 +78,30 @@ def test_steps_show_a_point_for_each_step_and_token(server) -> None:
     means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]
     assert means == pytest.approx(found["l2"], rel=1e-4)
     assert all(-1 <= cosine <= 1 for cosine in found["cosine"])
+
+
+def test_attention_is_a_distribution_for_each_head_and_token(server) -> None:
+    text = "Anna walked home. " * 30
+    first, second = (
+        server.ask("/v1/attention", {"text": text, "step": step}).json["result"] for step in (1, 2)
+    )
+    assert len(first["heads"]) == 2
+    assert len(first["pieces"]) == len(first["heads"][0]) == 64
+    assert all(sum(row) == pytest.approx(1, abs=0.004) for head in first["heads"] for row in head)
+    assert first["heads"] != second["heads"]
+    AttentionOut.model_validate(first)
+
+
+def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) -> None:
+    model = litebert.load(folders["base"])
+    found = attention(model, "Anna walked home.", step=2)
+    batch = Batch.from_lists([model.tokenizer.encode("Anna walked home.", frame=True).ids])
+    before, after = list(model.network.albert.states(batch))[1:]
+    block, feed_forward = model.network.albert.attention[0], model.network.albert.feed_forward[0]
+    value = torch.unflatten(block.value(before), -1, block.heads)
+    mixed = torch.einsum("hqk,khd->qhd", torch.tensor(found["heads"]), value).flatten(-2)
+    expected = feed_forward(block.norm(before + block.output(mixed)), Layout(batch))
+    torch.testing.assert_close(expected, after, atol=2e-3, rtol=0)
 
 
 def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None:
@@ -102,6 +136,10 @@ LIMITS = {
     "number as text": (422, "LB-954", "/v1/fill", {"text": 1}),
     "text as number": (422, "LB-954", "/v1/fill", {"text": "[MASK]", "top": "3"}),
     "unknown field": (422, "LB-954", "/v1/fill", {"text": "[MASK]", "secret-word": 1}),
+    "score characters": (422, "LB-954", "/v1/score", {"text": "a" * 1_001}),
+    "score tokens": (422, "LB-973", "/v1/score", {"text": "a 1 " * 200}),
+    "attention step": (422, "LB-974", "/v1/attention", {"text": "a", "step": 3}),
+    "one sentence": (422, "LB-936", "/v1/order", {"first": "secret-word"}),
     "no blank": (422, "LB-610", "/v1/fill", {"text": "secret-word"}),
     "no head": (422, "LB-956", "/v1/classify", {"texts": ["secret-word"]}),
     "no model": (404, "LB-955", "/v1/fill", {"text": "[MASK]", "model": "secret-word"}),

@@ -15,7 +15,8 @@ from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.folder import Pooling
 from litebert.inference import Model
-from litebert.serve.steps import steps
+from litebert.serve.inside import attention, steps
+from litebert.serve.limits import MAX_SCORED_TOKENS
 
 Arguments: TypeAlias = dict[str, Json]
 log = logging.getLogger("litebert.serve")
@@ -27,6 +28,11 @@ class Request:
 
     verb: str
     arguments: Arguments
+
+    @property
+    def text(self) -> str:
+        """The text of a verb that takes one."""
+        return str(self.arguments["text"])
 
     @property
     def texts(self) -> list[str]:
@@ -98,8 +104,24 @@ def _call(model: Model, request: Request) -> Json:
     if request.verb == "embed":
         return _embeddings(model, request)
     if request.verb == "steps":
-        return steps(model, str(request.arguments["text"]))
+        return steps(model, request.text)
+    if request.verb == "attention":
+        return attention(model, request.text, step=cast(int, request.arguments["step"]))
+    if request.verb == "score":
+        _require_short(model, request.text)
     return _plain(getattr(model, request.verb)(**request.arguments))
+
+
+def _require_short(model: Model, text: str) -> None:
+    (ids,) = model.tokenizer.encode_ids([text])
+    if len(ids) > MAX_SCORED_TOKENS:
+        raise LitebertError(
+            "LB-973",
+            "the text is too long to be scored by a server",
+            received=f"{len(ids)} tokens",
+            expected=f"at most {MAX_SCORED_TOKENS} tokens",
+            next="send its sentences one by one, or use litebert score",
+        )
 
 
 def _embeddings(model: Model, request: Request) -> Json:

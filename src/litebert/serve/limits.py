@@ -11,6 +11,11 @@ MAX_TEXTS = 32
 MAX_CHARACTERS = 10_000
 MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
+MAX_SCORED_CHARACTERS = 1_000
+MAX_SCORED_TOKENS = 128
+"""Of a scored text: each of its tokens is masked once, so the work grows with the square."""
+MAX_ATTENTION_TOKENS = 64
+"""Of a text whose attention is shown; the rest is cut off."""
 MAX_CONNECTIONS = 1_024
 MAX_HELD_BYTES = 64 << 20
 """Bytes of request bodies that the server holds at once while they are being read."""

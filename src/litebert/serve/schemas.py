@@ -6,7 +6,14 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from litebert.serve.limits import MAX_CHARACTERS, MAX_TEXTS, MAX_TIMEOUT_MS, MAX_TOP
+from litebert.serve.limits import (
+    MAX_CHARACTERS,
+    MAX_SCORED_CHARACTERS,
+    MAX_TEXTS,
+    MAX_TIMEOUT_MS,
+    MAX_TOP,
+)
+from litebert.serve.queueing import count_tokens
 
 Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -41,10 +48,25 @@ class FillBody(Body):
 
 
 class OrderBody(Body):
-    """Tell whether `first` comes before `second` in running text."""
+    """Tell whether `first` comes before `second`; without `second`, where `first` breaks."""
 
     first: Annotated[Text, Field(examples=["She opened the door."])]
-    second: Annotated[Text, Field(examples=["Then she went in."])]
+    second: Annotated[Text | None, Field(examples=["Then she went in."])] = None
+
+
+class ScoreBody(Body):
+    """Say how likely a text is, and each of its words."""
+
+    text: Annotated[
+        str,
+        StringConstraints(max_length=MAX_SCORED_CHARACTERS),
+        Field(examples=["The cat sat on the mat."]),
+    ]
+
+    @property
+    def texts_read(self) -> list[str]:
+        """The text is read once for each of its tokens."""
+        return [self.text] * count_tokens([self.text])
 
 
 class EmbedBody(Body):
@@ -101,6 +123,13 @@ class StepsBody(Body):
     text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
 
 
+class AttentionBody(Body):
+    """Show where each head looks in one step."""
+
+    text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
+    step: Annotated[int, Field(ge=1, le=1_000, examples=[1])] = 1
+
+
 class EmbeddingsBody(BaseModel):
     """OpenAI's request for embeddings; token ids and `dimensions` are not supported."""
 
@@ -117,6 +146,12 @@ class EmbeddingsBody(BaseModel):
         return [self.input] if isinstance(self.input, str) else self.input
 
 
+class Out(BaseModel):
+    """A part of an answer: it has these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class Answer(BaseModel, Generic[Result]):
     """The model and the version of its files that answered, and what the verb returns."""
 
@@ -125,36 +160,72 @@ class Answer(BaseModel, Generic[Result]):
     result: Result
 
 
-class FillingOut(BaseModel):
-    """One proposal for the blanks."""
+class FillingOut(Out):
+    """One proposal for the blanks, which are at `offsets` of the text given."""
 
     text: str
     words: list[str]
     probability: float
+    offsets: list[tuple[int, int]]
 
 
-class OrderOut(BaseModel):
+class OrderOut(Out):
     """Whether the order given is the likelier one, and its probability."""
 
     is_in_order: bool
     probability: float
 
 
-class ClassificationOut(BaseModel):
+class JoinOut(Out):
+    """Two neighbouring sentences, where the second begins, and the probability of their order."""
+
+    first: str
+    second: str
+    start: int
+    probability: float
+
+
+class CoherenceOut(Out):
+    """Every join of a text, in order."""
+
+    joins: list[JoinOut]
+
+
+class WordScoreOut(Out):
+    """A word, characters `start` to `end` of the text, and its log-probability."""
+
+    word: str
+    start: int
+    end: int
+    log_probability: float
+
+
+class ScoreOut(Out):
+    """The pseudo-log-likelihood of a text, in nats; `perplexity` is per piece."""
+
+    text: str
+    log_likelihood: float
+    perplexity: float
+    words: list[WordScoreOut]
+
+
+class ClassificationOut(Out):
     """The label or labels of a text, and the value of each label."""
 
     labels: list[str]
     values: dict[str, float]
 
 
-class TaggedOut(BaseModel):
-    """A word and its tag."""
+class TaggedOut(Out):
+    """A word, characters `start` to `end` of its text, and its tag."""
 
     word: str
     tag: str
+    start: int
+    end: int
 
 
-class ChoiceOut(BaseModel):
+class ChoiceOut(Out):
     """The chosen answer, by number and in words, and the probability of each."""
 
     index: int
@@ -162,16 +233,21 @@ class ChoiceOut(BaseModel):
     probabilities: list[float]
 
 
-class SpanOut(BaseModel):
-    """Characters `start` to `stop` of the context; an empty text says "no answer"."""
+class SpanOut(Out):
+    """Characters `start` to `stop` of the context; an empty text says "no answer".
+
+    `no_answer` is the probability of that; null where the model cannot tell.
+    """
 
     text: str
     start: int
     stop: int
     probability: float
+    document: int
+    no_answer: float | None
 
 
-class StepsOut(BaseModel):
+class StepsOut(Out):
     """Distance and cosine between input and output of each step: means, and by token."""
 
     pieces: list[str]
@@ -180,7 +256,14 @@ class StepsOut(BaseModel):
     by_token: list[list[float]]
 
 
-class EmbeddingOut(BaseModel):
+class AttentionOut(Out):
+    """For each head and query piece, its share of attention on each piece."""
+
+    pieces: list[str]
+    heads: list[list[list[float]]]
+
+
+class EmbeddingOut(Out):
     """One vector, of length 1; base64 holds float32, little-endian."""
 
     object: Literal["embedding"]
@@ -188,14 +271,14 @@ class EmbeddingOut(BaseModel):
     embedding: list[float] | str
 
 
-class Usage(BaseModel):
+class Usage(Out):
     """Tokens read."""
 
     prompt_tokens: int
     total_tokens: int
 
 
-class EmbeddingsOut(BaseModel):
+class EmbeddingsOut(Out):
     """OpenAI's list of embeddings."""
 
     object: Literal["list"]
@@ -204,7 +287,7 @@ class EmbeddingsOut(BaseModel):
     usage: Usage
 
 
-class Problem(BaseModel):
+class Problem(Out):
     """What is wrong, what is expected, what to do; `code` is stable (docs/errors.md)."""
 
     message: str
@@ -213,7 +296,7 @@ class Problem(BaseModel):
     code: str
 
 
-class ProblemOut(BaseModel):
+class ProblemOut(Out):
     """Every error has this body."""
 
     error: Problem

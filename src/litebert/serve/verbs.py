@@ -51,10 +51,16 @@ async def fill(request: Request, body: Annotated[schemas.FillBody, Body()]) -> R
     return await _answered(request, "fill", body)
 
 
-@router.post("/order", response_model=schemas.Answer[schemas.OrderOut])
+@router.post("/order", response_model=schemas.Answer[schemas.OrderOut | schemas.CoherenceOut])
 async def order(request: Request, body: Annotated[schemas.OrderBody, Body()]) -> Response:
-    """Tell whether the first sentence comes before the second."""
+    """Tell whether the first sentence comes before the second; of one text, where it breaks."""
     return await _answered(request, "order", body)
+
+
+@router.post("/score", response_model=schemas.Answer[schemas.ScoreOut])
+async def score(request: Request, body: Annotated[schemas.ScoreBody, Body()]) -> Response:
+    """Say how likely a text is, and each of its words."""
+    return await _answered(request, "score", body)
 
 
 @router.post("/embed", response_model=schemas.Answer[list[list[float]]])
@@ -93,6 +99,12 @@ async def steps(request: Request, body: Annotated[schemas.StepsBody, Body()]) ->
     return await _answered(request, "steps", body)
 
 
+@router.post("/attention", response_model=schemas.Answer[schemas.AttentionOut])
+async def attention(request: Request, body: Annotated[schemas.AttentionBody, Body()]) -> Response:
+    """Show where each head looks in one step."""
+    return await _answered(request, "attention", body)
+
+
 async def _answered(request: Request, verb: str, body: schemas.Body) -> Response:
     model = cast(Models, request.app.state.models).named(body.model)
     found = await ask(
@@ -118,12 +130,13 @@ async def ask(
     timeout_ms: int | None,
 ) -> dict[str, Json]:
     """Put a verb to a model and wait, as long as the client does."""
-    if model.is_ready and verb != "steps" and verb not in cast(list[str], model.facts["verbs"]):
+    verbs = [*cast(list[str], model.facts.get("verbs", [])), "steps", "attention"]
+    if model.is_ready and verb not in verbs:
         raise HttpError(
             "LB-956",
             f"this model cannot {verb}: it has no head for that",
             status=422,
-            expected=f"one of {', '.join(cast(list[str], model.facts['verbs']))}",
+            expected=f"one of {', '.join(verbs)}",
             next="GET /v1/models says what each model can do",
         )
     job = Job(verb, arguments, tokens)

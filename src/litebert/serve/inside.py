@@ -1,0 +1,74 @@
+"""Looking inside: how hidden states move from step to step, and where each head looks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import cast
+
+import torch
+
+from litebert.errors import LitebertError
+from litebert.files import Json
+from litebert.inference import Model
+from litebert.nn import Batch
+from litebert.nn.attention import Layout
+from litebert.serve.limits import MAX_ATTENTION_TOKENS
+
+
+@torch.inference_mode()
+def steps(model: Model, text: str) -> Json:
+    """Return L2 distance and cosine between the input and the output of each step (Figure 1).
+
+    `l2` and `cosine` have one mean over tokens a step; `by_token` has the distances of each token.
+    """
+    batch, pieces = _framed(model, text, model.network.config.max_position_embeddings)
+    states = [state.float() for state in model.network.albert.states(batch)]
+    pairs = list(pairwise(states))
+    distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairs])
+    cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairs])
+    return {
+        "pieces": pieces,
+        "l2": distances.mean(1).tolist(),
+        "cosine": cosines.mean(1).tolist(),
+        "by_token": distances.T.tolist(),
+    }
+
+
+@torch.inference_mode()
+def attention(model: Model, text: str, *, step: int) -> Json:
+    """Return the attention of each head in one step, counted from 1: `heads` by query by key.
+
+    Raises:
+        LitebertError: LB-974, the model has fewer steps.
+    """
+    albert = model.network.albert
+    if not 1 <= step <= albert.depth:
+        raise LitebertError(
+            "LB-974",
+            "this model has fewer steps",
+            received=step,
+            expected=f"a step from 1 to {albert.depth}",
+            next="GET /v1/models says how many steps each model has",
+        )
+    longest = min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings)
+    batch, pieces = _framed(model, text, longest)
+    hidden = list(albert.states(batch))[step - 1].float()
+    block = albert.attention[albert.plan[step - 1].attention]
+    query, key = (
+        torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key)
+    )
+    scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
+    if model.network.config.attention == "local":
+        visible = Layout(batch).visible(0, model.network.config.attention_window)
+        scores = scores.masked_fill(~visible, -torch.inf)
+    shares = scores.softmax(-1).double().round(decimals=4)
+    return {"pieces": pieces, "heads": shares.tolist()}
+
+
+def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[Json]]:
+    """Return a text with its frame, cut to the longest length, and its pieces."""
+    encoding = model.tokenizer.encode(text, frame=True)
+    ids = [*encoding.ids[:-1][: longest - 1], encoding.ids[-1]]
+    pieces = [*encoding.pieces[:-1][: longest - 1], encoding.pieces[-1]]
+    device = next(model.network.parameters()).device
+    return Batch.from_lists([ids]).to(device), cast(list[Json], pieces)
