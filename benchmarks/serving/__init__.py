@@ -1,1 +1,1 @@
-"""litebert serve beside transformers behind FastAPI."""
+"""litebert serve beside other engines behind FastAPI."""

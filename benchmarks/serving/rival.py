@@ -1,6 +1,6 @@
-"""The rival: transformers behind FastAPI, as its users write it, alone or with padded batches.
+"""A rival: an engine behind FastAPI, as its users write it, alone or with padded batches.
 
-`python -m benchmarks.serving.rival MODEL --port 9001 [--batched]`
+`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001 [--batched]`
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
-from transformers import AlbertModel, AutoTokenizer
+from transformers import AutoTokenizer
+
+from benchmarks.serving.engines import ENGINES, NAMES, Engine
 
 MAX_BATCH = 32
 
@@ -28,18 +30,17 @@ class Body(BaseModel):
 class Embedder:
     """Mean-pooled vectors of padded batches."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, engine: Engine) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(model)
-        self.network = AlbertModel.from_pretrained(model, dtype=torch.float32).eval()
+        self.engine = engine
 
-    @torch.inference_mode()
     def embed(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text."""
         inputs = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=512, return_tensors="pt"
+            texts, padding=True, truncation=True, max_length=512, return_tensors="np"
         )
-        hidden = self.network(**inputs).last_hidden_state
-        mask = inputs["attention_mask"].unsqueeze(-1)
+        hidden = self.engine({name: inputs[name] for name in NAMES})
+        mask = inputs["attention_mask"][..., None]
         means = (hidden * mask).sum(1) / mask.sum(1)
         vectors: list[list[float]] = means.tolist()
         return vectors
@@ -92,8 +93,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--engine", choices=ENGINES, default="transformers")
     parser.add_argument("--batched", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
     make = batched if given.batched else simple
-    uvicorn.run(make(Embedder(given.model)), port=given.port, log_level="error")
+    embedder = Embedder(given.model, ENGINES[given.engine](given.model))
+    uvicorn.run(make(embedder), port=given.port, log_level="error")

@@ -1,4 +1,4 @@
-"""litebert serve beside transformers behind FastAPI: same weights, same load, one core.
+"""litebert serve beside other engines behind FastAPI: same weights, same load, one core.
 
 `python -m benchmarks.serving.run [--model FOLDER] [--record benchmarks/serving/RESULTS.md]`
 
@@ -23,18 +23,20 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
 from litebert.files import write_text
 
+PACKAGES = ("torch", "transformers", "onnxruntime", "openvino", "fastapi", "uvicorn")
 ROOT = Path(__file__).parents[2]
 OURS = "litebert serve"
-RIVALS = {"transformers + FastAPI": (), "the same with padded batches": ("--batched",)}
+ENGINES = ("transformers", "onnxruntime", "openvino")
+VARIANTS = {"": (), ", padded batches": ("--batched",)}
 
 
 @dataclass(frozen=True)
@@ -143,17 +145,32 @@ def require_same_answers(ports: Sequence[int]) -> float:
     return furthest
 
 
-def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> str:
-    """Measure all servers in turns; return the page of results."""
-    ports = {name: free_port() for name in (OURS, *RIVALS)}
-    python = sys.executable
-    commands = {
-        OURS: [python, "-m", "litebert", "serve", str(model), "--threads", "1"],
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def commands_of(model: Path) -> dict[str, list[str]]:
+    """Return the command of every server; a rival whose engine is not installed is left out."""
+    rival = [sys.executable, "-m", "benchmarks.serving.rival", str(model), "--engine"]
+    return {
+        OURS: [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"],
         **{
-            name: [python, "-m", "benchmarks.serving.rival", str(model), *options]
-            for name, options in RIVALS.items()
+            f"{engine}{name}": [*rival, engine, *options]
+            for engine in versions(ENGINES)
+            for name, options in VARIANTS.items()
         },
     }
+
+
+def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> str:
+    """Measure all servers in turns; return the page of results."""
+    commands = commands_of(model)
+    ports = {name: free_port() for name in commands}
     found: dict[tuple[str, str], list[Measured]] = {}
     processes = {}
     with ExitStack() as stack:
@@ -193,8 +210,8 @@ def page(
         "waiting times below 1 are in favour of litebert. "
         f"Vectors differ by {furthest:.0e} at most.",
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"torch {version('torch')}, transformers {version('transformers')}, "
-        f"fastapi {version('fastapi')}, uvicorn {version('uvicorn')}.",
+        + ", ".join(f"{name} {found}" for name, found in versions(PACKAGES).items())
+        + ".",
     ]
     for load in dict.fromkeys(load for load, _ in found):
         lines += [
@@ -206,7 +223,7 @@ def page(
             "|---|---|---|---|---|---|---|---|---|",
         ]
         ours = found[load, OURS]
-        for name in (OURS, *RIVALS):
+        for name in dict.fromkeys(name for _, name in found):
             theirs = found[load, name]
             rates = [a.per_second / b.per_second for a, b in zip(ours, theirs, strict=True)]
             p50 = [a.p50_ms / b.p50_ms for a, b in zip(ours, theirs, strict=True)]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -106,6 +107,12 @@ class Running:
             ), (pattern, self.lines)
             return next(line for line in self.lines[seen:] if re.search(pattern, line))
 
+    def wait_until(self, holds: Callable[[], bool], *, seconds: float = 120) -> None:
+        """Ask again and again until something holds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, self.lines
+
     def children(self) -> list[int]:
         """Return the model processes."""
         names = {}
@@ -134,10 +141,16 @@ def _command(pid: int) -> bytes:
 
 
 @contextmanager
-def _running(*arguments: str | Path, key: str = "") -> Iterator[Running]:
-    """Run `litebert serve`, wait until it listens, end it afterwards."""
+def _running(*arguments: str | Path, key: str = "", without: str = "") -> Iterator[Running]:
+    """Run `litebert serve`, wait until it listens, end it afterwards.
+
+    `without` is Python that removes a guard from the server process: with it, the test of that
+    guard must fail.
+    """
+    main = "from litebert.cli import main\nmain()"
+    start = ["-c", f"{without}\n{main}"] if without else ["-m", "litebert"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "litebert", "serve", "--port", "0", "--threads", "1"]
+        [sys.executable, *start, "serve", "--port", "0", "--threads", "1"]
         + [str(argument) for argument in arguments],
         stderr=subprocess.PIPE,
         text=True,
@@ -216,13 +229,28 @@ def server(folders: dict[str, Path]) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session")
-def small_server(folders: dict[str, Path], tmp_path_factory) -> Iterator[Running]:
-    """Give a server with little patience, a short queue and API keys."""
+def run_small_server(
+    folders: dict[str, Path], tmp_path_factory
+) -> Callable[..., AbstractContextManager[Running]]:
+    """Give a function that runs a server with little patience, a short queue and API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")
     limits = ("--queue", "4", "--client-seconds", "1", "--api-keys", keys)
-    with _running(f"base={folders['base']}", *limits, key="second") as started:
-        started.wait_for_line("base is ready")
+
+    @contextmanager
+    def run(*, without: str = "") -> Iterator[Running]:
+        arguments = (f"base={folders['base']}", *limits)
+        with _running(*arguments, key="second", without=without) as started:
+            started.wait_for_line("base is ready")
+            yield started
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def small_server(run_small_server) -> Iterator[Running]:
+    """Give one such server."""
+    with run_small_server() as started:
         yield started
 
 

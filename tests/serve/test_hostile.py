@@ -131,19 +131,22 @@ def test_slow_clients_are_closed_and_do_not_slow_others(small_server) -> None:
     assert {reply.status for reply in replies} == {200}
     assert time.monotonic() - started < 30
     for number, link in enumerate(links):
-        link.settimeout(60)
+        link.settimeout(20)
         last = link.recv(4_096)
         assert last == b"" if number % 2 else last.startswith(b"HTTP/1.1 408")
         link.close()
 
 
-def test_without_its_own_connection_class_slow_clients_would_stay() -> None:
-    """The negative control: uvicorn alone has no timer before the first request."""
-    import inspect
+NO_TIMER = """
+from litebert.serve.connection import PatientConnection
+PatientConnection._wait_for_headers = lambda _: None
+"""
 
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    assert "call_later" not in inspect.getsource(H11Protocol.connection_made)
+@pytest.mark.slow
+def test_without_a_timer_for_headers_slow_clients_stay(run_small_server) -> None:
+    with run_small_server(without=NO_TIMER) as server, pytest.raises(TimeoutError):
+        test_slow_clients_are_closed_and_do_not_slow_others(server)
 
 
 _START = (

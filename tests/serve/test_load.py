@@ -24,11 +24,12 @@ def _busy(server) -> Iterator[None]:
     threads = [threading.Thread(target=server.ask, args=("/v1/embed", HEAVY)) for _ in range(3)]
     for thread in threads:
         thread.start()
-    while server.metric("litebert_queue_requests") == 0:
-        pass
-    yield
-    for thread in threads:
-        thread.join()
+    try:
+        server.wait_until(lambda: server.metric("litebert_queue_requests") > 0)
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
 
 
 def _vectors(server, calls: list[tuple[str, object]], clients: int) -> list[list[float]]:
@@ -108,13 +109,16 @@ def test_a_client_that_leaves_frees_its_place(small_server) -> None:
                 b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first\r\n"
                 b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             )
-        while small_server.metric("litebert_abandoned_total") == left:
-            pass
+        small_server.wait_until(
+            lambda: small_server.metric("litebert_abandoned_total") > left, seconds=20
+        )
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
     assert small_server.metric("litebert_queue_requests") == 0
 
 
-def test_a_thousand_requests_leak_nothing(server) -> None:
+@pytest.mark.parametrize("rounds", [250, pytest.param(1_250, marks=pytest.mark.slow)])
+def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
+    """Four kinds of requests a round, two of them mistakes; some clients leave in between."""
     calls = [
         ("/v1/embed", {"texts": ["Anna found a ball."]}),
         ("/v1/fill", {"text": "no blank"}),
@@ -124,7 +128,10 @@ def test_a_thousand_requests_leak_nothing(server) -> None:
     processes = [server.process.pid, *server.children()]
     server.ask_all(calls * 100, clients=4)
     before = [_usage(pid) for pid in processes]
-    server.ask_all(calls * 250, clients=4)
+    for _ in range(rounds // 10):
+        with socket.create_connection(("127.0.0.1", server.port)) as link:
+            link.sendall(b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+    server.ask_all(calls * rounds, clients=4)
     for (memory, files), (memory_now, files_now) in zip(
         before, map(_usage, processes), strict=True
     ):
@@ -149,3 +156,50 @@ def test_without_a_key_only_health_and_pages_are_open(small_server, key: str) ->
     assert (reply.status, reply.code) == (401, "LB-960")
     assert reply.headers["www-authenticate"] == "Bearer"
     assert small_server.ask("/live", headers=headers).status == 200
+
+
+KEPT = """
+from litebert.serve import strict_json
+kept, decode = [], strict_json.decode
+def keeping(body):
+    kept.append(bytes(10_000))
+    return decode(body)
+strict_json.decode = keeping
+"""
+PATIENT = """
+from litebert.serve.served import ServedModel
+answer = ServedModel.answer
+ServedModel.answer = lambda self, job, timeout_ms, left: answer(
+    self, job, timeout_ms=120_000, left=left)
+"""
+DEAF = """
+import asyncio
+from litebert.serve import verbs
+async def deaf(_):
+    await asyncio.Event().wait()
+verbs._departure = deaf
+"""
+UNBOUNDED = """
+from litebert.serve.queueing import JobQueue
+JobQueue.require_room = lambda *_: None
+"""
+SMALL_CONTROLS = {
+    "queue limit": (UNBOUNDED, test_overload_is_refused_quickly_and_is_over_when_it_ends),
+    "deadline": (PATIENT, test_a_deadline_is_kept_and_its_work_not_done),
+    "departure": (DEAF, test_a_client_that_leaves_frees_its_place),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("without", "test"), SMALL_CONTROLS.values(), ids=SMALL_CONTROLS)
+def test_without_its_guard_the_test_of_it_fails(run_small_server, without: str, test) -> None:
+    with run_small_server(without=without) as server, pytest.raises(AssertionError):
+        test(server)
+
+
+@pytest.mark.slow
+def test_a_server_that_keeps_bodies_fails_the_test_of_leaks(run_server, folders) -> None:
+    with run_server(f"base={folders['base']}", without=KEPT) as server:
+        server.wait_for_line("base is ready")
+        with pytest.raises(AssertionError):
+            test_thousands_of_requests_leak_nothing(server, 250)

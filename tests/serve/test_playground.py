@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed"),
 ]
-ALL = {"base": ["fill", "order", "embed"], "classify": ["classify"], "answer": ["answer"]}
+ALL = {"base": ["fill", "order", "score", "embed"], "classify": ["classify"], "answer": ["answer"]}
 ALL |= {"choose": ["choose"], "tag": ["tag"]}
 
 
@@ -136,7 +136,39 @@ def test_looking_inside_shows_every_step_and_token(open_page) -> None:
     page.fill("textarea", "Anna left.")
     _ask(page)
     assert page.locator("svg circle").count() == 2 * 2
-    assert page.locator("thead th").count() == 1 + 2
+    assert page.locator("thead").first.locator("th").count() == 1 + 2
+    pieces = page.locator("table").first.locator("tbody tr").count()
+    assert page.locator(".heads td").count() == pieces**2
+
+
+def test_attention_is_shown_for_the_chosen_head_and_step(open_page) -> None:
+    page = open_page("/#steps")
+    _ask(page)
+    shown = [page.locator(".heads").inner_text()]
+    page.get_by_label("Head").select_option("2")
+    shown.append(page.locator(".heads").inner_text())
+    with page.expect_response("**/v1/attention"):
+        page.get_by_label("Step").select_option("2")
+    page.wait_for_selector(".attention label:not([aria-busy])")
+    page.wait_for_function(
+        "before => document.querySelector('.heads').innerText !== before", arg=shown[-1]
+    )
+    shown.append(page.locator(".heads").inner_text())
+    assert len(set(shown)) == 3
+    assert '"step": 2' in page.locator("#snippets").text_content()
+
+
+def test_the_least_likely_word_is_the_darkest(open_page) -> None:
+    page = open_page("/#score")
+    page.fill("textarea", "Anna found a red ball.")
+    _ask(page)
+    words = page.locator(".tinted span")
+    shares = [
+        float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words.all()
+    ]
+    values = [float(text.rstrip(" %")) for text in page.locator(".tinted small").all_inner_texts()]
+    assert len(shares) == 5
+    assert shares.index(max(shares)) == values.index(min(values))
 
 
 def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:
@@ -182,7 +214,7 @@ def test_pages_fit_their_window_and_pass_axe(open_page, scheme: str, width: int)
     """320 CSS pixels are a window of 1,280 at a zoom of 400 % (WCAG 1.4.10)."""
     from axe_playwright_python.sync_playwright import Axe
 
-    for path in ("/#fill", "/#steps", "/docs"):
+    for path in ("/#fill", "/#order", "/#steps", "/docs"):
         page = open_page(path, viewport={"width": width, "height": 800}, color_scheme=scheme)
         if path != "/docs":
             _ask(page)

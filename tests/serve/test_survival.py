@@ -70,11 +70,11 @@ def _model_process(server) -> int:
 
 
 def test_a_killed_model_process_is_a_503_and_soon_back(mortal) -> None:
-    starts = mortal.metric("litebert_model_starts_total")
+    starts, seen = mortal.metric("litebert_model_starts_total"), len(mortal.lines)
     with _load(mortal) as replies:
         before = len(replies)
         os.kill(_model_process(mortal), signal.SIGKILL)
-        mortal.wait_for_line("the model process ended")
+        mortal.wait_for_line("the model process ended", seen=seen, seconds=20)
         assert _wait_until_ready(mortal, 5) < 5
     statuses = Counter(reply.status for reply in replies[before:])
     assert statuses.keys() <= {200, 503}
@@ -142,8 +142,7 @@ def test_sigterm_loses_no_accepted_request_and_exits_with_zero(run_server, folde
         for link in links:
             body = b'{"texts": [%s]}' % b",".join([b'"' + b"word " * 1_990 + b'"'] * 32)
             link.request("POST", "/v1/embed", body, {"Content-Type": "application/json"})
-        while server.metric("litebert_queue_requests") < 4:
-            pass
+        server.wait_until(lambda: server.metric("litebert_queue_requests") >= 4)
         started = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         statuses = [link.getresponse().status for link in links]
@@ -184,3 +183,39 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(run_server, folder, tmp
         assert server.process.wait(120) == 3
         server.wait_for_line("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
+
+
+UNATTENDED = """
+import asyncio
+from litebert.serve.served import ServedModel
+async def unattended(_):
+    await asyncio.Event().wait()
+ServedModel._supervise = unattended
+"""
+HASTY = """
+from litebert.serve.served import ServedModel, log
+async def hasty(self):
+    previous, self._link = self._link, None
+    await previous.stop()
+    self._adopt(await self._started())
+    log.info("reloaded")
+ServedModel.reload = hasty
+"""
+
+
+@pytest.mark.slow
+def test_without_supervision_a_killed_model_process_stays_away(run_server, folder) -> None:
+    with run_server(folder, without=UNATTENDED) as server:
+        server.wait_for_line("mortal is ready")
+        with pytest.raises(AssertionError):
+            test_a_killed_model_process_is_a_503_and_soon_back(server)
+
+
+@pytest.mark.slow
+def test_a_reload_that_stops_the_old_model_first_loses_requests(
+    run_server, folder, make_model
+) -> None:
+    with run_server(folder, without=HASTY) as server:
+        server.wait_for_line("mortal is ready")
+        with pytest.raises(AssertionError):
+            test_models_are_changed_under_load_without_an_error(server, folder, make_model)

@@ -1,4 +1,4 @@
-"""Looking inside: how hidden states move from step to step, and where each head looks."""
+"""Looking inside: how hidden states move from step to step, and what each head attends to."""
 
 from __future__ import annotations
 

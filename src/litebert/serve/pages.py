@@ -13,7 +13,15 @@ _NAMES = {
     "/docs": "docs.html",
     **{
         f"/page/{name}": name
-        for name in ("look.css", "api.js", "views.js", "charts.js", "page.js", "docs.js")
+        for name in (
+            "look.css",
+            "api.js",
+            "attention.js",
+            "charts.js",
+            "docs.js",
+            "page.js",
+            "views.js",
+        )
     },
     "/favicon.ico": "icon.svg",
 }

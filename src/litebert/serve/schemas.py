@@ -124,7 +124,7 @@ class StepsBody(Body):
 
 
 class AttentionBody(Body):
-    """Show where each head looks in one step."""
+    """Show what each head attends to in one step."""
 
     text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
     step: Annotated[int, Field(ge=1, le=1_000, examples=[1])] = 1

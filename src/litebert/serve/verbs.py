@@ -101,7 +101,7 @@ async def steps(request: Request, body: Annotated[schemas.StepsBody, Body()]) ->
 
 @router.post("/attention", response_model=schemas.Answer[schemas.AttentionOut])
 async def attention(request: Request, body: Annotated[schemas.AttentionBody, Body()]) -> Response:
-    """Show where each head looks in one step."""
+    """Show what each head attends to in one step."""
     return await _answered(request, "attention", body)
 
 

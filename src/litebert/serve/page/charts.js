@@ -17,7 +17,8 @@ function filled(node, attributes, children) {
   return node;
 }
 
-export const percent = (p) => `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
+export const percent = (p) => (p > 0 && p < 0.0005 ? "< 0.1 %"
+  : `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`);
 
 // Rows of {name, value, shown, more}; the widest bar is the largest value, or `full`.
 export function bars(rows, full) {
@@ -30,6 +31,17 @@ export function bars(rows, full) {
       el("span", { class: "value" }, row.shown ?? percent(row.value)),
       el("span", { class: "bar", "aria-hidden": "true" }, bar),
       ...(row.more ? [el("span", { class: "more" }, ...row.more)] : []));
+  }));
+}
+
+// Words of {text, value, shown}, the larger the value the darker.
+export function tinted(words) {
+  const largest = Math.max(...words.map((word) => Math.abs(word.value)), 1e-9);
+  return el("p", { class: "tinted" }, ...words.map((word) => {
+    const found = el("span", { class: word.value < 0 ? "against" : "" }, word.text,
+      el("small", {}, word.shown));
+    found.style.setProperty("--share", Math.abs(word.value) / largest);
+    return found;
   }));
 }
 
@@ -74,13 +86,24 @@ export function map(vectors, texts, target) {
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
     svg("rect", { x: 1, y: 1, width: width - 2, height: height - 2, rx: 6, fill: "none",
       class: "grid" }),
-    ...points.flatMap((point, i) => [
-      svg("circle", { class: i < texts.length ? "dot" : "dot bad", cx: x(point[0]),
-        cy: y(point[1]), r: 6 }, svg("title", {}, texts[i] ?? "your search")),
-      svg("text", { class: "ink", x: x(point[0]) + (x(point[0]) > width - 110 ? -10 : 10),
-        y: y(point[1]) + 4, "text-anchor": x(point[0]) > width - 110 ? "end" : "start" },
-        i < texts.length ? String(i + 1) : "your search"),
-    ]));
+    ...points.map((point, i) => svg("circle", { class: i < texts.length ? "dot" : "dot bad",
+      cx: x(point[0]), cy: y(point[1]), r: 6 }, svg("title", {}, texts[i] ?? "your search"))),
+    ...labels(points.map((point) => [x(point[0]), y(point[1])]), texts.length)
+      .map(({ left, top, text }) => svg("text", { class: "ink", y: top + 4,
+        x: left + (left > width - 110 ? -10 : 10),
+        "text-anchor": left > width - 110 ? "end" : "start" }, text)));
+}
+
+// One label for points that lie on each other.
+function labels(points, numTexts) {
+  const found = [];
+  points.forEach(([left, top], i) => {
+    const name = i < numTexts ? String(i + 1) : "your search";
+    const near = found.find((one) => Math.hypot(one.left - left, one.top - top) < 14);
+    if (near) near.text += `, ${name}`;
+    else found.push({ left, top, text: name });
+  });
+  return found;
 }
 
 // Principal components by power iteration on the Gram matrix: few texts, long vectors.

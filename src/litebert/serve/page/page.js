@@ -53,7 +53,7 @@ function chooseVerb(verb) {
   const entered = state.entered[verb] ??= { ...blank(view), ...view.examples[0] };
   at("form").replaceChildren(...view.fields.map((field) => fieldOf(field, entered)),
     buttons(view), examples(view));
-  at("result").replaceChildren(el("p", { class: "empty" }, "The answer will stand here."));
+  at("result").replaceChildren(el("p", { class: "empty" }, "The answer appears here."));
   showCode();
 }
 
@@ -92,8 +92,8 @@ const shortened = (text) => (text.length > 70 ? `${text.slice(0, 70)} …` : tex
   .replaceAll("\n", " / ");
 
 async function run() {
-  const [view, entered, number] = [VIEWS[state.verb], { ...state.entered[state.verb] },
-    ++state.asked];
+  const [view, kept, number] = [VIEWS[state.verb], state.entered[state.verb], ++state.asked];
+  const entered = { ...kept };
   const missing = view.fields.find((field) => !field.optional && !entered[field.name].trim());
   if (missing) return showError(new Error(`“${missing.label}” is empty.`));
   at("result").classList.add("waiting");
@@ -102,7 +102,7 @@ async function run() {
   try {
     const found = view.run ? await view.run(entered, state.model.id)
       : await ask(verbOf(view), { model: state.model.id, ...view.body(entered) });
-    if (number === state.asked) at("result").replaceChildren(...view.show(found, entered));
+    if (number === state.asked) at("result").replaceChildren(...view.show(found, entered, kept));
   } catch (error) {
     if (number === state.asked) showError(error);
   } finally {
@@ -121,9 +121,13 @@ function showError(error) {
 
 function showCode() {
   const view = VIEWS[state.verb];
-  const body = { model: state.model.id, ...view.body(state.entered[state.verb]) };
-  at("snippets").replaceChildren(
-    snippet("Shell", curl(verbOf(view), body)), snippet("Python", python(verbOf(view), body)));
+  const entered = state.entered[state.verb];
+  const calls = view.calls?.(entered) ?? [[verbOf(view), view.body(entered)]];
+  at("snippets").replaceChildren(...calls.flatMap(([verb, body]) => {
+    const [full, suffix] = [{ model: state.model.id, ...body }, calls.length > 1 ? ` ${verb}` : ""];
+    return [snippet(`Shell${suffix}`, curl(verb, full)),
+      snippet(`Python${suffix}`, python(verb, full))];
+  }));
 }
 
 function snippet(name, text) {
@@ -159,6 +163,7 @@ tabs.addEventListener("keydown", (event) => {
   next.click();
   next.focus();
 });
+at("result").addEventListener("change", showCode);
 at("form").addEventListener("submit", (event) => { event.preventDefault(); run(); });
 at("form").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }

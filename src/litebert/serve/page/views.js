@@ -1,13 +1,9 @@
 // What each verb asks for and how its answer is shown: one object a verb.
-import { ask, embed } from "/page/api.js";
-import { bars, cosine, curve, el, map, percent, shaded } from "/page/charts.js";
+import { ask, embed, MAX_TEXTS } from "/page/api.js";
+import { bars, cosine, curve, el, map, percent, shaded, tinted } from "/page/charts.js";
+import { attention, plain } from "/page/attention.js";
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
-
-function sentences(text) {
-  const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
-  return [...parts].map((part) => part.segment.trim()).filter(Boolean).slice(0, 32);
-}
 
 const ranked = (names, values) => names
   .map((name, i) => ({ name, value: values[i] })).sort((a, b) => b.value - a.value);
@@ -113,18 +109,10 @@ const order = {
     { text: "So she lit a candle. She opened the door. It was dark there. " +
       "Then she went into the room." },
   ],
-  body: ({ text }) => {
-    const [first = "", second = ""] = sentences(text);
-    return { first, second };
-  },
-  run: async ({ text }, model) => {
-    const all = sentences(text);
-    if (all.length < 2) throw new Error("A text needs two sentences at least.");
-    const found = await Promise.all(all.slice(1).map((second, i) => ask(
-      "order", { model, first: all[i], second })));
-    return { all, probabilities: found.map((one) => one.probability) };
-  },
-  show: ({ all, probabilities }) => {
+  body: ({ text }) => ({ first: text }),
+  show: ({ joins }) => {
+    const all = [joins[0].first, ...joins.map((join) => join.second)];
+    const probabilities = joins.map((join) => join.probability);
     const breaks = probabilities.filter((p) => p < UNSURE[0]).length;
     const isUnsure = probabilities.every((p) => p >= UNSURE[0] && p <= UNSURE[1]);
     return [
@@ -150,6 +138,23 @@ function joint(p) {
     : el("li", { class: "join" }, percent(p));
 }
 
+const score = {
+  title: "Score",
+  lead: "How likely is each word, given all the others? Each piece of the text is masked once; " +
+    "the darker a word, the less the model expected it.",
+  fields: [{ name: "text", label: "A text of up to 128 tokens", rows: 3 }],
+  examples: [{ text: "The ship left the harbour in the morning." },
+    { text: "The ship left the biscuit in the morning." }],
+  body: ({ text }) => ({ text }),
+  show: (found) => [
+    el("p", { class: "big" }, `Perplexity ${found.perplexity.toPrecision(3)}`),
+    tinted(found.words.map((one) => ({ text: one.word, value: -one.log_probability,
+      shown: percent(Math.exp(one.log_probability)) }))),
+    el("p", { class: "quiet" }, `Log-likelihood ${found.log_likelihood.toFixed(2)} nats. ` +
+      "Under each word: its probability."),
+  ],
+};
+
 const embeddings = {
   title: "Map and search",
   lead: "Each text becomes a vector. Near in the map means near for the model; the search box " +
@@ -167,7 +172,9 @@ const embeddings = {
     query: "a storm on the ocean",
   }],
   verb: "embed",
-  body: ({ texts }) => ({ texts: lines(texts).slice(0, 32) }),
+  body: ({ texts, query }) => ({
+    texts: [...lines(texts), ...(query.trim() ? [query.trim()] : [])].slice(0, MAX_TEXTS),
+  }),
   run: async ({ texts, query }, model) => {
     const all = lines(texts);
     const wanted = query.trim();
@@ -194,7 +201,13 @@ const steps = {
   examples: [{ text: "The cat sat on the mat." },
     { text: "Sharing parameters across layers stabilises the network." }],
   body: ({ text }) => ({ text }),
-  show: (found) => [
+  calls: ({ text, step = 1 }) => [["steps", { text }], ["attention", { text, step }]],
+  run: async ({ text, step = 1 }, model) => ({
+    model,
+    attention: await ask("attention", { model, text, step }),
+    ...await ask("steps", { model, text }),
+  }),
+  show: (found, { text }, kept) => [
     el("div", { class: "pair" },
       curve("L2 distance", "Between input and output of each step, mean over tokens.", found.l2,
         { low: 0, high: Math.ceil(Math.max(...found.l2, 0.1)) }),
@@ -203,9 +216,14 @@ const steps = {
     el("h2", {}, "L2 distance by token and step"),
     shaded("L2 distance by token and step", found.l2.map((_, i) => String(i + 1)),
       found.pieces.slice(0, 64).map((piece, i) => ({
-        name: piece.replace("▁", ""), values: found.by_token[i],
+        name: plain(piece), values: found.by_token[i],
       }))),
+    attention(found.attention, {
+      numSteps: found.l2.length,
+      step: kept.step ??= 1,
+      look: (step) => ask("attention", { model: found.model, text, step: kept.step = step }),
+    }),
   ],
 };
 
-export const VIEWS = { fill, answer, classify, tag, choose, order, embed: embeddings, steps };
+export const VIEWS = { fill, answer, classify, tag, choose, order, score, embed: embeddings, steps };
