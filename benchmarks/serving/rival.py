@@ -1,6 +1,7 @@
-"""A rival: an engine behind FastAPI, as its users write it, alone or with padded batches.
+"""A rival: an engine behind FastAPI, as its users write it.
 
-`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001 [--batched]`
+`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001`; /v1/embed computes each
+request alone, /v1/embed-together what waits in padded batches.
 """
 
 from __future__ import annotations
@@ -46,19 +47,11 @@ class Embedder:
         return vectors
 
 
-def simple(embedder: Embedder) -> FastAPI:
-    """Compute each request in FastAPI's thread pool."""
-    app = FastAPI()
+def make_app(embedder: Embedder) -> FastAPI:
+    """Compute each request alone in FastAPI's thread pool, or whatever waits together.
 
-    @app.post("/v1/embed")
-    def embed(body: Body) -> dict[str, list[list[float]]]:
-        return {"result": embedder.embed(body.texts)}
-
-    return app
-
-
-def batched(embedder: Embedder) -> FastAPI:
-    """Compute together whatever waits, at most MAX_BATCH texts, padded to the longest."""
+    Together are at most MAX_BATCH texts, padded to the longest.
+    """
     queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = asyncio.Queue()
 
     async def compute() -> None:
@@ -81,7 +74,11 @@ def batched(embedder: Embedder) -> FastAPI:
     app = FastAPI(lifespan=lifespan)
 
     @app.post("/v1/embed")
-    async def embed(body: Body) -> dict[str, list[list[float]]]:
+    def alone(body: Body) -> dict[str, list[list[float]]]:
+        return {"result": embedder.embed(body.texts)}
+
+    @app.post("/v1/embed-together")
+    async def together(body: Body) -> dict[str, list[list[float]]]:
         done: asyncio.Future[list[list[float]]] = asyncio.get_running_loop().create_future()
         await queue.put((body.texts, done))
         return {"result": await done}
@@ -92,11 +89,9 @@ def batched(embedder: Embedder) -> FastAPI:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
-    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--engine", choices=ENGINES, default="transformers")
-    parser.add_argument("--batched", action="store_true")
+    parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    make = batched if given.batched else simple
     embedder = Embedder(given.model, ENGINES[given.engine](given.model))
-    uvicorn.run(make(embedder), port=given.port, log_level="error")
+    uvicorn.run(make_app(embedder), port=given.port, log_level="error")

@@ -36,7 +36,8 @@ PACKAGES = ("torch", "transformers", "onnxruntime", "openvino", "fastapi", "uvic
 ROOT = Path(__file__).parents[2]
 OURS = "litebert serve"
 ENGINES = ("transformers", "onnxruntime", "openvino")
-VARIANTS = {"": (), ", padded batches": ("--batched",)}
+PATHS = {"": "/v1/embed", ", padded batches": "/v1/embed-together"}
+"""A rival's routes, and what its name is followed by."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,15 @@ class Load:
     name: str
     texts: tuple[str, ...]
     clients: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a server computes embeddings."""
+
+    server: str
+    port: int
+    path: str
 
 
 @dataclass(frozen=True)
@@ -69,17 +79,17 @@ def loads(requests: int) -> list[Load]:
     return [Load("mixed lengths, 16 clients", mixed, 16), Load("one short text", short, 1)]
 
 
-def measure(port: int, load: Load) -> Measured:
-    """Put the whole load to one server."""
+def measure(route: Route, load: Load) -> Measured:
+    """Send all requests of a load to one route."""
     own, links = threading.local(), []
 
     def ask(text: str) -> float:
         if not hasattr(own, "link"):
-            own.link = http.client.HTTPConnection("127.0.0.1", port)
+            own.link = http.client.HTTPConnection("127.0.0.1", route.port)
             links.append(own.link)
         started = time.perf_counter()
         body = json.dumps({"texts": [text]})
-        own.link.request("POST", "/v1/embed", body, {"Content-Type": "application/json"})
+        own.link.request("POST", route.path, body, {"Content-Type": "application/json"})
         answer = own.link.getresponse()
         found = answer.read()
         assert answer.status == 200, found
@@ -114,7 +124,7 @@ def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
     try:
         for _ in range(1_200):
             try:
-                measure(port, Load("", ("warm up",), 1))
+                measure(Route("", port, "/v1/embed"), Load("", ("warm up",), 1))
                 break
             except (ConnectionError, AssertionError):
                 time.sleep(0.1)
@@ -131,13 +141,13 @@ def free_port() -> int:
         return port
 
 
-def require_same_answers(ports: Sequence[int]) -> float:
+def require_same_answers(routes: Sequence[Route]) -> float:
     """Return how far the servers' vectors are apart; same weights must give the same."""
     body = json.dumps({"texts": ["The cat sat on the mat.", "A longer text " * 20]})
     found = []
-    for port in ports:
-        link = http.client.HTTPConnection("127.0.0.1", port)
-        link.request("POST", "/v1/embed", body, {"Content-Type": "application/json"})
+    for route in routes:
+        link = http.client.HTTPConnection("127.0.0.1", route.port)
+        link.request("POST", route.path, body, {"Content-Type": "application/json"})
         found.append(np.array(json.loads(link.getresponse().read())["result"]))
         link.close()
     furthest = max(float(np.abs(found[0] - other).max()) for other in found[1:])
@@ -159,11 +169,7 @@ def commands_of(model: Path) -> dict[str, list[str]]:
     rival = [sys.executable, "-m", "benchmarks.serving.rival", str(model), "--engine"]
     return {
         OURS: [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"],
-        **{
-            f"{engine}{name}": [*rival, engine, *options]
-            for engine in versions(ENGINES)
-            for name, options in VARIANTS.items()
-        },
+        **{engine: [*rival, engine] for engine in versions(ENGINES)},
     }
 
 
@@ -171,19 +177,25 @@ def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> s
     """Measure all servers in turns; return the page of results."""
     commands = commands_of(model)
     ports = {name: free_port() for name in commands}
+    routes = {
+        f"{name}{suffix}": Route(name, ports[name], path)
+        for name in commands
+        for suffix, path in PATHS.items()
+        if not (suffix and name == OURS)
+    }
     found: dict[tuple[str, str], list[Measured]] = {}
     processes = {}
     with ExitStack() as stack:
         for name, port in ports.items():
             command = [*commands[name], "--port", str(port)]
             processes[name] = stack.enter_context(server(command, port, core))
-        furthest = require_same_answers(list(ports.values()))
+        furthest = require_same_answers(list(routes.values()))
         for number in range(rounds + 1):
             for load in (load for load in loads(requests) if chosen in load.name):
-                for name, port in ports.items():
-                    before = cpu_ms(processes[name])
-                    measured = measure(port, load)
-                    spent = (cpu_ms(processes[name]) - before) / len(load.texts)
+                for name, route in routes.items():
+                    before = cpu_ms(processes[route.server])
+                    measured = measure(route, load)
+                    spent = (cpu_ms(processes[route.server]) - before) / len(load.texts)
                     if number:  # the first round warms up
                         found.setdefault((load.name, name), []).append(
                             replace(measured, cpu_ms=spent)

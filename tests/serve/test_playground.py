@@ -91,7 +91,7 @@ def test_only_what_a_model_can_do_is_shown_and_all_of_it_works(open_page, model,
         page.click(f"#{tab}")
         _ask(page)
         assert page.locator("#result .error").count() == 0
-        assert page.locator("#result li, #result svg, #result .tagged").count() > 0
+        assert page.locator("#result li, #result svg, #result .tagged, #result .tinted").count() > 0
 
 
 def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
@@ -145,11 +145,11 @@ def test_attention_is_shown_for_the_chosen_head_and_step(open_page) -> None:
     page = open_page("/#steps")
     _ask(page)
     shown = [page.locator(".heads").inner_text()]
-    page.get_by_label("Head").select_option("2")
+    page.get_by_label("Head", exact=True).select_option("2")
     shown.append(page.locator(".heads").inner_text())
     with page.expect_response("**/v1/attention"):
-        page.get_by_label("Step").select_option("2")
-    page.wait_for_selector(".attention label:not([aria-busy])")
+        page.get_by_label("Step", exact=True).select_option("2")
+    page.wait_for_selector(".attention .choice:not([aria-busy])")
     page.wait_for_function(
         "before => document.querySelector('.heads').innerText !== before", arg=shown[-1]
     )
@@ -166,9 +166,11 @@ def test_the_least_likely_word_is_the_darkest(open_page) -> None:
     shares = [
         float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words.all()
     ]
-    values = [float(text.rstrip(" %")) for text in page.locator(".tinted small").all_inner_texts()]
-    assert len(shares) == 5
-    assert shares.index(max(shares)) == values.index(min(values))
+    values = [float(text.strip("< %")) for text in page.locator(".tinted small").all_inner_texts()]
+    assert len(shares) == len(values) == 5
+    lightest, darkest = shares.index(min(shares)), shares.index(max(shares))
+    assert values[lightest] == max(values)
+    assert values[darkest] == min(values)
 
 
 def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:

@@ -34,10 +34,11 @@ export function attention(found, { numSteps, step, look }) {
 }
 
 function choice(label, count, chosen, act) {
-  const select = el("select", { onchange: () => act(Number(select.value)) },
+  const id = `attention-${label.toLowerCase()}`;
+  const select = el("select", { id, onchange: () => act(Number(select.value)) },
     ...Array.from({ length: count }, (_, i) => el("option", { value: i + 1 }, String(i + 1))));
   select.value = String(chosen);
-  return el("label", { class: "choice" }, label, select);
+  return el("span", { class: "choice" }, el("label", { for: id }, label), select);
 }
 
 // The two places that get most of a head's attention, as means over the query pieces.

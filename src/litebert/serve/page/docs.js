@@ -29,11 +29,11 @@ function fields(part) {
   const rows = Object.entries(found.properties ?? {}).map(([name, field]) => el("tr", {},
     el("th", { scope: "row" }, name), el("td", {}, words(field)),
     el("td", {}, found.required?.includes(name) ? "required"
-      : field.default === undefined || field.default === null ? "optional"
-        : `default ${JSON.stringify(field.default)}`)));
+      : field.default === undefined || field.default === null ? "none"
+        : JSON.stringify(field.default))));
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": found.title },
     el("table", { class: "fields" }, el("thead", {}, el("tr", {},
-      ...["field", "type", ""].map((head) => el("th", { scope: "col" }, head)))),
+      ...["field", "type", "default"].map((head) => el("th", { scope: "col" }, head)))),
     el("tbody", {}, ...rows)));
 }
 
