@@ -12,6 +12,7 @@ from litebert.files import Json
 from litebert.inference import Model
 from litebert.nn import Batch
 from litebert.nn.attention import Layout
+from litebert.nn.block import AttentionBlock, blocks
 from litebert.serve.limits import MAX_ATTENTION_TOKENS
 
 
@@ -53,7 +54,7 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     longest = min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings)
     batch, pieces = _framed(model, text, longest)
     hidden = list(albert.states(batch))[step - 1].float()
-    block = albert.attention[albert.plan[step - 1].attention]
+    block = list(blocks(albert, AttentionBlock))[albert.plan[step - 1].attention]
     query, key = (
         torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key)
     )
