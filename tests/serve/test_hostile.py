@@ -59,7 +59,7 @@ def test_what_the_documentation_allows_never_makes_the_server_fail(server) -> No
     schema = schemathesis.openapi.from_dict(server.ask("/openapi.json").json)
     operations = [found.ok() for found in schema.get_all_operations()]
     posts = [each for each in operations if each.method.upper() == "POST"]
-    assert len(posts) == 11
+    assert len(posts) == 12
     for operation in posts:
 
         @hypothesis.settings(

@@ -158,6 +158,20 @@ def test_attention_is_shown_for_the_chosen_head_and_step(open_page) -> None:
     assert '"step": 2' in page.locator("#snippets").text_content()
 
 
+def test_words_that_speak_for_a_label_are_told_apart(open_page) -> None:
+    page = open_page("/#classify")
+    page.select_option("#model", "classify")
+    page.click("#tab-classify")
+    page.fill("[name=texts]", "Anna found a red ball.")
+    _ask(page)
+    page.click("text=Explain by word")
+    page.wait_for_selector(".tinted")
+    values = [float(text) for text in page.locator(".tinted small").all_inner_texts()]
+    against = page.locator(".tinted .against").count()
+    assert len(values) == 5
+    assert against == sum(value < 0 for value in values)
+
+
 def test_the_least_likely_word_is_the_darkest(open_page) -> None:
     page = open_page("/#score")
     page.fill("textarea", "Anna found a red ball.")

@@ -108,19 +108,23 @@ def _call(model: Model, request: Request) -> Json:
     if request.verb == "attention":
         return attention(model, request.text, step=cast(int, request.arguments["step"]))
     if request.verb == "score":
-        _require_short(model, request.text)
+        _require_short(model, [request.text])
+    if request.verb == "explain":
+        _require_short(model, request.texts)
+        verb, answer = (cast(str, request.arguments[name]) for name in ("verb", "answer"))
+        return _plain(model.explain(verb, *request.texts, answer=answer))
     return _plain(getattr(model, request.verb)(**request.arguments))
 
 
-def _require_short(model: Model, text: str) -> None:
-    (ids,) = model.tokenizer.encode_ids([text])
-    if len(ids) > MAX_SCORED_TOKENS:
+def _require_short(model: Model, texts: list[str]) -> None:
+    num_tokens = sum(map(len, model.tokenizer.encode_ids(texts)))
+    if num_tokens > MAX_SCORED_TOKENS:
         raise LitebertError(
             "LB-973",
-            "the text is too long to be scored by a server",
-            received=f"{len(ids)} tokens",
+            "the text is too long to be scored or explained by a server",
+            received=f"{num_tokens} tokens",
             expected=f"at most {MAX_SCORED_TOKENS} tokens",
-            next="send its sentences one by one, or use litebert score",
+            next="send its sentences one by one, or use litebert score and litebert explain",
         )
 
 

@@ -13,7 +13,7 @@ MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000
 MAX_SCORED_TOKENS = 128
-"""Of a scored text: each of its tokens is masked once, so the work grows with the square."""
+"""Of a text that is scored or explained, which takes one pass a token, or a hundred passes."""
 MAX_ATTENTION_TOKENS = 64
 """Of a text whose attention is shown; the rest is cut off."""
 MAX_CONNECTIONS = 1_024

@@ -69,6 +69,24 @@ class ScoreBody(Body):
         return [self.text] * count_tokens([self.text])
 
 
+class ExplainBody(Body):
+    """Say how much each word adds to an answer of a verb; unset, the answer is the model's own."""
+
+    verb: Annotated[
+        Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])
+    ]
+    texts: Annotated[
+        list[Annotated[str, StringConstraints(max_length=MAX_SCORED_CHARACTERS)]],
+        Field(min_length=1, max_length=2, examples=[["A cat.", "A kitten."]]),
+    ]
+    answer: Name | None = None
+
+    @property
+    def texts_read(self) -> list[str]:
+        """The texts are read a hundred times."""
+        return self.texts * 100
+
+
 class EmbedBody(Body):
     """Turn texts into vectors; unset, pooling and length are those the model was made for."""
 
@@ -207,6 +225,28 @@ class ScoreOut(Out):
     log_likelihood: float
     perplexity: float
     words: list[WordScoreOut]
+
+
+class WordAttributionOut(Out):
+    """What a word adds to the score; it is `start` to `end` of the text that `part` names."""
+
+    word: str
+    part: str
+    start: int
+    end: int
+    attribution: float
+
+
+class ExplanationOut(Out):
+    """An answer, its score, the score with every word masked, and what each word adds."""
+
+    verb: str
+    answer: str
+    kind: str
+    score: float
+    blank: float
+    error: float
+    words: list[WordAttributionOut]
 
 
 class ClassificationOut(Out):

@@ -36,6 +36,8 @@ PROBLEMS = {
 }
 """The errors of every route that takes a body."""
 
+_OF_EVERY_MODEL = ("steps", "attention", "explain")
+
 router = APIRouter(
     prefix="/v1",
     route_class=StrictRoute,
@@ -105,6 +107,12 @@ async def attention(request: Request, body: Annotated[schemas.AttentionBody, Bod
     return await _answered(request, "attention", body)
 
 
+@router.post("/explain", response_model=schemas.Answer[schemas.ExplanationOut])
+async def explain(request: Request, body: Annotated[schemas.ExplainBody, Body()]) -> Response:
+    """Say how much each word of the texts adds to the score of an answer."""
+    return await _answered(request, "explain", body)
+
+
 async def _answered(request: Request, verb: str, body: schemas.Body) -> Response:
     model = cast(Models, request.app.state.models).named(body.model)
     found = await ask(
@@ -130,7 +138,7 @@ async def ask(
     timeout_ms: int | None,
 ) -> dict[str, Json]:
     """Put a verb to a model and wait, as long as the client does."""
-    verbs = [*cast(list[str], model.facts.get("verbs", [])), "steps", "attention"]
+    verbs = [*cast(list[str], model.facts.get("verbs", [])), *_OF_EVERY_MODEL]
     if model.is_ready and verb not in verbs:
         raise HttpError(
             "LB-956",

@@ -102,7 +102,7 @@ async function run() {
   try {
     const found = view.run ? await view.run(entered, state.model.id)
       : await ask(verbOf(view), { model: state.model.id, ...view.body(entered) });
-    if (number === state.asked) at("result").replaceChildren(...view.show(found, entered, kept));
+    if (number === state.asked) at("result").replaceChildren(...view.show(found, entered, { kept, model: state.model.id }));
   } catch (error) {
     if (number === state.asked) showError(error);
   } finally {

@@ -66,11 +66,38 @@ const classify = {
   body: ({ texts, pairs }) => ({
     texts: lines(texts), ...(lines(pairs).length ? { pairs: lines(pairs) } : {}),
   }),
-  show: (found, { texts }) => found.map((one, i) => el("section", {},
+  calls: (entered) => {
+    const { texts, pairs } = classify.body(entered);
+    return [["classify", { texts, ...(pairs ? { pairs } : {}) }],
+      ["explain", { verb: "classify", texts: [texts[0] ?? "", ...(pairs?.slice(0, 1) ?? [])] }]];
+  },
+  show: (found, { texts, pairs }, { model }) => found.map((one, i) => el("section", {},
     el("h2", {}, lines(texts)[i]),
     bars(ranked(Object.keys(one.values), Object.values(one.values)).map((row) => (
-      Object.keys(one.values).length > 1 ? row : { ...row, shown: row.value.toFixed(3) })), 1))),
+      Object.keys(one.values).length > 1 ? row : { ...row, shown: row.value.toFixed(3) })), 1),
+    explanation(() => ask("explain", { model, verb: "classify",
+      texts: [lines(texts)[i], ...lines(pairs).slice(i, i + 1)] })))),
 };
+
+// A button, and behind it how much each word adds to the answer.
+function explanation(request) {
+  const place = el("div", {});
+  const show = async () => {
+    place.replaceChildren(el("p", { class: "quiet" }, "Computing …"));
+    try {
+      const found = await request();
+      place.replaceChildren(
+        tinted(found.words.map((one) => ({ text: one.word, value: one.attribution,
+          shown: one.attribution.toFixed(2) }))),
+        el("p", { class: "quiet" }, `What each word adds to “${found.answer}” (${found.kind}): ` +
+          "blue for it, red against it."));
+    } catch (error) {
+      place.replaceChildren(el("p", { class: "error" }, error.message));
+    }
+  };
+  place.append(el("button", { type: "button", class: "plain", onclick: show }, "Explain by word"));
+  return place;
+}
 
 const tag = {
   title: "Tag",
@@ -203,11 +230,10 @@ const steps = {
   body: ({ text }) => ({ text }),
   calls: ({ text, step = 1 }) => [["steps", { text }], ["attention", { text, step }]],
   run: async ({ text, step = 1 }, model) => ({
-    model,
     attention: await ask("attention", { model, text, step }),
     ...await ask("steps", { model, text }),
   }),
-  show: (found, { text }, kept) => [
+  show: (found, { text }, { kept, model }) => [
     el("div", { class: "pair" },
       curve("L2 distance", "Between input and output of each step, mean over tokens.", found.l2,
         { low: 0, high: Math.ceil(Math.max(...found.l2, 0.1)) }),
@@ -221,7 +247,7 @@ const steps = {
     attention(found.attention, {
       numSteps: found.l2.length,
       step: kept.step ??= 1,
-      look: (step) => ask("attention", { model: found.model, text, step: kept.step = step }),
+      look: (step) => ask("attention", { model, text, step: kept.step = step }),
     }),
   ],
 };
