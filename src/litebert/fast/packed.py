@@ -122,15 +122,17 @@ def _kernel_in_fp32() -> Kernel:
     few rows of one short text; elsewhere it may be the other way round.
     """
     found: list[Kernel] = [kernel for kernel in (_onednn, _mkl) if pays(kernel, torch.float32)]
+    if not found:
+        return _plain
     weight = torch.full((768, 768), 0.5)
-    seconds = [0.0] * len(found)
-    for rows in (weight[:16], weight[:64]):
-        products = [kernel(weight, weight[0], "linear") for kernel in found]
-        for number, least in enumerate(
-            fastest(lambda product, x=rows: product(x, None), products, rounds=5)
-        ):
-            seconds[number] += least / len(rows)
-    return found[seconds.index(min(seconds))] if found else _plain
+    products = [kernel(weight, weight[0], "linear") for kernel in found]
+    few, many = (
+        fastest(lambda product: product(rows, None), products, rounds=5)  # noqa: B023
+        for rows in (weight[:16], weight[:128])
+    )
+    # Few rows and many count alike.
+    costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]
+    return found[costs.index(min(costs))]
 
 
 def bf16_pays() -> bool:

@@ -11,7 +11,6 @@ from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.inference import Model
 from litebert.nn import Batch
-from litebert.nn.attention import Layout
 from litebert.nn.block import AttentionBlock, blocks
 from litebert.serve.limits import MAX_ATTENTION_TOKENS
 
@@ -60,8 +59,10 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     )
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
     if model.network.config.attention == "local":
-        visible = Layout(batch).visible(0, model.network.config.attention_window)
-        scores = scores.masked_fill(~visible, -torch.inf)
+        at = torch.arange(len(pieces), device=scores.device)
+        is_far = (at[:, None] - at).abs() > model.network.config.attention_window
+        is_far[0] = is_far[:, 0] = False  # [CLS] reads all, and all read it
+        scores = scores.masked_fill(is_far, -torch.inf)
     shares = scores.softmax(-1).double().round(decimals=4)
     return {"pieces": pieces, "heads": shares.tolist()}
 
