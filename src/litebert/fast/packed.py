@@ -126,10 +126,11 @@ def _kernel_in_fp32() -> Kernel:
         return _plain
     weight = torch.full((768, 768), 0.5)
     products = [kernel(weight, weight[0], "linear") for kernel in found]
-    few, many = (
-        fastest(lambda product: product(rows, None), products, rounds=5)  # noqa: B023
-        for rows in (weight[:16], weight[:128])
-    )
+
+    def least(rows: Tensor) -> list[float]:
+        return fastest(lambda product: product(rows, None), products, rounds=5)
+
+    few, many = least(weight[:16]), least(weight[:128])
     # Few rows and many count alike.
     costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]
     return found[costs.index(min(costs))]
