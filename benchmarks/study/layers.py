@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from litebert.api.study import layers_part, study_layers, write_study
+from litebert.api.study import study_layers, write_study
+from litebert.api.study_parts import layers_part
 from litebert.folder import load_model
 from litebert.nn import Batch
 from litebert.study.layers import Layers, layers_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from litebert.api.study import costs_part
+from litebert.api.study_parts import costs_part
 from litebert.config import AlbertConfig, preset
 from litebert.study.claims import Claim, measure_costs, paper_claims
 from litebert.study.sizes import sizes_of

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
-from litebert.files import write_json
+from pydantic import BaseModel
+
+from litebert.files import staged_folder, write_json
+from litebert.folder import save_model
 from litebert.inference import Model
+from litebert.nn import AlbertForPretraining
 from litebert.reading.find import find_file
 from litebert.reading.lines import read_lines
-from litebert.report.chart import Chart, Line, RowPoint
-from litebert.report.curve import Point
-from litebert.report.study import Part, RowsFigure, write_page, write_pictures
-from litebert.report.table import Table
-from litebert.study.ablation import Ablation
-from litebert.study.claims import GIGABITS, ClaimResult, Costs
-from litebert.study.layers import BEYOND, Layers, StepChange, measure_layers
+from litebert.report.study import Part, write_page, write_pictures
+from litebert.study.layers import BEYOND, Layers, measure_layers
+from litebert.study.local import lengthened
 
-COLORS = ("train", "held-out", "ink", "rule", "quiet")
 MOST_TEXTS = 32
 
 
@@ -34,7 +34,7 @@ def study_layers(
     Raises:
         LitebertError: LB-749, there is no text; LB-761, no depth is beyond the trained one.
     """
-    lines = [line for _, line in read_lines(find_file(Path(texts))) if line.strip()][:most_texts]
+    lines = study_texts(texts, most_texts)
     found = []
     for path in models:
         model = Model.load(path)
@@ -43,142 +43,26 @@ def study_layers(
     return found
 
 
-def layers_part(found: Sequence[Layers]) -> Part:
-    """Return Figure 1: one line a model, within its depth and beyond it."""
-    rows = [
-        (
-            each.source,
-            step.step,
-            step.step <= each.num_steps,
-            round(step.l2, 3),
-            round(step.angle, 2),
-            round(step.norm, 3),
-            round(step.residual, 4),
-        )
-        for each in found
-        for step in (*each.steps, *each.beyond)
-        if step.step <= each.num_steps or step.step in {fate.depth for fate in each.fates}
-    ]
-    fates = [
-        (
-            each.source,
-            fate.depth,
-            fate.verdict,
-            round(fate.residual, 4),
-            fate.period,
-            round(fate.return_residual, 4),
-            round(each.eigenvalue_at_depth.modulus, 3),
-            round(each.eigenvalue_at_end.modulus, 3),
-            round(each.eigenvalue_at_end.turn, 3),
-        )
-        for each in found
-        for fate in each.fates
-    ]
-    step_headings = ("model", "step", "trained", "L2", "angle", "norm", "residual")
-    fate_headings = ("model", "depth", "verdict", "residual", "period", "return")
-    eigen_headings = ("|eigenvalue|", "at the end", "turn")
-    return Part(
-        name="layers",
-        title="Figure 1: what each step changes",
-        paper="The distances of ALBERT-large oscillate and do not go to zero: no fixed point. "
-        "Figure 1 prints no numbers and names no texts.",
-        finding=" ".join(each.summary for each in found),
-        tables=(
-            Table((*fate_headings, *eigen_headings), tuple(fates), "Beyond the trained depth"),
-            Table(step_headings, tuple(rows), "Each trained step, and the depths judged"),
-        ),
-        charts=(
-            _steps_chart("L2 distance of input and output", found, lambda s: s.l2),
-            _steps_chart("Angle of input and output, degrees", found, lambda s: s.angle),
-            _beyond_chart("Residual beyond the trained depth", found),
-        ),
-    )
+def study_texts(path: str | Path, most: int | None = None) -> list[str]:
+    """Return the lines of a file that are not blank, or the first of them."""
+    lines = (line for _, line in read_lines(find_file(Path(path))) if line.strip())
+    return list(islice(lines, most))
 
 
-def ablation_part(found: Ablation) -> Part:
-    """Return a table of the paper with our rows beside it."""
-    names = ("masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy")
-    crossed = ("nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest")
-    probes = sorted({name for row in found.rows for t in row.trials for name in t.probes})
-    measures = [n for n in (*names, *crossed) if any(row.values(n) for row in found.rows)]
-    headings = [
-        "row",
-        "paper",
-        "seeds",
-        *(f"{m}{x}" for m in measures for x in ("", " ±")),
-        *probes,
-    ]
-    headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
-    rows = []
-    for row in found.rows:
-        cells: list[str | int | float | None] = [row.label, row.paper, len(row.trials)]
-        for measure in measures:
-            spread = row.spread(measure)
-            cells += [None, None] if spread is None else [spread.mean, spread.spread]
-        cells += [_mean(t.probes[name] for t in row.trials if name in t.probes) for name in probes]
-        trials = row.trials
-        cells += [
-            sum(t.tokens for t in trials) // len(trials) if trials else None,
-            _mean(t.cpu_seconds for t in trials),
-            trials[0].table if trials else None,
-            trials[0].body if trials else None,
-            row.predicted_cpu_seconds,
-            f"{row.predicted_flops:.2e}",
-        ]
-        rows.append(tuple(cells))
-    points = tuple(
-        RowPoint(row.label, tuple(row.values(found.measure)), row.paper) for row in found.rows
-    )
-    is_measured = any(row.trials for row in found.rows)
-    return Part(
-        name=found.name,
-        title=f"{found.title} (paper: {found.source})",
-        paper=f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out "
-        f"text, at scale {found.scale}.",
-        finding=found.verdict,
-        tables=(Table(tuple(headings), tuple(rows), found.title),),
-        rows=(RowsFigure(found.title, "Bars: deviation between seeds.", points),)
-        if is_measured
-        else (),
-    )
-
-
-def costs_part(found: Costs) -> Part:
-    """Return the claims of speed and cost, with what networks of three speeds add."""
-    headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high"]
-    headings += [
-        "by FLOPs",
-        "parameters",
-        "beside",
-        "gradient MB",
-        "beside",
-        "training GB",
-        "beside",
-    ]
-    headings += [f"at {speed} Gbit/s" for speed in GIGABITS]
-    return Part(
-        name="cost",
-        title="Speed and cost (paper: Table 2, 4.3)",
-        paper="ALBERT-large trains 1.7 times as fast as BERT-large, ALBERT-xxlarge 0.3 times, on "
-        "many TPUs with their communication.",
-        finding=" ".join(map(_claim_sentence, found.claims)),
-        tables=(
-            Table(
-                tuple(headings),
-                tuple(_claim_row(each) for each in found.claims),
-                f"Speeds as multiples of the network beside; {found.tokens} tokens, sequences of "
-                f"{found.seq_length}, {found.precision}, {found.threads} threads, "
-                f"{found.rounds} interleaved rounds of CPU time",
-                decimals=2,
-            ),
-        ),
-    )
+def write_lengthened(model: Model, folder: Path, positions: int, window: int) -> Path:
+    """Write a model with local attention and more positions, to train on from."""
+    assert isinstance(model.network, AlbertForPretraining)
+    longer = lengthened(model.network, positions, window=window)
+    with staged_folder(folder) as staged:
+        save_model(longer, staged)
+        model.tokenizer.save(staged, max_length=positions)
+    return folder
 
 
 def write_study(
     parts: Sequence[Part],
     *,
-    metrics: Mapping[str, Layers | Ablation | Costs] | None = None,
+    metrics: Mapping[str, BaseModel] | None = None,
     output: Path | None = None,
     html: Path | None = None,
 ) -> list[Path]:
@@ -193,72 +77,3 @@ def write_study(
         write_page(html, "What the paper found, and what we found", parts)
         written.append(html)
     return written
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    numbers = list(values)
-    return sum(numbers) / len(numbers) if numbers else None
-
-
-def _steps_chart(
-    title: str, found: Sequence[Layers], value: Callable[[StepChange], float]
-) -> Chart:
-    return _chart(title, "Means over tokens.", [(e.source, e.steps) for e in found], value)
-
-
-def _beyond_chart(title: str, found: Sequence[Layers]) -> Chart:
-    lines = [(each.source, [*each.steps, *each.beyond]) for each in found]
-    caption = "Share of its length by which a step moves a state."
-    return _chart(title, caption, lines, lambda s: s.residual, is_logarithmic=True)
-
-
-def _chart(
-    title: str,
-    caption: str,
-    lines: Sequence[tuple[str, Sequence[StepChange]]],
-    value: Callable[[StepChange], float],
-    *,
-    is_logarithmic: bool = False,
-) -> Chart:
-    return Chart(
-        title,
-        caption,
-        tuple(
-            Line(
-                Path(source).name,
-                COLORS[number % len(COLORS)],
-                tuple(Point(s.step, value(s), value(s), value(s)) for s in steps),
-            )
-            for number, (source, steps) in enumerate(lines)
-        ),
-        "{:.3g}".format,
-        is_logarithmic=is_logarithmic,
-    )
-
-
-def _claim_row(each: ClaimResult) -> tuple[str | int | float | None, ...]:
-    train, infer = each.training_speed, each.inference_speed
-    return (
-        f"{each.name} / {each.beside}",
-        each.paper_speed,
-        *(train.median, train.low, train.high, infer.median, infer.low, infer.high),
-        each.flops_speed,
-        *each.parameters,
-        *(size / 1e6 for size in each.gradient_bytes),
-        *(size / 1e9 for size in each.training_bytes),
-        *(each.speed_at(speed) for speed in GIGABITS),
-    )
-
-
-def _claim_sentence(each: ClaimResult) -> str:
-    own, other = (size / 1e6 for size in each.gradient_bytes)
-    speed = each.training_speed.median
-    is_near = 0.8 <= speed / each.paper_speed <= 1.25
-    return (
-        f"{each.name}: a training step is {speed:.2f} times as fast as {each.beside}'s "
-        f"(paper {each.paper_speed}: {'reproduced' if is_near else 'not reproduced'} on one "
-        f"process), inference {each.inference_speed.median:.2f} times; it sends {own:,.0f} MB of "
-        f"gradients a step, not {other:,.0f} MB, and with the all-reduce of "
-        f"{GIGABITS[0]} / {GIGABITS[1]} / {GIGABITS[2]} Gbit/s it is "
-        f"{' / '.join(f'{each.speed_at(g):.2f}' for g in GIGABITS)} times as fast."
-    )

@@ -64,7 +64,8 @@ def ablation(
     litebert study ablation sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3
     litebert study ablation width --corpus corpora/mine --scale paper --afford 0
     """
-    from litebert.api.study import ablation_part, write_study
+    from litebert.api.study import write_study
+    from litebert.api.study_parts import ablation_part
     from litebert.cli.seeds import seed_numbers
     from litebert.study.ablation import Plan, Probe, ablate
 

@@ -47,7 +47,8 @@ def cost(
     litebert study cost
     litebert study cost --precision bf16 --tokens 512 --rounds 5 --json
     """
-    from litebert.api.study import costs_part, write_study
+    from litebert.api.study import write_study
+    from litebert.api.study_parts import costs_part
     from litebert.study.claims import measure_costs
 
     found = measure_costs(

@@ -40,7 +40,8 @@ def layers(
     litebert study layers --texts my-text.txt
     litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --json
     """
-    from litebert.api.study import layers_part, study_layers, write_study
+    from litebert.api.study import study_layers, write_study
+    from litebert.api.study_parts import layers_part
 
     numbers = [int(word) if word.strip().isdigit() else 0 for word in depths.split(",")]
     found = study_layers(models or (None,), texts, depths=numbers, most_texts=limit, say=note)

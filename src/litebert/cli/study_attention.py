@@ -1,0 +1,73 @@
+"""litebert study attention: local attention against full attention and its dense formula."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from litebert.cli.formats import Format, printed, with_formats
+from litebert.cli.output import note, show
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--texts", required=True, type=click.Path(path_type=Path), help="A text a line.")
+@click.option("--window", default=64, show_default=True, type=click.IntRange(1, 65_536))
+@click.option("--lengths", default="512,1024,2048,4096,8192", show_default=True, help="To time.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+@click.option("--longest", default=512, show_default=True, type=click.IntRange(8), help="For loss.")
+@click.option(
+    "--write-model",
+    type=click.Path(path_type=Path),
+    help="Write it with local attention and the "
+    "longest length as positions; its position table is repeated. Train on from it.",
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_formats
+def attention(
+    model: str | None,
+    texts: Path,
+    window: int,
+    lengths: str,
+    rounds: int,
+    longest: int,
+    write_model: Path | None,
+    output: Path | None,
+    html: Path | None,
+    written_as: Format,
+) -> None:
+    """Say whether local attention is exact, what a token costs, and what the loss becomes.
+
+    \b
+    litebert study attention --texts my-text.txt
+    litebert study attention runs/mine --texts my-text.txt --window 32 --write-model models/long
+    """
+    from litebert.api.study import study_texts, write_lengthened, write_study
+    from litebert.api.study_parts import attention_part
+    from litebert.inference import Model
+    from litebert.study.local import measure_local_attention
+
+    numbers = [int(word) for word in lengths.split(",") if word.strip().isdigit()]
+    loaded = Model.load(model)
+    found = measure_local_attention(
+        loaded,
+        study_texts(texts),
+        window=window,
+        lengths=numbers,
+        rounds=rounds,
+        longest=longest,
+    )
+    part = attention_part(found)
+    written = write_study([part], metrics={"attention": found}, output=output, html=html)
+    if write_model is not None:
+        written.append(write_lengthened(loaded, write_model, max(numbers), window))
+    if written_as == "json":
+        show(json.dumps(found.model_dump(mode="json"), indent=2))
+    else:
+        show(printed(part.tables[:1] if written_as == "csv" else part.tables, written_as))
+    note(part.finding)
+    for path in written:
+        note(str(path))

@@ -1,0 +1,58 @@
+"""litebert study depth: what a model predicts at every depth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from litebert.cli.formats import Format, printed, with_formats
+from litebert.cli.output import note, show
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--texts", required=True, type=click.Path(path_type=Path), help="A text a line.")
+@click.option("--longest", default=128, show_default=True, type=click.IntRange(8), help="Pieces.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_formats
+def depth(
+    models: tuple[str, ...],
+    texts: Path,
+    longest: int,
+    rounds: int,
+    output: Path | None,
+    html: Path | None,
+    written_as: Format,
+) -> None:
+    """Measure the masked-LM head of models after each of their steps, and the time it takes.
+
+    A model trained with elastic.least_depth serves at any depth; compare it with one that was not.
+
+    \b
+    litebert study depth --texts my-text.txt
+    litebert study depth runs/elastic runs/fixed --texts my-text.txt --json
+    """
+    from litebert.api.study import study_texts, write_study
+    from litebert.api.study_parts import depths_part
+    from litebert.inference import Model
+    from litebert.study.depth import measure_depths
+
+    lines = study_texts(texts)
+    found = [
+        measure_depths(Model.load(path), lines, longest=longest, rounds=rounds)
+        for path in models or (None,)
+    ]
+    part = depths_part(found)
+    metrics = {f"depth-{Path(each.source).name}": each for each in found}
+    written = write_study([part], metrics=metrics, output=output, html=html)
+    if written_as == "json":
+        show(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
+    else:
+        show(printed(part.tables, written_as))
+    note(part.finding)
+    for path in written:
+        note(str(path))
