@@ -57,7 +57,8 @@ def ablation(
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), dropout (8), depth (11), width
-    (12), ngram or groups. A trained row is not trained again: rerun the command to resume.
+    (12), ngram or groups; or of what the authors name as next: objectives, mining, masking,
+    attention or elastic. A trained row is not trained again: rerun the command to resume.
 
     \b
     litebert study ablation sharing --corpus corpora/mine

@@ -25,11 +25,13 @@ class Cost:
 
 
 def training_flops(words: Words) -> float:
-    """Return the FLOPs of a training: three forward passes of every token (sizes.Sizes)."""
+    """Return the FLOPs of a training: three forward passes of every token, more with mining."""
     config = _config(words)
     length = config.objective.max_seq_length
     tokens = config.train.steps * config.train.batch_size * length
-    return 3.0 * forward_flops(config.model, seq_length=length) * tokens
+    pool = config.mining.pool
+    passes = 3.0 if pool == 1 else 3.0 + pool
+    return passes * forward_flops(config.model, seq_length=length) * tokens
 
 
 def measured_rate(scale: Scale) -> float:

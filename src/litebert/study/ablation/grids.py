@@ -130,6 +130,50 @@ def _groups(scale: Scale) -> tuple[Variant, ...]:
     return (*groups, Variant(f"2 inner blocks, {layers // 2} layers", inner))
 
 
+def _objectives(scale: Scale) -> tuple[Variant, ...]:
+    names = ("order", "shuffle", "document")
+    return tuple(Variant(n, _base(scale, f"objective.sentence={n}")) for n in names)
+
+
+def _mining(scale: Scale) -> tuple[Variant, ...]:
+    """Give every row the same compute: a choice among n sequences adds n forward passes to 3."""
+    choices = [
+        Variant(f"hardest of {n}", _base(scale, f"mining.pool={n}"), steps=3 / (3 + n))
+        for n in (2, 4)
+    ]
+    return (Variant("uniform", _base(scale)), *choices)
+
+
+def _masking(scale: Scale) -> tuple[Variant, ...]:
+    return (
+        Variant("15 % masked", _base(scale)),
+        Variant("30 % in the first 60 %", _base(scale, "early.mask_prob=0.3")),
+        Variant("30 % masked", _base(scale, "objective.mask_prob=0.3")),
+    )
+
+
+def _attention(scale: Scale) -> tuple[Variant, ...]:
+    local = [
+        Variant(
+            f"local, window {n}",
+            _base(scale, "model.attention=local", f"model.attention_window={n}"),
+        )
+        for n in (4, 16)
+    ]
+    return (Variant("full", _base(scale)), *local)
+
+
+def _elastic(scale: Scale) -> tuple[Variant, ...]:
+    embedding = f"model.embedding_size={scale.embedding_size}"
+    layers = scale.base.num_layers
+    half = (*scale.base.words(num_layers=layers // 2), embedding)
+    return (
+        Variant("all steps always", _base(scale)),
+        Variant("elastic", _base(scale, "elastic.least_depth=1")),
+        Variant("half the depth", half),
+    )
+
+
 GRIDS = {
     grid.name: grid
     for grid in (
@@ -150,6 +194,19 @@ GRIDS = {
         Grid("width", "Width of three layers", "Table 12", AVERAGE, MLM, _width),
         Grid("ngram", "Longest masked run", "4.2, no table", "none", MLM, _ngram),
         Grid("groups", "Groups that share", "4.5, no table", "none", MLM, _groups),
+        Grid(
+            "objectives",
+            "Other sentence objectives",
+            "5, no table",
+            "none",
+            MLM,
+            _objectives,
+            crosses_objectives=True,
+        ),
+        Grid("mining", "Hard examples at equal compute", "5, no table", "none", MLM, _mining),
+        Grid("masking", "Masking rate", "5, no table", "none", MLM, _masking),
+        Grid("attention", "Local attention", "5, no table", "none", MLM, _attention),
+        Grid("elastic", "Elastic depth", "5, no table", "none", MLM, _elastic),
     )
 }
 

@@ -74,6 +74,24 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
     return Ordering(**counts)
 
 
+def differences(ours: Sequence[Sequence[float]]) -> list[str]:
+    """Say of each row after the first whether it is above it, below it, or within the noise.
+
+    >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
+    ['above', 'within the noise', 'not trained']
+    """
+    return [_beside(ours[0], row, pooled_deviation(ours)) for row in ours[1:]]
+
+
+def _beside(first: Sequence[float], row: Sequence[float], noise: float | None) -> str:
+    if not first or not row:
+        return "not trained"
+    difference = fmean(row) - fmean(first)
+    if noise is None or abs(difference) <= CLEAR * noise * math.sqrt(1 / len(first) + 1 / len(row)):
+        return "within the noise"
+    return "above" if difference > 0 else "below"
+
+
 def pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
     """Return the deviation between seeds over all rows; None where no row has two.
 

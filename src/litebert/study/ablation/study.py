@@ -14,7 +14,7 @@ from litebert.metrics.spread import Spread
 from litebert.study.ablation.cost import measured_rate, predicted
 from litebert.study.ablation.grid import Grid, Variant, known_scale
 from litebert.study.ablation.grids import known_grid
-from litebert.study.ablation.ordering import Ordering, ordering
+from litebert.study.ablation.ordering import Ordering, differences, ordering
 from litebert.study.ablation.probes import Probe
 from litebert.study.ablation.trial import Bench, Trial
 
@@ -64,7 +64,14 @@ class Ablation(BaseModel):
         if not any(row.trials for row in self.rows):
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
-            return f"The paper has no figures for this table.{missing}"
+            told = differences([row.values(self.measure) for row in self.rows])
+            beside = ", ".join(
+                f"{row.label} {x}" for row, x in zip(self.rows[1:], told, strict=True)
+            )
+            return (
+                f"The paper has no figures for this table. By {self.measure}, beside "
+                f"{self.rows[0].label}: {beside} (scale {self.scale})."
+            )
         seeds = sorted({len(row.trials) for row in self.rows if row.trials})
         return (
             f"The paper's ordering is {self.ordering} (scale {self.scale}, "
