@@ -1,4 +1,4 @@
-"""What a corpus says of itself: corpus.json, shard.json and, while it is built, build.json."""
+"""The records of a corpus: corpus.json, shard.json and, while it is built, build.json."""
 
 from __future__ import annotations
 

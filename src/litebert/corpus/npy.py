@@ -26,7 +26,7 @@ def header(dtype: str, length: int) -> bytes:
 class ArrayWriter:
     """Append to a new .npy file; after the `with` block `np.load` reads or maps it.
 
-    The file is meant to lie in a staged folder, which makes it appear whole or not at all.
+    Write it in a staged folder, which makes it appear whole or not at all.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -56,7 +56,7 @@ class ArrayWriter:
 
 
 def map_array(path: Path, dtype: str, length: int) -> NDArray[np.integer] | None:
-    """Map a file of `length` values for reading; None where its header says anything else."""
+    """Map a file of `length` values for reading; None where its header differs."""
     with open(path, "rb") as file:
         if file.read(HEADER_BYTES) != header(dtype, length):
             return None

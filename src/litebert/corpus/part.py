@@ -48,7 +48,7 @@ class PartTask:
 
     @property
     def record_path(self) -> Path:
-        """Where the record lies that says this part is done."""
+        """Path of the record that marks this part as done."""
         return self.output / PARTS / f"{self.part:05d}.json"
 
 
@@ -155,7 +155,7 @@ def _close(series: ShardSeries, consumed: int) -> SideRecord:
 
 @lru_cache(maxsize=1)
 def _encoder(path: Path, hash: str) -> Encoder:
-    """Load a tokenizer once a process; the hash tells another one at the same path apart."""
+    """Load a tokenizer once a process; the hash identifies another one at the same path."""
     tokenizer = Tokenizer.load(path)
     if tokenizer.hash != hash:
         raise LitebertError(

@@ -1,4 +1,4 @@
-"""Where a finding stands, as `file:line`, computed only when it is used."""
+"""The place of a finding, as `file:line`, computed only when it is used."""
 
 from __future__ import annotations
 

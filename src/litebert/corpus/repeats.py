@@ -1,4 +1,4 @@
-"""What stands more than once: documents by their hash, lines by a count of bounded size."""
+"""What occurs more than once: documents by their hash, lines by a count of bounded size."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RepeatedLines:
         self._seen: dict[str, tuple[int, str, int]] = {}
 
     def add(self, line: str, name: str, number: int) -> None:
-        """Count a line, which stands in an input at a line number."""
+        """Count a line of an input, given with its number."""
         count, name, number = self._seen.get(line, (0, name, number))
         self._seen[line] = (count + 1, name, number)
         threshold = 1

@@ -1,4 +1,4 @@
-"""One shard mapped from disk, and the checks that tell a damaged one."""
+"""One shard mapped from disk, and the checks that detect damage."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True)
 class TokenType:
-    """Say how token ids are stored and which one stands for the unknown."""
+    """How token ids are stored, and the id of the unknown piece."""
 
     dtype: str
     unknown_id: int

@@ -1,7 +1,7 @@
 """Which files were verified before, so that opening a corpus again need not read them.
 
 A file counts as verified while its size, times and inode are those it had when it was hashed. The
-list lies in the user's cache folder; without one that can be written, each opening hashes again.
+list is in the user's cache folder; without one that can be written, each opening hashes again.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 def without_numbers() -> Iterator[None]:
     """Build modules with shapes alone, on no device, while this is entered.
 
-    On the meta device alone, drawing numbers that nobody keeps would load torch's compiler.
+    On the meta device alone, drawing numbers that are discarded would load torch's compiler.
     """
     with torch.device("meta"), _LeaveOutInit():
         yield

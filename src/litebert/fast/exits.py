@@ -122,7 +122,7 @@ def is_same_answer(
     after: Float[Tensor, "sequences outputs"],
     problem: Problem,
 ) -> Bool[Tensor, " sequences"]:
-    """Tell of which sequences two classifiers say the same: label, set of labels, or score."""
+    """Tell for which sequences two classifiers agree: on label, set of labels, or score."""
     if problem == "regression":
         return ((after - before).abs() < SAME_SCORE).all(1)
     if problem == "multi_label_classification":

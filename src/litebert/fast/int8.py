@@ -2,7 +2,7 @@
 
 Weights are symmetric with one scale a row. Activations are unsigned with a fixed scale and zero
 point for each of the four products of each step, found by calibration: shared weights see other
-numbers at every depth. A few channels of a trained network's layer norms stand far from zero in
+numbers at every depth. A few channels of a trained network's layer norms are far from zero in
 all tokens; so hidden states are centred before rounding, and the product of their mean goes into
 the bias.
 """
@@ -41,7 +41,7 @@ AtStep: TypeAlias = Callable[[int], Half]
 class Calibration(NamedTuple):
     """What each product of each step is given and adds.
 
-    `shifts` are the means of the inputs of blocks. `biases` lie end to end, a product after the
+    `shifts` are the means of the inputs of blocks. `biases` are joined, a product after the
     other. They have in them what a mean contributes: all of it where it is taken off the input,
     else what rounding the weights changes of it; and the mean that the residual lacks.
     """

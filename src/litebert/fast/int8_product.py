@@ -47,7 +47,7 @@ def quantize(x: Float[Tensor, "rows columns"], grid: Grid) -> UInt8[Tensor, "row
     if not _rounds_at_once():
         return torch.add(grid.zero + 0.5, x, alpha=1 / grid.scale).clamp_(0, 255).to(torch.uint8)
     quantized = torch.quantize_per_tensor(x, grid.scale, grid.zero, torch.quint8)
-    # Its bytes as they lie: int_repr() would copy them.
+    # A view of its bytes: int_repr() would copy them.
     return torch.empty(0, dtype=torch.uint8).set_(
         quantized.untyped_storage(), 0, quantized.shape, quantized.stride()
     )

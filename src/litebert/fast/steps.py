@@ -85,7 +85,7 @@ class _Packed:
 
 
 def _stamps(albert: Albert) -> list[tuple[int, int]]:
-    """Return where each weight lies and how often it was written to."""
+    """Return the address of each weight and how often it was written to."""
     return [
         (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
         for weight in albert.parameters()

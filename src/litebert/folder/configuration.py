@@ -66,7 +66,7 @@ def write_config(
     if config.attention != "full":
         table["model_type"] = _OTHER_ATTENTION
         table |= {name: fields[name] for name in ("attention", "attention_window")}
-    if is_int8:  # it says to others what this is; transformers alone would ignore it
+    if is_int8:  # for other readers; transformers ignores it
         table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)
 
@@ -119,7 +119,7 @@ def read_layout(folder: Path) -> Layout:
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     """Read which task head a folder has; None for the pretraining heads.
 
-    `tensors` gives the shapes in its weights file, for a config.json that does not say.
+    `tensors` gives the shapes in its weights file, for a config.json that does not name them.
     """
     path = folder / CONFIG_FILE
     table = read_json(path, command=f"ls {folder}", limit=_LIMIT)

@@ -26,7 +26,7 @@ def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
 
 
 def head_table(head: HeadConfig | None) -> dict[str, Json]:
-    """Return what config.json says of a head besides its class."""
+    """Return the settings of a head in config.json besides its class."""
     if head is None or not head.labels:
         return {}
     names: dict[str, Json] = {str(index): name for index, name in enumerate(head.labels)}

@@ -35,7 +35,7 @@ class LoadedModel:
     """A network with what its file did not have and what the network did not need.
 
     `missing` names parameters (they hold no numbers), `unused` names tensors of the file, `notes`
-    are sentences about what the files cannot say for certain.
+    are sentences about what the files leave uncertain.
     """
 
     network: Network
@@ -151,7 +151,7 @@ def build_network(
 
 
 def head_of(network: Network) -> HeadConfig | None:
-    """Return what stands on the encoder; None for the pretraining heads."""
+    """Return the task head; None for the pretraining heads."""
     return network.head_config if isinstance(network, AlbertForTask) else None
 
 
@@ -206,7 +206,7 @@ def _require_shape(place: str, tensor: Tensor, expected: Tensor) -> None:
 
 
 def _needed(missing: frozenset[str], network: Network) -> list[str]:
-    """Return the missing parameters that the network cannot do without."""
+    """Return the missing parameters that the network needs."""
     needed = [
         name
         for name in sorted(missing)

@@ -15,7 +15,7 @@ class Layout:
     """The names that one family of models gives its tensors on disk.
 
     `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer`
-    is where the block of a group and an inner group lies, and `block` names the parts in there.
+    is where the block of a group and an inner group is, and `block` names the parts in there.
     """
 
     family: str

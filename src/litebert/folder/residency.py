@@ -14,7 +14,7 @@ _PAGEOUT = 21
 
 
 def release(tensors: Iterable[Tensor]) -> None:
-    """Drop the pages of tensors that lie in a mapped file, and what the heap has free.
+    """Drop the pages of tensors in a mapped file, and what the heap has free.
 
     Weights are packed into memory of their own; the file behind them is then only read again for
     rows of the word table. Elsewhere than on Linux this does nothing.

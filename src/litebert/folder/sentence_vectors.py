@@ -37,7 +37,7 @@ _CLASSES = {
 class SentenceVectors:
     """How hidden states become one vector a text; the defaults are those of a plain model.
 
-    `max_length` cuts texts to so many pieces; unset, only the network's positions limit them.
+    `max_length` cuts texts to that many pieces; unset, only the network's positions limit them.
     `prompt` is put before every text.
     """
 
@@ -52,7 +52,7 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
 
     Raises:
         LitebertError: LB-672, it computes its vectors in a way that litebert has not.
-        DamagedError: LB-673, the files say nothing that can be followed.
+        DamagedError: LB-673, the files are not valid.
     """
     if not (folder / MODULES_FILE).is_file():
         return None
@@ -112,7 +112,7 @@ def write_sentence_transformers(
             "similarity_fn_name": "cosine",
         },
     )
-    # Written last: without it, nobody reads the others.
+    # Written last: without it, the others are not read.
     write_json(folder / MODULES_FILE, modules)
 
 

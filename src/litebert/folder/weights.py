@@ -40,7 +40,7 @@ def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Map all tensors of a folder as they lie there; what nobody touches is never read.
+    """Map all tensors of a folder; what is not used is never read.
 
     Raises:
         LitebertError: LB-602, no weights here.
@@ -104,7 +104,7 @@ def _mapped(path: Path) -> dict[str, Tensor]:
 
 
 def _shards(index: Path) -> list[str]:
-    """Return the names of the files that an index lists; they may lie in no other folder."""
+    """Return the names of the files that an index lists; they may be in no other folder."""
     table = read_json(index, command=f"fetch {index} again").get("weight_map")
     names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
     strange = [name for name in names if Path(name).name != name or "\0" in name]
@@ -142,7 +142,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _instead_of(path: Path) -> str:
-    """Name the files of another format that lie there."""
+    """Name the files of another format in the folder."""
     if not path.parent.is_dir():
         return ""
     others = [p for p in path.parent.iterdir() if p.suffix in (".bin", ".h5", ".msgpack", ".index")]

@@ -1,4 +1,4 @@
-"""A model card, made from what lies on disk: the model, its tokenizer, the run that made it."""
+"""A model card, made from the files on disk: the model, its tokenizer, the run that made it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _THEIR_CALLS = {
 
 @dataclass(frozen=True)
 class _Facts:
-    """Everything a card says, gathered once."""
+    """The contents of a card, gathered once."""
 
     name: str
     loaded: LoadedModel

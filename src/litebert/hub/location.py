@@ -39,7 +39,7 @@ def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse to write over what is there.
+    """Refuse to overwrite.
 
     Raises:
         LitebertError: LB-638, it is a file, or a folder with something in it.
@@ -55,7 +55,7 @@ def require_new(folder: Path) -> None:
 
 
 def _found(path: Path) -> str:
-    """Say what lies at a path; no path is too long or too well guarded for that."""
+    """Describe what is at a path; paths that are too long or unreadable are described, too."""
     try:
         return "a folder" if path.is_dir() else "a file" if path.exists() else "nothing"
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from litebert.errors import LitebertError
 
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-# Folders that people and litebert itself keep models in; no owner on the Hub is called so.
+# Folders that people and litebert itself keep models in; no owner on the Hub has such a name.
 _OUR_FOLDERS = {"runs", "models", "model", "checkpoints", "output", "outputs", "out", "data", "tmp"}
 _OUR_MODELS = {"model", "best", "checkpoints"}
 
@@ -45,7 +45,7 @@ class HubName:
                 "this is no name of a model on the Hub",
                 received=text if revision is None else f"{text} at revision {revision}",
                 expected="OWNER/NAME, or OWNER/NAME@REVISION",
-                next="hf auth whoami tells your OWNER; https://huggingface.co/models has others",
+                next="hf auth whoami prints your OWNER; https://huggingface.co/models has others",
             )
         return name
 

@@ -51,7 +51,7 @@ class Publication:
         visibility = "private, if it is new" if self.private else "public, if it is new"
         lines = [f"{where} ({visibility}): {self.message}"]
         lines += [f"  {size:>13,}  {name}" for name, size in self.sizes.items()]
-        card = "as it lies in the folder" if self.is_card_kept else "made from what is on disk"
+        card = "the README.md of the folder" if self.is_card_kept else "made from what is on disk"
         return "\n".join([*lines, f"  {sum(self.sizes.values()):>13,}  bytes; {CARD_FILE} {card}"])
 
     def send(self, *, patience: float = PATIENCE) -> str:
@@ -76,9 +76,9 @@ def plan_publication(
     license: str = "",
     languages: Sequence[str] = (),
 ) -> Publication:
-    """Check that a folder holds a model, and say what publishing it would send; sends nothing.
+    """Check that a folder holds a model, and return what publishing it would send; sends nothing.
 
-    A README.md of your own is the card; else the card is made of what is on disk.
+    A README.md of your own is the card; else the card is made from the files on disk.
 
     Raises:
         LitebertError: LB-636, this is no name; LB-637, README.md and a licence; those of

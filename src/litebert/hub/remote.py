@@ -79,7 +79,7 @@ def _collect(stream: IO[str], lines: Queue[str]) -> None:
 
 
 def _outcome(lines: Queue[str], request: Request, patience: float) -> dict[str, object]:
-    """Read what the other process says until it is done, failed, or silent for too long."""
+    """Read the messages of the other process until it is done, failed, or silent for too long."""
     reached = most = 0.0
     last_words = f"nothing new for {patience:.0f} seconds"
     deadline = time.monotonic() + patience

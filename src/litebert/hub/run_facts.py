@@ -1,4 +1,4 @@
-"""What a run wrote down about the model that lies in it: settings, data, measures."""
+"""What a run recorded about the model in it: settings, data, measures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunFacts:
 
 
 def run_facts(folder: Path) -> RunFacts | None:
-    """Return the facts of the run that a model folder lies in (runs/<name>/model), if it does.
+    """Return the facts of the run that contains a model folder (runs/<name>/model), if any.
 
     Raises:
         DamagedError: LB-540, LB-651, LB-653, its record cannot be read.

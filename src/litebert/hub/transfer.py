@@ -202,7 +202,7 @@ def _first_line(text: str) -> str:
 
 
 def main() -> None:
-    """Do one request and tell its outcome."""
+    """Do one request and report its outcome."""
     line, sys.stdout = _Line(sys.stdout), sys.stderr
     request: Request = json.load(sys.stdin)
     _listen(line)

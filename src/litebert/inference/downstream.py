@@ -50,10 +50,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class SpanFound:
-    """Characters `start` to `stop` of a context; an empty text says that there is no answer.
+    """Characters `start` to `stop` of a context; an empty text means no answer.
 
     `document` is the number of the context, where there are several; `no_answer` is the probability
-    that none of them answers, None where the model cannot tell.
+    that none of them answers, None where the model has no such score.
     """
 
     text: str
@@ -131,7 +131,7 @@ def answer(
     *,
     top: int,
 ) -> Results[SpanFound]:
-    """Return the likeliest spans of all contexts; where the model can tell, "no answer" is one.
+    """Return the likeliest spans of all contexts; with a SQuAD 2.0 model "no answer" is one.
 
     A context of any length is read in overlapping windows.
     """

@@ -35,7 +35,7 @@ class WordAttribution:
 class Explanation:
     """An answer with what each word adds to its score.
 
-    `kind` says what the score is: a log-probability in nats, a cosine, a number. The attributions
+    `kind` is what the score is: a log-probability in nats, a cosine, a number. The attributions
     add up to `score` - `blank`, where `blank` is the score with every word masked; `error` is by
     how much they miss that.
     """

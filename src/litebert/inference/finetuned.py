@@ -69,7 +69,7 @@ class Finetuned:
         many steps.
 
         Raises:
-            LitebertError: LB-613, LB-614, nothing says what the model was trained for, or it has
+            LitebertError: LB-613, LB-614, no file names what the model was trained for, or it has
                 another head than the task.
         """
         run = run_of(path)
@@ -81,7 +81,7 @@ class Finetuned:
         if recorded is None and task is None:
             raise LitebertError(
                 "LB-613",
-                f"nothing says what {path} was trained for",
+                f"no file names what {path} was trained for",
                 received="a model folder without its run",
                 expected="a run that litebert finetune made (runs/<name>), or the task's name",
                 next="add --task mrpc, or whichever task it is",
@@ -191,7 +191,7 @@ def data_of(folder: str | Path) -> Path:
     if found is None:
         raise LitebertError(
             "LB-925",
-            f"nothing says where the data of {folder} is",
+            f"no file names the data of {folder}",
             received="a model folder without its run",
             expected="the folder or the file of the examples",
             next="add --data FOLDER",
@@ -201,7 +201,7 @@ def data_of(folder: str | Path) -> Path:
 
 
 def run_of(path: str | Path) -> Path | None:
-    """Return the run of a folder: itself, or the one that its model lies in; None without one."""
+    """Return the run of a folder: itself, or the one that contains its model; None without one."""
     folder = Path(path)
     if is_run(folder):
         return folder
@@ -225,7 +225,7 @@ def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, 
 
 
 def _settled(run: RunFile) -> dict[str, Json] | None:
-    """Return what the run guessed of people's own files."""
+    """Return what the run guessed about its own files."""
     return run.data if "columns" in run.data else None
 
 

@@ -1,4 +1,4 @@
-"""What people pass to the verbs, checked: texts or lists of texts, counts, precisions."""
+"""Arguments of the verbs, checked: texts or lists of texts, counts, precisions."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Model:
     """A network with its tokenizer; make one with `litebert.load`.
 
     `fill` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head
-    of that task; `embed` needs none. A verb whose head is not there says which model would do.
+    of that task; `embed` needs none. A verb without its head names a model that has it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Model:
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
-        `depth` applies only so many steps; a head that was trained there answers, if there is one.
+        `depth` is the number of steps applied; the head trained at that depth answers, if any.
         """
         folder = model_folder(path)
         loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
@@ -153,7 +153,7 @@ class Model:
         """Return one vector of size H for each text: the mean or maximum of its tokens, or [CLS].
 
         One string gives one vector, shape (H,). A text longer than the model reads is cut at its
-        end; `too_long` tells which are. See `embed_batches` for more texts than fit in memory.
+        end; `too_long` lists them. See `embed_batches` for more texts than fit in memory.
 
         Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model, or
         the mean, not normalised. A model that was only pretrained pools badly; fine-tune before you
@@ -254,7 +254,7 @@ class Model:
     ) -> Classification | Results[Classification]:
         """Return the label of each text, or of each text with its pair; or its score.
 
-        With `patience`, a text takes no more steps once so many classifiers in a row have agreed
+        With `patience`, a text takes no more steps once that many classifiers in a row have agreed
         with the one before; for a model that was trained with `train.exits`. A text longer than
         the model reads is cut at its end.
         """
@@ -289,7 +289,7 @@ class Model:
     def answer(self, question: str, context: Texts, *, top: int = 1) -> Results[SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
-        The best comes first. A model of SQuAD 2.0 may say that there is no answer: an empty text
+        The best comes first. A model of SQuAD 2.0 may find no answer: an empty text
         comes first then, and `no_answer` of each span is how likely that is.
         """
         kinds: tuple[HeadKind, ...] = ("question-answering", "conditional-question-answering")
@@ -307,7 +307,7 @@ class Model:
         return explain(self, verb, several(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
-        """Return the network if it has a pretraining head; say what it lacks if not."""
+        """Return the network if it has a pretraining head; raise what it lacks if not."""
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
@@ -321,7 +321,7 @@ class Model:
         )
 
     def _with_head(self, *kinds_and_verb: str) -> AlbertForTask:
-        """Return the network if its head is of one of the kinds; say what it has if not."""
+        """Return the network if its head is of one of the kinds; raise what it has if not."""
         *kinds, verb = kinds_and_verb
         if isinstance(self.network, AlbertForTask) and self.network.head_config.kind in kinds:
             return self.network

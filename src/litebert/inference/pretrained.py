@@ -1,4 +1,4 @@
-"""The verbs of pretrained heads, on strings: fill the blanks, tell which sentence comes first."""
+"""The verbs of pretrained heads, on strings: fill the blanks, decide which sentence comes first."""
 
 from __future__ import annotations
 

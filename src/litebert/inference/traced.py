@@ -1,4 +1,4 @@
-"""Framed sequences that know where each of their tokens stands in its text."""
+"""Framed sequences, with the place of each token in its text."""
 
 from __future__ import annotations
 

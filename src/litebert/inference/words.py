@@ -1,4 +1,4 @@
-"""Values of pieces added up by word: what stands between two white spaces of a text."""
+"""Values of pieces added up by word, which ends at white space."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
 
 
 def _pickled_files(source: Path) -> list[Path]:
-    """Return the pickled weights of a folder, all shards of them; they lie in no other folder."""
+    """Return the pickled weights of a folder, all shards of them; they are in no other folder."""
     if (source / PICKLED_FILE).is_file():
         return [source / PICKLED_FILE]
     index = source / PICKLED_INDEX
@@ -198,7 +198,7 @@ def _overruled(
             "this network cannot be built with these settings",
             received=", ".join(f"{name} {value}" for name, value in changes.items()),
             expected=error.errors(include_url=False)[0]["msg"].removeprefix("Value error, "),
-            next="leave --heads and --activation out to keep what config.json says",
+            next="omit --heads and --activation to keep the values of config.json",
         ) from error
 
 

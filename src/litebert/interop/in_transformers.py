@@ -16,7 +16,7 @@ from litebert.nn import DTYPES, Albert, Batch
 
 ModelT = TypeVar("ModelT")
 Weights: TypeAlias = dict[str, tuple[int, int]]
-"""Where each parameter lies, and how often it was written."""
+"""Where each parameter is in memory, and how often it was written."""
 
 _ENCODERS = ("AlbertModel", "BertModel")
 _WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")

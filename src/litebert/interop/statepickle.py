@@ -1,7 +1,7 @@
 """The pickle inside a PyTorch file, read as data: opcodes are interpreted here, nothing is run.
 
-A state dict needs a dictionary, numbers, strings, and the few names of PyTorch that say "a tensor
-lies in that storage". Every other name, and every other opcode, is refused. No name is looked up:
+A state dict needs a dictionary, numbers, strings, and the few names of PyTorch that mean "a tensor
+is in that storage". Every other name, and every other opcode, is refused. No name is looked up:
 the classes that a pickle names stay strings.
 """
 
@@ -44,7 +44,7 @@ class DamagedPickleError(Exception):
 
 @dataclass(frozen=True)
 class Storage:
-    """Numbers of one type that lie in the file under `key`; `size` counts them."""
+    """Numbers of one type, in the file under `key`; `size` counts them."""
 
     key: str
     kind: str

@@ -43,7 +43,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class _Place:
-    """Where some bytes of a file lie, and their checksum where the format has one."""
+    """Where some bytes of a file are, and their checksum where the format has one."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _views(state: object) -> dict[str, View]:
-    """Return the tensors of a state dict; say what a larger checkpoint holds instead."""
+    """Return the tensors of a state dict; name the contents of a larger checkpoint instead."""
     if not isinstance(state, dict) or not state:
         raise RefusedPickleError("no dictionary of tensors")
     views = {str(name): view for name, view in state.items() if isinstance(view, View)}
@@ -122,7 +122,7 @@ def _num_bytes(storage: Storage) -> int:
 def _read_archive(
     path: Path, file: io.BufferedReader, size: int
 ) -> tuple[object, dict[str, _Place]]:
-    """Return the pickled value of a zip archive, and where each storage lies."""
+    """Return the pickled value of a zip archive, and where each storage is."""
     entries = _entries(path, file, size)
     folders = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]
     if len(folders) != 1:
@@ -157,7 +157,7 @@ class _Directory(io.FileIO):
 
 
 def _entries(path: Path, file: io.BufferedReader, size: int) -> dict[str, _Place]:
-    """Return where each file of an archive lies: stored as it is, apart from the others."""
+    """Return where each file of an archive is; each is stored uncompressed, without overlap."""
     with _Directory(path) as directory, ZipFile(directory) as archive:
         infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     places: dict[str, _Place] = {}
@@ -184,7 +184,7 @@ def _place(info: ZipInfo, file: io.BufferedReader, size: int) -> _Place:
 
 
 def _read_stream(file: io.BufferedReader, size: int) -> tuple[object, dict[str, _Place]]:
-    """Return the pickled value of a file of torch before 1.6, and where each storage lies.
+    """Return the pickled value of a file of torch before 1.6, and where each storage is.
 
     Five pickles (magic, protocol, system, value, keys), then for each key a count and the numbers.
     """

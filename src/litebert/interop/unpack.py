@@ -39,7 +39,7 @@ def unpack(archive: Path, into: Path) -> None:
     """Write the files of a `.tar` or `.tar.gz` below the folder `into`, and nothing elsewhere.
 
     Raises:
-        LitebertError: LB-700, a member that is no plain file or would lie elsewhere; LB-701, more
+        LitebertError: LB-700, a member that is no plain file or is outside the folder; LB-701, more
             than `MAX_BYTES`, `MAX_ENTRIES` or `MAX_RATIO`.
         DamagedError: LB-702, the archive is cut off or damaged.
     """
@@ -136,7 +136,7 @@ _KINDS = {
 
 
 def _noted_name(info: tarfile.TarInfo, source: _Source) -> str | None:
-    """Read a note that precedes a member; of all it may say, only the name counts."""
+    """Read a note that precedes a member; only its name is used."""
     if info.size > _NOTE_LIMIT:
         raise _bomb(source.archive, f"a header of {info.size:,} bytes")
     note = b"".join(source.chunks(info.size))

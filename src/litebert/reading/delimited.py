@@ -32,7 +32,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """What stands between cells, and how a cell that holds it is quoted."""
+    """The delimiter of cells, and how a cell that holds it is quoted."""
 
     delimiter: str
     quoting: Quoting
@@ -135,7 +135,7 @@ def _row(
             f"{RowPlace(source, number)}: {len(cells)} cells, not {len(columns)}",
             received=" | ".join(cells),
             expected=f"a cell for each of {', '.join(columns)}",
-            next="quote cells that hold what stands between cells, or take this line out",
+            next="quote cells that contain the delimiter, or remove this line",
         )
     if "\0" in "".join(cells):
         return LitebertError(

@@ -1,4 +1,4 @@
-"""What to tell a user whose installation lacks an optional package."""
+"""The error for an optional package that is not installed."""
 
 from litebert.errors import LitebertError
 

@@ -13,7 +13,7 @@ from litebert.reading.source import Source
 
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]
-"""A row's number (that of its first line) with the row, or with what is wrong with it."""
+"""A row's number (that of its first line) with the row, or with its error."""
 
 _UNITS = {".parquet": "row", ".json": "item"}
 

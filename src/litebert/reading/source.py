@@ -27,7 +27,7 @@ class CorruptStreamError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """One input as the user named it; `location` is where it lies, `size` its bytes as stored."""
+    """One input as the user named it; `location` is its path or URL, `size` its bytes as stored."""
 
     name: str
     location: str

@@ -37,7 +37,7 @@ class Reader(nn.Module):
 class PaddedNetwork(nn.Module):
     """Map ids, mask (1 = a token) and segments, int64 (batch, length), to named outputs.
 
-    Padding stands on the right and changes nothing. `lengths` are those it can read.
+    Padding is on the right and does not change outputs. `lengths` are those it can read.
     """
 
     axes: tuple[str, ...] = ("batch", "length")

@@ -1,4 +1,4 @@
-"""Do two runtimes say the same? How far an exported network is from the network itself."""
+"""How far the outputs of an exported network are from those of the network itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run: TypeAlias = Callable[[Inputs], Outputs]
 EQUAL = 1e-4
 """Largest difference between runtimes in float32, for numbers up to one."""
 _BANNED = -1e29
-"""Below this a value says "never" and is no number to compare."""
+"""A value below this means "never" and is not compared."""
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
 """Outputs whose last axis is not one of features."""
 _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")

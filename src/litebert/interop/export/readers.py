@@ -149,7 +149,7 @@ _OF_TOKENS = {"question-answering": _Spans}
 class _ConditionalSpans(Reader):
     """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them.
 
-    A span may lie on [CLS] or in the paragraph: segment 1 up to the closing [SEP].
+    A span may be on [CLS] or in the paragraph: segment 1 up to the closing [SEP].
     """
 
     output_names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
@@ -172,7 +172,7 @@ class _ConditionalSpans(Reader):
 
 
 def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
-    """Return where a span may lie, (batch, length): on [CLS], or in segment 1 before its [SEP].
+    """Return where a span may be, (batch, length): on [CLS], or in segment 1 before its [SEP].
 
     >>> segments = torch.tensor([[0, 0, 0, 1, 1, 1, 0]])
     >>> allowed_positions(torch.tensor([[1, 1, 1, 1, 1, 1, 0]]), segments).int().tolist()

@@ -87,7 +87,7 @@ def require_free(output: Path, *, suffix: str, source: Path) -> None:
 
     Raises:
         LitebertError: LB-751, the output exists or has another suffix; LB-752, files of another
-            model lie beside it.
+            model are in its folder.
     """
     if obstacle := _obstacle(output, suffix=suffix):
         raise LitebertError(

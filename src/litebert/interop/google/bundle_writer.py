@@ -53,7 +53,7 @@ def write_bundle(prefix: Path, variables: Sequence[Variable], *, num_shards: int
 def _shards(variables: Sequence[Variable], num_shards: int) -> list[list[Variable]]:
     """Deal the variables out, the largest first, each to the data file that has least.
 
-    In a file they lie in the order of their names, as TensorFlow writes them.
+    In a file they are in the order of their names, as TensorFlow writes them.
     """
     shards: list[list[Variable]] = [[] for _ in range(num_shards)]
     sizes = [0] * num_shards
@@ -67,7 +67,7 @@ def _shards(variables: Sequence[Variable], num_shards: int) -> list[list[Variabl
 def _data(
     variables: Sequence[Variable], shard: int, entries: dict[bytes, Entry]
 ) -> Iterator[bytes]:
-    """Yield the bytes of each variable, and note in `entries` where they lie."""
+    """Yield the bytes of each variable, and note in `entries` where they are."""
     offset = 0
     for variable in variables:
         entries[variable.name.encode()] = Entry(

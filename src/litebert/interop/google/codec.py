@@ -36,7 +36,7 @@ def decompressed(data: bytes, *, limit: int) -> bytes:
     b'abc'
 
     Raises:
-        ValueError: It is damaged, or says that it is longer than `limit`.
+        ValueError: It is damaged, or its stated size is above `limit`.
     """
     try:
         if cramjam.snappy.decompress_raw_len(data) > limit:

@@ -53,7 +53,7 @@ _XLARGE, _XLARGE_HEADS = 2_048, (16, 32)
 def read_official_config(
     path: Path, *, attention_heads: int | None = None
 ) -> tuple[AlbertConfig, list[str]]:
-    """Read albert_config.json; return what the file cannot say for certain as notes.
+    """Read albert_config.json; return what it leaves uncertain as notes.
 
     What the file leaves out has the official default, which is xxlarge's. Unknown names are
     ignored, as in the official code.
@@ -90,7 +90,7 @@ def read_official_config(
 
 
 def official_config(config: AlbertConfig) -> tuple[str, list[str]]:
-    """Return the text of albert_config.json, and what it cannot say as notes.
+    """Return the text of albert_config.json, and what it does not contain as notes.
 
     Raises:
         LitebertError: LB-471, LB-709, the official code cannot compute this network.

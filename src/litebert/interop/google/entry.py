@@ -1,4 +1,4 @@
-"""What a checkpoint's index says of one variable (TensorFlow, tensor_bundle.proto)."""
+"""The entry of one variable in a checkpoint's index (TensorFlow, tensor_bundle.proto)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a variable's bytes lie, and what they are; `dtype` is "" where it cannot be read."""
+    """Where a variable's bytes are, and their type; `dtype` is "" where it cannot be read."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Header:
-    """What an index says of itself."""
+    """The header of an index."""
 
     num_shards: int
     is_big_endian: bool

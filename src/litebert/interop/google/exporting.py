@@ -18,7 +18,7 @@ _VOCABULARY_LIMIT = 64 << 20
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written; `files` lie in the folder of `prefix`."""
+    """What was written; `files` are in the folder of `prefix`."""
 
     prefix: str
     files: tuple[str, ...]
@@ -61,7 +61,7 @@ def export_checkpoint(
     written = write_bundle(prefix, leaving.variables, num_shards=num_shards)
     write_text(prefix.with_name(_STATE), _state(prefix.name))
     files = [_CONFIG, *vocabularies.values(), *(path.name for path in written), _STATE]
-    lacking = [] if vocabularies else ["no tokenizer lies with the model"]
+    lacking = [] if vocabularies else ["no tokenizer was found with the model"]
     return ExportReport(
         prefix=str(prefix),
         files=tuple(files),
@@ -74,7 +74,7 @@ def export_checkpoint(
 
 
 def _state(name: str) -> str:
-    """Return the file that tells tf.train.latest_checkpoint which checkpoint is the newest."""
+    """Return the file in which tf.train.latest_checkpoint finds the newest checkpoint."""
     quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
 
@@ -83,7 +83,7 @@ def _require_shards(number: int, num_variables: int) -> None:
     if not 1 <= number <= num_variables:
         raise LitebertError(
             "LB-727",
-            "a checkpoint cannot have so many data files",
+            "a checkpoint cannot have this many data files",
             received=f"{number}",
             expected=f"1 to {num_variables}, the number of variables",
             next="omit --shards",

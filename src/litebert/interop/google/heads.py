@@ -1,4 +1,4 @@
-"""Which heads a checkpoint's variables show, and what the user must add."""
+"""The heads that a checkpoint's variables show, and what the user must add."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _classifier(
             "a head with one output can be a regression or a multiple choice",
             received="output_weights with one row, and no --head",
             expected="--head sequence-classification (STS-B) or --head multiple-choice (RACE)",
-            next="say which with --head",
+            next="name it with --head",
         )
     kind = kind or CLASSIFIERS[0]
     is_choice = kind == "multiple-choice"

@@ -120,7 +120,7 @@ def _write_weights(folder: Path, plan: Plan) -> None:
 
 def _write_tokenizer(folder: Path, vocabulary: Path | None, config: AlbertConfig) -> list[str]:
     if vocabulary is None:
-        return ["no tokenizer lies with the checkpoint: add one with --tokenizer FILE"]
+        return ["no tokenizer was found with the checkpoint: add one with --tokenizer FILE"]
     tokenizer = Tokenizer.load(vocabulary)
     tokenizer.save(folder, max_length=config.max_position_embeddings)
     if tokenizer.vocab_size == config.vocab_size:

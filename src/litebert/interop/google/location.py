@@ -39,21 +39,21 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[s
 
 
 def find_config(prefix: Path) -> Path:
-    """Return the configuration that lies beside a checkpoint, or in its module's assets."""
+    """Return the configuration next to a checkpoint, or in its module's assets."""
     found = _beside(prefix, _CONFIGS)
     if found is None:
         raise LitebertError(
             "LB-715",
             "there is no albert_config.json with the checkpoint",
             received=f"none in {' or '.join(str(folder) for folder in _folders(prefix))}",
-            expected="the albert_config.json that belongs to it; shapes do not tell the heads",
+            expected="the albert_config.json that belongs to it; shapes do not show the heads",
             next="put it there, or give it with --config FILE",
         )
     return found
 
 
 def find_vocabulary(prefix: Path) -> Path | None:
-    """Return the SentencePiece model or WordPiece vocabulary that lies with a checkpoint."""
+    """Return the SentencePiece model or WordPiece vocabulary next to a checkpoint."""
     return _beside(prefix, _VOCABULARIES)
 
 
@@ -66,7 +66,7 @@ def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
 
 
 def _folders(prefix: Path) -> list[Path]:
-    """Return where a checkpoint's companions may lie; a TF-Hub module keeps them in assets."""
+    """Return where a checkpoint's companions may be; a TF-Hub module keeps them in assets."""
     folder = prefix.parent
     module = folder.parent if folder.name == "variables" else folder
     return [each for each in (folder, module, module / "assets") if each.is_dir()]

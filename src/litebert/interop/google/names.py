@@ -83,7 +83,7 @@ class Place(NamedTuple):
 
 
 def place(tensor: str, *, is_old: bool = False) -> Place:
-    """Return where a tensor of a model folder lies in a checkpoint, by official or by old names.
+    """Return where a tensor of a model folder is in a checkpoint, by official or by old names.
 
     >>> place("predictions.dense.weight")
     Place(variable='cls/predictions/transform/dense/kernel', is_kernel=True)

@@ -1,7 +1,7 @@
 """Sorted tables of keys and values, the file format of LevelDB (TensorFlow, lib/io/table).
 
 A table is a run of blocks, each followed by a byte for its compression and a checksum; an index
-block says where they are, and a footer of 48 bytes where the index is. Nothing is believed: every
+block locates them, and a footer of 48 bytes locates the index. Nothing is trusted: every
 size is compared with what is there, blocks may not overlap, and keys must rise.
 """
 
@@ -90,7 +90,7 @@ def _block(data: bytes, handle: _Handle, end: int, allowed: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield a block's entries; a key begins with so many bytes of the one before."""
+    """Yield a block's entries; a key shares its first bytes with the one before."""
     if len(block) < 4:
         raise TableError("a block without an end")
     (num_restarts,) = struct.unpack_from("<I", block, len(block) - 4)

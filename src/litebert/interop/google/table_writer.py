@@ -33,7 +33,7 @@ def table_bytes(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class _BlockWriter:
-    """A block that is being filled; every so many entries a key is written in full."""
+    """A block that is being filled; every few entries a key is written in full."""
 
     def __init__(self, *, restart_every: int = _RESTART_EVERY) -> None:
         self.contents, self.last_key, self.num_entries = bytearray(), b"", 0

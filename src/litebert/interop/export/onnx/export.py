@@ -126,7 +126,7 @@ def _parities(
 
 
 def _is_lost(parity: Parity) -> bool:
-    """Outputs that hardly vary may not correlate although they are near: that alone is no loss."""
+    """Outputs that hardly vary may not correlate although they are close: that is no loss."""
     is_near = parity.max_difference <= _LARGEST_SHARE * parity.scale
     return not (is_near or parity.correlation >= _LEAST_CORRELATION)
 
