@@ -30,7 +30,7 @@ def test_import_says_what_it_read_and_left(written: Path, tmp_path: Path) -> Non
         "heads  masked LM, sentence order",
         f"wrote  {tmp_path / 'model'}",
         "note   the optimizer was omitted: --optimizer keeps it",
-        "note   no tokenizer lies with the checkpoint: add one with --tokenizer FILE",
+        "note   no tokenizer was found with the checkpoint: add one with --tokenizer FILE",
     ]
 
 
