@@ -88,8 +88,8 @@ def _changed(**fields: object) -> str:
         (_changed(answers=["C", "E"]), "LB-827", "'A', 'B', 'C' or 'D'"),
         (_changed(options=[["a", "b"], ["c", "d"]]), "LB-827", "up to 4 options, C among them"),
         (_changed(options=[list("abcde"), list("abcd")]), "LB-827", "not 5"),
-        (_changed(questions="Who?"), "LB-827", "valid list"),
-        (_changed(article=None), "LB-827", "valid string"),
+        (_changed(questions="Who?"), "LB-827", "a list of texts"),
+        (_changed(article=None), "LB-827", "text"),
     ],
 )
 def test_what_is_no_passage_is_named_with_file_and_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -35,12 +36,12 @@ def list_settings(kind: str, as_json: bool) -> None:
 
     rows = describe(PretrainConfig if kind == "pretrain" else FinetuneConfig)
     if as_json:
-        names = ("name", "default", "description")
-        show_json([dict(zip(names, row, strict=True)) for row in rows], indent=2)
+        show_json([asdict(row) for row in rows], indent=2)
         return
-    width = max(len(name) for name, _, _ in rows)
-    for name, default, description in rows:
-        output.show(f"{name:<{width}}  {default:<14}  {description}")
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        meaning = f"{row.description} ({row.allowed})"
+        output.show(f"{row.name:<{width}}  {row.default:<14}  {meaning}")
 
 
 @config.command("show")

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
+from litebert.config.allowed import allowed, expected
 from litebert.config.origin import Origin
 from litebert.config.presets import preset
 from litebert.errors import LitebertError, did_you_mean
@@ -94,7 +96,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     try:
         config = schema.model_validate(_nested(known, merged))
     except ValidationError as error:
-        raise _explained(error, merged, _listing(schema)) from error
+        raise _explained(error, merged, schema) from error
     return Resolved(config, {k: merged[k].origin if k in merged else Origin() for k in known})
 
 
@@ -113,22 +115,36 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
 
 
-def describe(schema: type[BaseModel]) -> list[tuple[str, str, str]]:
-    """Return (dotted name, default, description) of every setting."""
-    rows = []
-    for name, (default, description) in _fields(schema):
-        rows.append((name, default, description))
-    return rows
+@dataclass(frozen=True)
+class Description:
+    """What people are told of a setting."""
+
+    name: str
+    default: str
+    allowed: str
+    description: str
 
 
-def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, tuple[str, str]]]:
+def describe(schema: type[BaseModel]) -> list[Description]:
+    """Describe every setting by its dotted name."""
+    return [
+        Description(
+            name,
+            "required" if field.is_required() else repr(field.default),
+            allowed(field),
+            field.description or "",
+        )
+        for name, field in _fields(schema)
+    ]
+
+
+def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, FieldInfo]]:
     for name, field in schema.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from _fields(kind, f"{prefix}{name}.")
         else:
-            default = "required" if field.is_required() else repr(field.default)
-            yield f"{prefix}{name}", (default, field.description or "")
+            yield f"{prefix}{name}", field
 
 
 def _with_preset(settings: Settings) -> Settings:
@@ -141,7 +157,9 @@ def _with_preset(settings: Settings) -> Settings:
     return expanded | {key: value for key, value in settings.items() if key != "model.preset"}
 
 
-def _explained(error: ValidationError, settings: Settings, listing: str) -> LitebertError:
+def _explained(
+    error: ValidationError, settings: Settings, schema: type[BaseModel]
+) -> LitebertError:
     """Turn the first complaint of pydantic into our four lines."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "the configuration"
@@ -151,8 +169,8 @@ def _explained(error: ValidationError, settings: Settings, listing: str) -> Lite
         "LB-104",
         f"{name} is missing" if missing else f"{name} cannot have this value (from {origin})",
         received="nothing" if missing else repr(settings[name].value if name in settings else name),
-        expected=first["msg"].removeprefix("Value error, "),
-        next=listing,
+        expected=expected(error, schema),
+        next=_listing(schema),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from litebert.config import AlbertConfig, HeadConfig
+from litebert.config.allowed import expected
 from litebert.config.presets import PRESETS
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json, write_json
@@ -102,7 +103,7 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[Layout, AlbertConf
         raise _impossible(
             path,
             f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}"[:200],
-            first["msg"].removeprefix("Value error, "),
+            expected(error, AlbertConfig),
         ) from error
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from litebert.config import HEADS, HeadConfig, HeadKind, kind_of_class, numbered_labels
+from litebert.config.allowed import expected
 from litebert.errors import DamagedError
 from litebert.files import Json
 
@@ -64,7 +65,7 @@ def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) ->
             "LB-661",
             f"{source} describes no {kind} head that can be built",
             received=str(reason["input"]),
-            expected=reason["msg"].removeprefix("Value error, "),
+            expected=expected(error, HeadConfig),
             next=f"correct id2label or problem_type in {source}",
         ) from error
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from litebert.config import AlbertConfig
+from litebert.config.allowed import expected
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json, staged_folder
 from litebert.folder import (
@@ -197,7 +198,7 @@ def _overruled(
             "LB-744",
             "this network cannot be built with these settings",
             received=", ".join(f"{name} {value}" for name, value in changes.items()),
-            expected=error.errors(include_url=False)[0]["msg"].removeprefix("Value error, "),
+            expected=expected(error, AlbertConfig),
             next="omit --heads and --activation to keep the values of config.json",
         ) from error
 

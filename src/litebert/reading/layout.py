@@ -20,6 +20,8 @@ _EXPECTED = {
     "list_type": "a list, [...]",
     "string_type": "a string",
     "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
 }
 
 
@@ -40,7 +42,7 @@ def read_layout(source: Source, layout: TypeAdapter[Layout], *, what: str) -> La
             "LB-801",
             f"{source.name}{_question(value, first['loc'])} is not laid out as {what}: {place}",
             received=_received(first),
-            expected=_EXPECTED.get(first["type"], first["msg"]),
+            expected=_EXPECTED.get(first["type"], "a value of another kind"),
             next="correct this place in the file, or choose the file that was meant",
         ) from error
 

@@ -50,8 +50,8 @@ def setting_rows(record: Record) -> list[SettingRow]:
     """Return every setting of a run; one that is unknown today has no default."""
     example = _EXAMPLES[record.kind]
     described = describe(type(example))
-    meanings = {name: meaning for name, _, meaning in described}
-    required = {name: default for name, default, _ in described if default == "required"}
+    meanings = {setting.name: setting.description for setting in described}
+    required = {each.name: each.default for each in described if each.default == "required"}
     defaults = flattened(example) | required
     return [
         SettingRow(

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from litebert.config import PRESETS, AlbertConfig
+from litebert.config.allowed import expected
 from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json
@@ -77,7 +78,7 @@ def read_official_config(
             "LB-708",
             f"{path} describes no network that can be built",
             received=f"{setting} = {first['input']!r}" if setting else "settings that do not fit",
-            expected=first["msg"].removeprefix("Value error, "),
+            expected=expected(error, AlbertConfig),
             next=f"correct {path}, or give the right one with --config",
         ) from error
     notes = []

@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from litebert.config.allowed import expected
 from litebert.errors import LitebertError
 from litebert.reading.find import find_files
 from litebert.reading.lines import read_lines
@@ -100,7 +101,7 @@ def _passage(line: str, place: RowPlace) -> Passage:
             "LB-827",
             f"{place}: not a passage of RACE" + (f" ({where})" if where else ""),
             received=line,
-            expected=first["msg"].removeprefix("Value error, "),
+            expected=expected(error, Passage),
             next="get the file again, or take this line out",
         ) from error
 
