@@ -252,8 +252,16 @@ def test_every_flipped_bit_of_a_header_is_noticed_or_changes_nothing(
         )
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "from litebert.folder import load_model; unused = load_model(folder).unused",
+        "from litebert.interop.huggingface import import_model; "
+        "unused = import_model(folder, folder / 'out').unused",
+    ],
+)
 def test_a_large_tensor_that_no_network_uses_is_not_read(
-    tmp_path: Path, network: AlbertForPretraining
+    tmp_path: Path, network: AlbertForPretraining, call: str
 ) -> None:
     path = tmp_path / "model.safetensors"
     data = path.read_bytes()
@@ -267,10 +275,10 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(
         file.write(struct.pack("<Q", len(header)) + header + body)
         file.truncate(8 + len(header) + extent[1])  # a hole: no disk is used
     code = (
-        "import resource\nfrom pathlib import Path\nfrom litebert.folder import load_model\n"
+        "import resource, sys\nfrom pathlib import Path\nimport litebert.interop.huggingface\n"
         "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"before = used(); loaded = load_model(Path({str(tmp_path)!r}))\n"
-        "print(*loaded.unused, (used() - before) >> 10)"
+        f"folder = Path({str(tmp_path)!r}); before = used()\n{call}\n"
+        "print(*unused, (used() - before) >> 10)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     name, mebibytes = done.stdout.split()
@@ -291,3 +299,18 @@ def test_names_of_other_families_are_no_misspelt_settings(
         del table[name]
     path.write_text(json.dumps(table | more))
     assert load_model(tmp_path).network.config.layer_norm_eps == 1e-12
+
+
+def test_a_misspelt_setting_of_training_is_a_note(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    path = tmp_path / "config.json"
+    table = json.loads(path.read_text())
+    del table["attention_probs_dropout_prob"]
+    path.write_text(json.dumps(table | {"attention_probs_dropout": 0.1}))
+    notes = load_model(tmp_path).notes
+    assert "attention_probs_dropout, which is not read" in notes[-1]
+    del table["hidden_size"]
+    path.write_text(json.dumps(table | {"hiden_size": 32}))
+    with pytest.raises(LitebertError, match="LB-670"):
+        load_model(tmp_path)

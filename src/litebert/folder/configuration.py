@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -23,6 +23,13 @@ _OTHER_ATTENTION = "albert-litebert"
 _LIMIT = 1 << 20
 _OF_OTHER_FAMILIES = {"classifier_dropout", "layer_norm_epsilon", "pad_token"}
 """Names in files on the Hub that resemble ours; transformers ignores them, too."""
+_FOR_TRAINING = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout_prob",
+    "initializer_range",
+)
+"""Settings that change no output of a trained network."""
 # transformers' defaults for a BertConfig.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
 _BERT_SETTINGS = (
@@ -117,6 +124,17 @@ def read_layout(folder: Path) -> Layout:
     return _layout(read_json(path, command=f"ls {folder}", limit=_LIMIT), path)
 
 
+def spelling_notes(folder: Path) -> tuple[str, ...]:
+    """Say which names in config.json resemble settings of training that it lacks."""
+    path = folder / CONFIG_FILE
+    table = read_json(path, command=f"ls {folder}", limit=_LIMIT)
+    settings = _BERT_SETTINGS if _layout(table, path) is BERT else AlbertConfig.model_fields
+    return tuple(
+        f"{CONFIG_FILE} has {name}, which is not read, and no {near}: training takes the default"
+        for name, near in _misspelt(table, settings)
+    )
+
+
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     """Read which task head a folder has; None for the pretraining heads.
 
@@ -174,18 +192,24 @@ def _bert(table: dict[str, Json], path: Path) -> dict[str, Json]:
 
 
 def _require_spelt(table: dict[str, Json], settings: Collection[str], path: Path) -> None:
-    """Refuse a name that looks like a setting which is absent: its default would be taken."""
-    absent = [name for name in settings if name not in table]
-    for name in table.keys() - _OF_OTHER_FAMILIES:
-        near = difflib.get_close_matches(name, absent, n=1, cutoff=0.85)
-        if near and name not in settings:
+    """Refuse a name that looks like a setting which is absent: another network would be built."""
+    for name, near in _misspelt(table, settings):
+        if near not in _FOR_TRAINING:
             raise LitebertError(
                 "LB-670",
                 f"{path} has a setting that no network has",
                 received=name,
-                expected=f"did you mean {near[0]}?",
+                expected=f"did you mean {near}?",
                 next=f"correct the name in {path}",
             )
+
+
+def _misspelt(table: dict[str, Json], settings: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield each unknown name with the setting which it resembles and which is absent."""
+    absent = [name for name in settings if name not in table]
+    for name in sorted(table.keys() - _OF_OTHER_FAMILIES - set(settings)):
+        for near in difflib.get_close_matches(name, absent, n=1, cutoff=0.85):
+            yield name, near
 
 
 def _impossible(path: Path, received: str, expected: str) -> DamagedError:

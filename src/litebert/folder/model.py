@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,7 +13,13 @@ from litebert.errors import DamagedError
 from litebert.fast import accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.calibration import without_calibration
 from litebert.fast.empty import without_numbers
-from litebert.folder.configuration import read_config, read_head, read_layout, write_config
+from litebert.folder.configuration import (
+    read_config,
+    read_head,
+    read_layout,
+    spelling_notes,
+    write_config,
+)
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
@@ -99,7 +105,7 @@ def load_model(
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
         release(t for t in loaded.network.state_dict().values() if not t.is_meta)
-    return loaded
+    return replace(loaded, notes=(*loaded.notes, *spelling_notes(folder)))
 
 
 def build_network(

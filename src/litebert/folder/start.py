@@ -13,10 +13,14 @@ from litebert.nn import Network
 
 @dataclass(frozen=True)
 class Start:
-    """What a network took from a folder, by parameter: `fresh` stays random, `dropped` is left."""
+    """What a network took from a folder, by parameter: `fresh` stays random, `dropped` is left.
+
+    `notes` are those of the loaded model.
+    """
 
     fresh: tuple[str, ...]
     dropped: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @torch.no_grad()
@@ -38,4 +42,8 @@ def start_from(network: Network, folder: Path) -> Start:
     taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith(heads))}
     for name in taken:
         ours[name].copy_(theirs[name])
-    return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)))
+    return Start(
+        fresh=tuple(sorted(set(ours) - taken)),
+        dropped=tuple(sorted(set(theirs) - taken)),
+        notes=loaded.notes,
+    )

@@ -24,7 +24,6 @@ from litebert.folder import (
     read_sentence_vectors,
     read_weights,
     save_model,
-    widened,
     write_sentence_transformers,
 )
 from litebert.folder.configuration import CONFIG_FILE, read_layout
@@ -135,8 +134,7 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
     pickled = _pickled_files(source)
     has_safetensors = weights_path(source).is_file() or (source / INDEX_FILE).is_file()
     if has_safetensors or not pickled:
-        mapped = read_weights(source)
-        return {name: widened(tensor, f"{source}: {name}") for name, tensor in mapped.items()}
+        return read_weights(source)
     if not legacy_pickle:
         raise LitebertError(
             "LB-742",
@@ -148,7 +146,8 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
         )
     tensors: dict[str, Tensor] = {}
     for path in pickled:
-        tensors |= {name: _widened(name, t, path) for name, t in read_torch_file(path).items()}
+        tensors |= read_torch_file(path)
+        _require_finite(tensors, path)
     return tensors
 
 
@@ -172,18 +171,17 @@ def _pickled_files(source: Path) -> list[Path]:
     return [source / name for name in names]
 
 
-def _widened(name: str, tensor: Tensor, path: Path) -> Tensor:
-    if not tensor.is_floating_point():
-        return tensor
-    if not bool(torch.isfinite(tensor).all()):
-        raise DamagedError(
-            "LB-743",
-            f"{path} holds weights that are not numbers",
-            received=f"NaN or infinity in {name}",
-            expected="finite weights",
-            next="fetch the model again, or take an earlier checkpoint",
-        )
-    return tensor.float()
+def _require_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    for name, tensor in tensors.items():
+        is_float = tensor.is_floating_point() and tensor.numel() > 0
+        if is_float and not all(end.isfinite() for end in tensor.aminmax()):
+            raise DamagedError(
+                "LB-743",
+                f"{path} holds weights that are not numbers",
+                received=f"NaN or infinity in {name}",
+                expected="finite weights",
+                next="fetch the model again, or take an earlier checkpoint",
+            )
 
 
 def _overruled(

@@ -123,7 +123,8 @@ def _said(start: Start | None) -> list[str]:
     if start is None:
         return ["random weights, as configured: nothing was taken from the model"]
     parts = {"new, not pretrained": start.fresh, "left out": start.dropped}
-    return [f"{text}: {', '.join(_modules(names))}" for text, names in parts.items() if names]
+    taken = [f"{text}: {', '.join(_modules(names))}" for text, names in parts.items() if names]
+    return [*taken, *(f"note: {note}" for note in start.notes)]
 
 
 def _modules(names: tuple[str, ...]) -> list[str]:
