@@ -39,6 +39,18 @@ class LitebertError(Exception):
         )
 
 
+class RequestError(LitebertError):
+    """Report a mistake in what was asked for, not in the data."""
+
+
+class MissingFileError(LitebertError):
+    """Report that a folder lacks a file of a named task."""
+
+
+class NoVocabularyError(LitebertError):
+    """Report a folder without a vocabulary, or with none that litebert can use."""
+
+
 class DamagedError(LitebertError):
     """Report a file, corpus or checkpoint whose bytes are not what was written."""
 

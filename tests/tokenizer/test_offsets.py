@@ -1,5 +1,10 @@
 """Offsets: in order, inside the text, and slicing out what each piece spells."""
 
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -76,3 +81,39 @@ def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[st
         encoding = official.encode(text)
         spelled = "".join(Normalizer().normalize(text[s:e]) for s, e in encoding.offsets)
         assert spelled == "".join(encoding.pieces).replace("▁", "")
+
+
+def test_long_texts_have_the_offsets_of_their_parts(own: Tokenizer) -> None:
+    part = "In 1905, Jürgen saw 2010, ½ boats \u0301 and\ttwo  ﬁne 北京 cats. "
+    text = part * 4_000  # several parts are normalised apart
+    encoding = own.encode(text)
+    once = own.encode(part + part)
+    assert len(text) > 3 * (1 << 16)
+    size = len(own.encode(part).ids)
+    repeats = encoding.offset_array.reshape(4_000, size, 2) - encoding.offset_array[:size]
+    assert (repeats == (np.arange(4_000) * len(part))[:, None, None]).all()
+    assert encoding.offsets[: 2 * size] == once.offsets
+    assert encoding.pieces[: 2 * size] == once.pieces
+
+
+def test_a_context_of_five_megabytes_is_encoded_in_bounded_memory_and_linear_time(
+    own: Tokenizer, tmp_path: Path
+) -> None:
+    own.save(tmp_path)
+    code = (
+        "import resource, time\nfrom litebert.tokenizer import Tokenizer\n"
+        f"tokenizer = Tokenizer.load({str(tmp_path)!r})\n"
+        "part = 'The quick brown fox jumps over the lazy dog, naïve as ever. '\n"
+        "def seconds(repeats):\n"
+        "    text, begun = part * repeats, time.process_time()\n"
+        "    assert len(tokenizer.encode(text).offset_array)\n"
+        "    return time.process_time() - begun\n"
+        "short = seconds(10_000)\n"
+        "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = used(); long = seconds(80_000)\n"
+        "print(long / short / 8, used() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ratio, kibibytes = map(float, done.stdout.split())
+    assert ratio < 1.6
+    assert kibibytes < 350 << 10

@@ -16,7 +16,7 @@ from litebert.config import FinetuneConfig, Origin, Resolved, resolve
 from litebert.errors import LitebertError
 from litebert.tasks.registry import require_task
 from litebert.train.finetune import finetune as train_model
-from litebert.train.finetune_plan import plan_finetuning
+from litebert.train.finetune_plan import FinetunePlan, plan_finetuning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,9 @@ class FinetuneJob:
 
     def plan(self) -> Plan:
         """Say what the run will do and need, measured on a few of its examples; writes nothing."""
-        found = plan_finetuning(self.resolved, self.folder)
+        return self._described(plan_finetuning(self.resolved, self.folder))
+
+    def _described(self, found: FinetunePlan) -> Plan:
         prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
         shape, head = prepared.network_config, prepared.dataset.family.head
         rate = prepared.config.optim.learning_rate
@@ -114,11 +116,15 @@ class FinetuneJob:
         say = Progress("", "", is_quiet=quiet).say
         folders = [self.folder / f"seed-{seed}" for seed in self.seeds] or [self.folder]
         was_finished = all(Run(folder).is_finished for folder in folders)
-        if not was_finished and not quiet:
-            say(str(self.plan()))
         resolved = self.resolved
+        prepared = None
+        if not was_finished and not quiet:
+            plan = plan_finetuning(resolved, self.folder)
+            say(str(self._described(plan)))
+            prepared = None if self.seeds else plan.prepared
         for folder, seed in zip(folders, self.seeds or [resolved.config.train.seed], strict=True):
-            outcome = train_model(_seeded(resolved, seed, bool(self.seeds)), folder, is_quiet=quiet)
+            seeded = _seeded(resolved, seed, bool(self.seeds))
+            outcome = train_model(seeded, folder, prepared=prepared, is_quiet=quiet)
             if outcome.model is None:
                 return concluded(Run(self.folder, outcome.exit_code), say)
         return concluded(Run(self.folder), say, was_finished=was_finished)

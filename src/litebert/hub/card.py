@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.errors import LitebertError
+from litebert.errors import NoVocabularyError
 from litebert.files import Json, hash_file, write_text
 from litebert.folder.heads import architecture
 from litebert.folder.model import LoadedModel, head_of, load_model
@@ -18,7 +18,6 @@ from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
-_NO_VOCABULARY = ("LB-213", "LB-244", "LB-246")
 _THEIR_CALL = 'outputs = model(**tokenizer("The cat sat on the mat.", return_tensors="pt"))'
 _THEIR_CALLS = {
     "AlbertForQuestionAnswering": "outputs = model("
@@ -85,9 +84,7 @@ def _gathered(folder: Path, name: str) -> _Facts:
     loaded = load_model(folder)
     try:
         tokenizer = Tokenizer.load(folder)
-    except LitebertError as error:
-        if error.code not in _NO_VOCABULARY:
-            raise
+    except NoVocabularyError:
         tokenizer = None
     here = [name for name, tensor in loaded.network.state_dict().items() if not tensor.is_meta]
     files = sorted(folder.glob("*.safetensors"))

@@ -33,7 +33,7 @@ def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
             received=found,
             expected=f"a folder{_similar(path)}; or a name on the Hub, such as "
             "albert/albert-base-v2",
-            next=f"ls {_existing_parent(path)}",
+            next=_next(path),
         )
     return pull(name, legacy_pickle=legacy_pickle)
 
@@ -60,6 +60,14 @@ def _found(path: Path) -> str:
         return "a folder" if path.is_dir() else "a file" if path.exists() else "nothing"
     except OSError as error:
         return error.strerror or str(error)
+
+
+def _next(path: Path) -> str:
+    """Name the run or the model of this name, where there is one in the usual folders."""
+    for folder in (Path("runs"), Path("models")):
+        if len(path.parts) == 1 and _found(folder / path) == "a folder":
+            return f"--model {folder / path}"
+    return f"ls {_existing_parent(path)}"
 
 
 def _existing_parent(path: Path) -> Path:

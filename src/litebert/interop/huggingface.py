@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import Json, read_json, staged_folder
 from litebert.folder import (
     LoadedModel,
@@ -38,7 +38,6 @@ from litebert.tokenizer import Tokenizer
 PICKLED_FILE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
 Activation = Literal["gelu", "gelu_new"]
-_NO_VOCABULARY = ("LB-213", "LB-244", "LB-246")  # none here, or none that litebert can use
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -205,9 +204,7 @@ def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[s
     """Write the tokenizer from its vocabulary; where that is not possible, copy its files."""
     try:
         tokenizer = Tokenizer.load(source)
-    except LitebertError as error:
-        if error.code not in _NO_VOCABULARY:
-            raise
+    except NoVocabularyError as error:
         found = [name for name in _TOKENIZER_FILES if (source / name).is_file()]
         for name in found:
             shutil.copyfile(source / name, staged / name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, MissingFileError, RequestError, did_you_mean
 from litebert.reading.source import COMPRESSIONS, Source, is_url, stored_size
 
 TEXTS = (".txt", ".jsonl", ".parquet")
@@ -68,7 +68,7 @@ def find_table(path: Path) -> Source:
     size = stored_size(str(path))
     if not _is_known(kind, compression, TABLES):
         near = did_you_mean(kind, TABLES) if kind else "add the extension that it should have"
-        raise LitebertError(
+        raise RequestError(
             "LB-840",
             f"{path} is of no kind that can be read",
             received=f"{kind}{compression}" or "no extension",
@@ -93,7 +93,7 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
             found = sorted(path for path in folder.glob(pattern + compression) if path.is_file())
             if found:
                 return [_stored(path) for path in found]
-    raise LitebertError(
+    raise MissingFileError(
         "LB-820",
         f"the data is not in {folder}",
         received=_listing(folder),

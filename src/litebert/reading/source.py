@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import DamagedError, LitebertError, RequestError
 from litebert.reading.extras import missing_package
 
 COMPRESSIONS = (".gz", ".zst")
@@ -160,7 +160,7 @@ def _filesystem(url: str) -> _FileSystem:
 
 def unreadable(name: str, error: Exception) -> LitebertError:
     """Return the error for an input that is not there, or cannot be read on."""
-    return LitebertError(
+    return RequestError(
         "LB-303",
         f"{name} cannot be read",
         received=getattr(error, "strerror", None) or str(error),

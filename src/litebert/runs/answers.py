@@ -68,6 +68,12 @@ def _rows(path: Path) -> list[Answered]:
     return rows
 
 
+def _number(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"no number: {value!r:.80}")
+    return float(value)
+
+
 def _row(row: dict[str, Json]) -> Answered:
     confidence, score = row["confidence"], row["score"]
     return Answered(
@@ -75,6 +81,6 @@ def _row(row: dict[str, Json]) -> Answered:
         text=str(row["text"]),
         expected=str(row["expected"]),
         answer=str(row["answer"]),
-        confidence=None if confidence is None else float(str(confidence)),
-        score=float(str(score)),
+        confidence=None if confidence is None else _number(confidence),
+        score=_number(score),
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert import files
-from litebert.errors import LitebertError
+from litebert.errors import NoVocabularyError
 from litebert.tokenizer.jsonparts import (
     Table,
     charsmap_of,
@@ -57,7 +57,7 @@ def read_tokenizer_json(path: Path) -> Vocabulary:
     table = files.read_json(path, command=f"ls -l {path.parent}", limit=_MAX_BYTES)
     faults = _faults(table)
     if faults:
-        raise LitebertError(
+        raise NoVocabularyError(
             "LB-244",
             f"{path} is a tokenizer of a kind that ALBERT does not use",
             received=", ".join(faults),

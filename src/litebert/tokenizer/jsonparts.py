@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import DamagedError, NoVocabularyError
 from litebert.files import Json
 from litebert.tokenizer.modelfile import MAX_PIECES
 
@@ -95,7 +95,7 @@ def special_names(table: Table, ids: Mapping[str, int], name: str) -> set[str]:
             "tokens with the ids that the vocabulary gives them",
         )
     if new:
-        raise LitebertError(
+        raise NoVocabularyError(
             "LB-246",
             f"tokens were added to the vocabulary of {name}: litebert cannot split them off",
             received=f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)",

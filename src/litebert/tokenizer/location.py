@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from litebert import files
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, NoVocabularyError
 from litebert.tokenizer.normalize import Normalizer
 
 CONFIG = "tokenizer_config.json"
@@ -24,7 +24,7 @@ def vocabulary_file(path: Path) -> Path:
     else:
         found = [path] if path.suffix in (".model", ".txt") else []
     if not found:
-        raise LitebertError(
+        raise NoVocabularyError(
             "LB-213",
             f"no tokenizer at {path}",
             received="a folder without one" if path.is_dir() else "a path that names none",

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
+from litebert.tokenizer.encoding import Spans
+
+Places: TypeAlias = "array[int]"
 
 _WORD = re.compile(r"\S+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -23,17 +31,15 @@ class Alignment:
     """Normalised text, and for each of its characters the half-open span of the original."""
 
     text: str
-    starts: list[int]
-    ends: list[int]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
 
-    def span(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the span of the original behind `text[begin:end]`; an empty one stays empty."""
-        if begin < end:
-            return self.starts[begin], self.ends[end - 1]
-        place = (
-            self.starts[begin] if begin < len(self.starts) else self.ends[-1] if self.ends else 0
-        )
-        return place, place
+    def spans(self, begins: NDArray[np.int32], ends: NDArray[np.int32]) -> Spans:
+        """Return the span of the original behind each `text[begin:end]`; empty ones stay empty."""
+        after = np.append(self.starts, self.ends[-1:] if len(self.ends) else np.int32(0))
+        starts = after[np.minimum(begins, len(after) - 1)]
+        before = np.append(np.int32(0), self.ends)
+        return np.stack([starts, np.where(begins < ends, before[ends], starts)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,7 @@ class Normalizer:
 
     def align(self, text: str) -> Alignment:
         """Normalise and keep each origin; a dropped mark belongs to the character before it."""
-        starts: list[int] = []
-        ends: list[int] = []
+        starts, ends = array("i"), array("i")
         previous_end = 0
         for word in _WORD.finditer(replace_surrogates(text)):
             if previous_end:
@@ -67,9 +72,14 @@ class Normalizer:
                 ends.append(word.start())
             self._align_word(word[0], word.start(), starts, ends)
             previous_end = word.end()
-        return Alignment(self.normalize(text), starts, ends)
+        places = (np.array(numbers, dtype=np.int32) for numbers in (starts, ends))
+        return Alignment(self.normalize(text), *places)
 
-    def _align_word(self, word: str, begin: int, starts: list[int], ends: list[int]) -> None:
+    def _align_word(self, word: str, begin: int, starts: Places, ends: Places) -> None:
+        if word.isascii():
+            starts.extend(range(begin, begin + len(word)))
+            ends.extend(range(begin + 1, begin + len(word) + 1))
+            return
         base_width = 0
         for index, character in enumerate(word, begin):
             width = self._width(character)
@@ -78,7 +88,7 @@ class Normalizer:
                 ends.extend([index + 1] * width)
                 base_width = width
             elif base_width:
-                ends[-base_width:] = [index + 1] * base_width
+                ends[-base_width:] = array("i", [index + 1] * base_width)
 
     def _width(self, character: str) -> int:
         if character.isascii():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from litebert import files
 from litebert.errors import LitebertError
-from litebert.tokenizer.encoding import Encoding, Trace
+from litebert.tokenizer.encoding import Encoding, Trace, spans_of
 from litebert.tokenizer.fromjson import Vocabulary, read_tokenizer_json
 from litebert.tokenizer.location import PIPELINE, read_settings, vocabulary_file
 from litebert.tokenizer.modelfile import MAX_MODEL_BYTES
@@ -243,7 +243,7 @@ class Tokenizer:
         traces = [find(text) for text in texts]
         if is_framed:
             head, tail = (
-                Trace([piece], [(0, 0)])
+                Trace([piece], spans_of([(0, 0)]))
                 for piece in (self._model.special.cls, self._model.special.sep)
             )
             traces = [head, *(part for trace in traces for part in (trace, tail))]
@@ -254,7 +254,7 @@ class Tokenizer:
         for index, part in enumerate(self._around_special(text)):
             end = begin + len(part)
             traces.append(
-                Trace([part], [(begin, end)])
+                Trace([part], spans_of([(begin, end)]))
                 if index % 2
                 else self._model.trace(part).shifted(begin)
             )

@@ -16,7 +16,7 @@ import numpy as np
 
 from litebert import files
 from litebert.errors import DamagedError, LitebertError
-from litebert.tokenizer.encoding import Trace
+from litebert.tokenizer.encoding import Trace, spans_of
 from litebert.tokenizer.huggingface import config_for, wordpiece_pipeline
 from litebert.tokenizer.location import CONFIG
 from litebert.tokenizer.modelfile import MAX_PIECE_BYTES, MAX_PIECES
@@ -58,7 +58,7 @@ class WordPieceModel:
     def trace(self, text: str) -> Trace:
         """Return the pieces of a text and where each came from."""
         encoded = self._native.encode(replace_surrogates(text), add_special_tokens=False)
-        return Trace(encoded.tokens, encoded.offsets)
+        return Trace(encoded.tokens, spans_of(encoded.offsets))
 
     def join(self, pieces: list[str]) -> str:
         """Return the words with spaces between, ⁇ for the unknown and no other special pieces."""

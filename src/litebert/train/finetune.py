@@ -53,17 +53,19 @@ def finetune(
     resolved: Resolved[FinetuneConfig],
     folder: Path,
     *,
+    prepared: Prepared | None = None,
     is_quiet: bool = False,
     listeners: tuple[Listener, ...] = (),
 ) -> Outcome:
     """Train a task from the configuration, or resume where the same one was interrupted.
 
+    `prepared` is what a plan has read for this configuration and folder already.
     Leaves `model` (the last step), `best` (the best evaluation by the key measure) and
     `result.json`, which reports both and never mixes them.
     """
     begun = time.monotonic()
     with session(folder) as interruption:
-        prepared = prepare(resolved, folder)
+        prepared = prepared or prepare(resolved, folder)
         config, train = prepared.config, prepared.config.train
         suited = prepared.resolved
         origins = suited.origins | measured_origins(suited.config, config)

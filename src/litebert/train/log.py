@@ -149,6 +149,8 @@ _SHORT = {
     "mask_token_accuracy": "[MASK] {:.1%}",
     "sentence_order_loss": "sop {:.3f}",
     "sentence_order_accuracy": "acc {:.1%}",
+    "hidden_error": "hidden {:.3f}",
+    "vector_error": "vectors {:.3f}",
 }
 
 

@@ -12,7 +12,11 @@ from litebert.runs import Record
 _CAPTIONS = {
     "masked_lm_loss": "Lower is better.",
     "masked_lm_accuracy": "Share of the masked tokens that are named exactly.",
+    "mask_token_loss": "Of the positions that show [MASK] alone. Lower is better.",
+    "mask_token_accuracy": "Share of the positions that show [MASK] that are named exactly.",
     "sentence_order_accuracy": "Share of the sentence pairs that are judged right.",
+    "hidden_error": "Distance to the teacher's hidden states. Lower is better.",
+    "vector_error": "Distance to the teacher's text vectors. Lower is better.",
 }
 
 
@@ -22,7 +26,11 @@ def charts_of(record: Record) -> list[Chart]:
     drawn = (
         _chart(record, "masked_lm_loss", "Masked-LM loss", loss),
         _chart(record, "masked_lm_accuracy", "Masked-LM accuracy", share),
+        _chart(record, "mask_token_loss", "[MASK] loss", loss),
+        _chart(record, "mask_token_accuracy", "[MASK] accuracy", share),
         _chart(record, "sentence_order_accuracy", sentence_title, share),
+        _chart(record, "hidden_error", "Hidden-state error", loss),
+        _chart(record, "vector_error", "Text-vector error", loss),
         *rate_charts(record),
     )
     return [chart for chart in drawn if chart.lines]

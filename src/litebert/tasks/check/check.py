@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import HeadConfig
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, MissingFileError, RequestError
 from litebert.tasks.check.findings import DataReport, SplitReport, TableFindings
 from litebert.tasks.check.lengths import Lengths
 from litebert.tasks.check.rows import is_labelled, items, rows_of
@@ -21,12 +21,6 @@ from litebert.tasks.own.roles import chosen_header
 from litebert.tasks.own.rows import open_table
 from litebert.tasks.own.settle import settle
 from litebert.tokenizer import Tokenizer
-
-_FOR_THE_USER = {"LB-303", "LB-840", "LB-841", "LB-850", "LB-851", "LB-854", "LB-855"}
-"""Errors in what was typed; all others are in the data, and reported with the rest."""
-
-_ABSENT = "LB-820"
-"""A named task's file is not in its folder."""
 
 
 def check_files(
@@ -50,15 +44,17 @@ def check_files(
     found = TableFindings()
     try:
         table = open_table(train, has_header=chosen_header(columns))
+    except RequestError:
+        raise
     except LitebertError as error:
-        _require_found(error)
         found.add_error("unusable file", str(train), error)
         return DataReport((), (), found.report())
     try:
         good = replace(table, scan=lambda: rows_of(table, TableFindings()))
         settled = settle(good, columns, problem)
+    except RequestError:
+        raise
     except LitebertError as error:
-        _require_found(error)
         found.add_error("unusable file", str(train), error)
         deque(rows_of(table, found), maxlen=0)  # notes what is wrong with single rows
         return DataReport((f"{train}: {table.writing}",), (), found.report())
@@ -69,8 +65,9 @@ def check_files(
         try:
             other = settled.open(path, is_labelled=False)
             has_labels = is_labelled(other, settled)
+        except RequestError:
+            raise
         except LitebertError as error:
-            _require_found(error)
             found.add_error("unusable file", str(path), error)
         else:
             rows = items(other, settled, found, has_labels=has_labels)
@@ -98,12 +95,12 @@ def check_dataset(
     for name in names:
         try:
             examples = dataset.read(folder, name)
+        except MissingFileError as error:
+            notes.append(f"{name}: not there")
+            absent.append(error)
+            continue
         except LitebertError as error:
-            if error.code == _ABSENT:
-                notes.append(f"{name}: not there")
-                absent.append(error)
-            else:
-                found.add_error("unusable file", f"{folder}, {name}", error)
+            found.add_error("unusable file", f"{folder}, {name}", error)
             continue
         pairs = ((number, dataset.family.item(each)) for number, each in enumerate(examples, 1))
         place = partial("{}, example {:,}".format, name)
@@ -111,12 +108,6 @@ def check_dataset(
     if len(absent) == len(names):
         raise absent[0]
     return DataReport(tuple(notes), tuple(look.reports), found.report())
-
-
-def _require_found(error: LitebertError) -> None:
-    """Raise what is not about the data but about what was typed."""
-    if error.code in _FOR_THE_USER:
-        raise error
 
 
 class _Examination:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from litebert.errors import LitebertError
+from litebert.errors import RequestError
 from litebert.reading.rows import Row
 from litebert.tasks.own.contents import Contents
 from litebert.tasks.own.roles import CHOSEN, NAMES, PAIRS, Columns, Role, normal
@@ -70,7 +70,7 @@ def guess_columns(
     found = find[shape]()
     for role in chosen.names:
         if role not in found:
-            raise LitebertError(
+            raise RequestError(
                 "LB-841",
                 f"these rows have no {role}",
                 received=f"{role}={','.join(chosen.all(role))}",
@@ -197,7 +197,7 @@ class _Guess:
 
     def _cannot_tell(self, role: Role, candidates: Sequence[str]) -> Names:
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
-        raise LitebertError(
+        raise RequestError(
             "LB-854",
             f"which column is the {role} cannot be told: {which}",
             received=f"columns {', '.join(self.names)}",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.rows import Row
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.roles import Columns, Role
@@ -150,7 +150,7 @@ def require_problem(name: str | None) -> Shape | None:
     """
     if name is None or name in PROBLEMS:
         return PROBLEMS[name] if name else None
-    raise LitebertError(
+    raise RequestError(
         "LB-855",
         "there is no such problem",
         received=name,

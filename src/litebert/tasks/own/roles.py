@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import RequestError, did_you_mean
 
 Role: TypeAlias = Literal[
     "id", "text", "second", "label", "tokens", "tags", "context", "question", "choices", "answers",
@@ -117,7 +117,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
             continue
         role, equals, name = word.partition("=")
         if role not in ROLES or not equals or not name:
-            raise LitebertError(
+            raise RequestError(
                 "LB-850",
                 "this does not say what a column is",
                 received=word,
@@ -140,7 +140,7 @@ def require_columns(wanted: Columns, columns: Sequence[str], *, where: str = "")
     for role, names in wanted.names.items():
         for name in names:
             if name not in columns:
-                raise LitebertError(
+                raise RequestError(
                     "LB-851",
                     f"there is no column {name}{where}",
                     received=f"{role}={name}",

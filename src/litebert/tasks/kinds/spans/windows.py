@@ -139,8 +139,7 @@ def _encoded(
         part = examples[first : first + CONTEXTS_AT_ONCE]
         new = list(dict.fromkeys(one.context for one in part if one.context not in contexts))
         for text, encoding in zip(new, tokenizer.encode_batch(new), strict=True):
-            offsets = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
-            contexts[text] = Context(encoding.ids, offsets)
+            contexts[text] = Context(encoding.ids, encoding.offset_array)
         for example, question in zip(part, questions[first:], strict=False):
             yield example, question, contexts[example.context]
 
