@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import unicodedata
+
+_CLEAR = "\r\x1b[K"
+_BAR = 30
 
 
 def harmless(text: str) -> str:
@@ -21,8 +25,17 @@ def harmless(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line for people on stderr."""
-    print(harmless(text), file=sys.stderr, flush=True)
+    """Print a line for people on stderr, in the place of a status line."""
+    print(f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}", file=sys.stderr, flush=True)
+
+
+def show_status(done: int, total: int, text: str) -> None:
+    """On a terminal, draw a bar with a text in the place of the last one; nothing elsewhere."""
+    if sys.stderr.isatty():
+        share = min(1.0, done / max(1, total))
+        bar = f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {harmless(text)}"
+        shown = bar[: shutil.get_terminal_size().columns - 1]
+        print(f"{_CLEAR}{shown}", end="", file=sys.stderr, flush=True)
 
 
 def _escaped(character: str) -> str:

@@ -44,8 +44,10 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return call
 
 
-def write_model(folder: Path, corpus: Path, labels: Sequence[str] = ()) -> Path:
-    """Write a tiny model with random weights, for pretraining or for classification."""
+def write_model(
+    folder: Path, corpus: Path, labels: Sequence[str] = (), *, kind: str | None = None
+) -> Path:
+    """Write a tiny model with random weights: for pretraining, for classification, or of a kind."""
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     config = AlbertConfig(
         vocab_size=tokenizer.vocab_size,
@@ -57,7 +59,8 @@ def write_model(folder: Path, corpus: Path, labels: Sequence[str] = ()) -> Path:
         max_position_embeddings=64,
     )
     generator = torch.Generator().manual_seed(1)
-    head = HeadConfig(kind="sequence-classification", labels=tuple(labels)) if labels else None
+    kind = kind or ("sequence-classification" if labels else None)
+    head = HeadConfig(kind=kind, labels=tuple(labels)) if kind else None
     network = (
         AlbertForTask(config, head, generator=generator)
         if head

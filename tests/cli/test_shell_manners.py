@@ -11,6 +11,7 @@ import click
 import pytest
 
 from litebert.cli import VERBS, cli
+from litebert.errors import LitebertError
 from litebert.terminal import harmless
 
 from .conftest import Command
@@ -166,8 +167,6 @@ def test_the_first_line_says_which_model_answers(command: Command, pretrained: P
 
 
 def test_debug_may_stand_anywhere(command: Command) -> None:
-    from litebert.errors import LitebertError
-
     with pytest.raises(LitebertError):
         command("recipes", "show", "nothing", "--debug")
 
@@ -241,3 +240,19 @@ def test_doctor_says_that_this_machine_works(command: Command) -> None:
     found = {check["name"]: check for check in json.loads(command("doctor", "--json").stdout)}
     assert found["self-test"]["is_good"], found["self-test"]
     assert found["python"]["is_good"]
+
+
+def test_control_labels_that_nobody_escapes_steer_the_terminal(
+    command: Command, classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.cli.output.harmless", str)
+    with pytest.raises(AssertionError):
+        test_labels_cannot_steer_the_terminal(command, classifier)
+
+
+def test_control_without_the_boundary_a_mistake_is_a_traceback(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.cli.boundary.as_litebert_error", lambda _: None)
+    with pytest.raises(LitebertError, match="LB-303"):
+        command("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")

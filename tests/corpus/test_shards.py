@@ -17,6 +17,7 @@ from litebert.corpus.npy import ArrayWriter, map_array
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
+from litebert.tokenizer import Tokenizer
 
 Stories = Callable[..., list[list[str]]]
 ARRAYS = ("tokens", "sentences", "documents")
@@ -327,3 +328,30 @@ def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
         change(path, 40, 9, "<u2")
     with pytest.raises(DamagedError, match="LB-340"):
         loader.batch(1)
+
+
+def test_control_without_the_hash_another_id_is_not_noticed(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(array(corpus, "tokens"), 40, 9, "<u2")
+    with pytest.raises(DamagedError, match="LB-330"):
+        Corpus.open(corpus)
+    monkeypatch.setattr(shards, "verify_shard", lambda *_, **__: None)
+    Corpus.open(corpus)
+
+
+def test_control_without_looking_again_a_change_in_use_is_not_noticed(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verified.WatchedFile, "require_unchanged", lambda _: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_batches_stop_where_the_corpus_changes(corpus)
+
+
+def test_control_without_its_hash_another_tokenizer_is_not_noticed(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = Corpus.open(corpus).tokenizer_hash
+    monkeypatch.setattr(Tokenizer, "hash", property(lambda _: stored))
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_another_tokenizer_in_a_corpus_is_refused(corpus, "settings")

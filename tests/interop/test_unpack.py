@@ -246,3 +246,12 @@ def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="LB-701"):
         unpack(archive, tmp_path / "into")
     assert time.process_time() - begin < 1
+
+
+def test_control_names_that_nobody_looks_at_are_written_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.interop.unpack._inside", lambda name, _: Path(name))
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_names_that_lead_elsewhere_are_refused(tmp_path, "../escaped")
+    assert (tmp_path / "in" / "escaped").exists()

@@ -1,5 +1,6 @@
 """What goes wrong while training never costs a good checkpoint, and is always said."""
 
+import io
 import json
 import os
 import shutil
@@ -21,9 +22,10 @@ from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks import Pretraining
 from litebert.tasks.base import Loss
-from litebert.train import loop, pretrain, spike
+from litebert.train import checkpoint, loop, pretrain, spike
 from litebert.train.build import _require_disk
 from litebert.train.checkpoint import Checkpoints, Progress, _manifest
+from litebert.train.log import RunLog
 from litebert.train.step import StepResult
 
 Configure = Callable[..., Resolved[PretrainConfig]]
@@ -259,3 +261,45 @@ def test_training_continues_when_nobody_reads_its_lines() -> None:
     ended = subprocess.run([sys.executable, "-c", _TALK], stderr=writing, check=False)
     os.close(writing)
     assert ended.returncode == 7
+
+
+def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_first_not_finite", lambda _: None)
+    monkeypatch.setattr(checkpoint, "save_model", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(tmp_path, configure)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000002"]
+
+
+def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def saved(trainer: loop.Trainer, progress: Progress) -> None:
+        trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
+
+    monkeypatch.setattr(loop, "_saved", saved)
+    with pytest.raises(AssertionError):
+        test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path, configure, monkeypatch)
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_a_bar_that_lines_replace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = _Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("litebert.train.log.STATUS_SECONDS", 0.0)
+    log = RunLog(tmp_path, 40)
+    for step in range(1, 11):
+        log.advance(step, 40)
+    log.say("held out")
+    shown = screen.getvalue()
+    assert shown.count("\r\x1b[K") == 11
+    assert " 25%  step 10/40  left " in shown
+    assert shown.endswith("\r\x1b[Kheld out\n")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from litebert.config import PretrainConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.files import hash_file
-from litebert.train import pretrain, read_metrics
+from litebert.train import checkpoint, pretrain, read_metrics
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
@@ -170,3 +170,14 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, configure: Con
     finally:
         child.kill()
         child.wait()
+
+
+def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
+    tmp_path: Path,
+    configure: Configure,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint, "verify", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path, configure, capsys)

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 import click
 
 from litebert.errors import NonFiniteError
-from litebert.terminal import harmless
+from litebert.terminal import harmless, say
 
 
 def show(text: str, *, err: bool = False) -> None:
     """Print a text, with characters that steer a terminal written as escapes."""
-    click.echo(harmless(text), err=err)
+    if err:
+        say(text)
+    else:
+        click.echo(harmless(text))
 
 
 def show_json(value: Mapping[str, object] | Sequence[object], *, indent: int | None = None) -> None:

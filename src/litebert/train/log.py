@@ -17,10 +17,12 @@ import torch
 from litebert.files import Json
 from litebert.runs.metrics import DAMAGED_FILE, append_row, sync_metrics, truncate_after
 from litebert.runs.run import require_run
-from litebert.terminal import say
+from litebert.terminal import say, show_status
 
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
+STATUS_SECONDS = 0.2
+"""The time between two pictures of the bar."""
 
 
 class Listener(Protocol):
@@ -44,6 +46,7 @@ class RunLog:
     _last_step: int = 0
     _said: float = field(default_factory=time.perf_counter)
     _patience: float = FIRST_LINE_SECONDS
+    _drawn: float = 0.0
 
     def resume_at(self, step: int) -> None:
         """Drop the rows after `step`, which will be written again; restart the clock."""
@@ -59,13 +62,23 @@ class RunLog:
         self.say(f"training from step {step:,} of {total_steps:,} on {threads} threads")
 
     def advance(self, step: int, total_steps: int) -> None:
-        """Count a step; print a line where none was printed for a while."""
+        """Count a step: move the bar of a terminal, or print a line after a long silence."""
         self.total_steps = total_steps
         now = time.perf_counter()
-        if now - self._said > self._patience and step > self._last_step:
-            pace = (now - self._since) / (step - max(0, self._last_step))
-            left = duration(pace * (total_steps - step))
-            self.say(f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB")
+        is_live = sys.stderr.isatty() and not self.is_quiet
+        is_due = (
+            now - self._drawn > STATUS_SECONDS if is_live else now - self._said > self._patience
+        )
+        if not is_due or step <= self._last_step:
+            return
+        pace = (now - self._since) / (step - max(0, self._last_step))
+        left = duration(pace * (total_steps - step))
+        line = f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB"
+        if is_live:
+            self._drawn = now
+            show_status(step, total_steps, line)
+        else:
+            self.say(line)
             self._patience = LATER_LINE_SECONDS
 
     def sync(self) -> None:

@@ -1,0 +1,272 @@
+"""What each command prints with `--json`, as types: its JSON Schema is `litebert help --schema`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic import JsonValue, TypeAdapter
+
+from litebert.api.doctor import Check
+from litebert.config.load import Description
+from litebert.corpus.manifest import Counts
+from litebert.errors import LitebertError, did_you_mean
+from litebert.inference.coherence import Join
+from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
+from litebert.inference.explaining import Explanation
+from litebert.inference.index import Match
+from litebert.inference.pretrained import Filling, Order
+from litebert.inference.quantize import Quantized
+from litebert.inference.scoring import Score
+from litebert.interop.export.onnx import ExportReport as OnnxReport
+from litebert.interop.export.parity import Parity
+from litebert.interop.export.program import ProgramReport
+from litebert.interop.google import ExportReport as GoogleReport
+from litebert.interop.google import ImportReport
+from litebert.reading.findings import CheckReport
+from litebert.runs import Result
+from litebert.tasks.check import DataReport
+
+Cell: TypeAlias = str | int | float | bool | None
+Vector: TypeAlias = list[float]
+
+
+@dataclass(frozen=True)
+class AnsweredRow:
+    """A row of a file with its answer: one such object a line."""
+
+    row: int
+    answer: JsonValue
+
+
+@dataclass(frozen=True)
+class SkippedRow:
+    """A row of a file that has no answer, and why."""
+
+    row: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """A corpus that was built."""
+
+    path: str
+    train: Counts
+    held_out: Counts | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a run will need, with `--dry-run`."""
+
+    num_parameters: int
+    seconds_per_step: float
+    memory_bytes: int
+    disk_bytes: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PlannedPretraining(Planned):
+    """What a pretraining will need, and the most tokens that it reads."""
+
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where the result of a pretraining lies."""
+
+    model: str
+    report: str | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run, and where each value came from."""
+
+    settings: dict[str, JsonValue]
+    origins: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a model lies."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Where a model was published."""
+
+    commit: str
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What would be published, with `--dry-run`."""
+
+    repository: str
+    revision: str
+    private: bool
+    message: str
+    files: dict[str, int]
+    card: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was read and written."""
+
+    source: str
+    output: str
+    architecture: str
+    num_parameters: int
+    missing: list[str]
+    unused: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A file of answers."""
+
+    file: str
+    split: str
+    examples: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the page about a run lies."""
+
+    report: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """A value with its origin."""
+
+    value: JsonValue
+    origin: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measure of each run."""
+
+    of: str
+    measure: str
+    runs: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between runs."""
+
+    runs: list[str]
+    settings: dict[str, dict[str, Told]]
+    measures: list[Measured]
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """How near two texts are."""
+
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that answers without a server."""
+
+    output: str
+    verbs: list[str]
+    files: dict[str, int]
+    parity: Parity
+    transfer: int
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A vocabulary that was trained."""
+
+    folder: str
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The tokens of a text."""
+
+    ids: list[int]
+    segments: list[int]
+    pieces: list[str]
+    offsets: list[tuple[int, int]]
+
+
+Row: TypeAlias = AnsweredRow | SkippedRow
+
+OUTPUTS: dict[str, Any] = {
+    "answer": list[SpanFound],
+    "choose": Choice,
+    "classify": list[Classification] | Row,
+    "config list": list[Description],
+    "config show": Settings,
+    "corpus build": Built,
+    "corpus check": CheckReport,
+    "data check": DataReport,
+    "distil": PlannedPretraining | Trained,
+    "doctor": list[Check],
+    "embed": list[Vector] | Row,
+    "evaluate": dict[str, dict[str, float]],
+    "export google": GoogleReport,
+    "export onnx": OnnxReport,
+    "explain": Explanation,
+    "export program": ProgramReport,
+    "export web": Page,
+    "fill": list[Filling] | list[list[Filling]] | Row,
+    "finetune": Planned | Result | list[Result],
+    "glue": list[dict[str, Cell]],
+    "hub pull": Folder,
+    "hub push": Publication | Commit,
+    "import google": ImportReport,
+    "import huggingface": Imported,
+    "order": Order | list[Join],
+    "predict": list[Predictions],
+    "pretrain": PlannedPretraining | Trained,
+    "quantize": Quantized,
+    "recipes list": dict[str, dict[str, str]],
+    "report": Report,
+    "runs compare": Comparison,
+    "runs list": list[dict[str, Cell]],
+    "score": list[Score] | Row,
+    "search": list[Match],
+    "similar": Cosine,
+    "sizes": list[dict[str, str | int | float]],
+    "tag": list[list[Tagged]] | Row,
+    "tokenizer encode": Encoded,
+    "tokenizer train": Vocabulary,
+}
+"""The commands that have `--json`, and what they print with it."""
+
+
+def schema_of(command: str) -> dict[str, JsonValue]:
+    """Return the JSON Schema of what a command prints with `--json`.
+
+    Raises:
+        LitebertError: LB-887, the command has no `--json`.
+    """
+    if command not in OUTPUTS:
+        raise LitebertError(
+            "LB-887",
+            f"litebert {command} prints no JSON",
+            received=command,
+            expected=did_you_mean(command, OUTPUTS),
+            next="litebert help --schema fill",
+        )
+    adapter: TypeAdapter[object] = TypeAdapter(OUTPUTS[command])
+    return adapter.json_schema(mode="serialization")

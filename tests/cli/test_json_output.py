@@ -1,0 +1,176 @@
+"""What `--json` prints has a schema: every command is listed, and keeps to its own."""
+
+import json
+from pathlib import Path
+
+import click
+import jsonschema
+import pytest
+from pydantic import TypeAdapter
+
+from litebert.cli.json_types import OUTPUTS, schema_of
+from litebert.errors import LitebertError
+
+from .conftest import Command, write_model
+from .test_shell_manners import LEAVES
+
+ELSEWHERE = {
+    "distil": "prints what pretrain prints",
+    "explain": "needs an extra",
+    "export web": "needs an extra, and takes half a minute",
+    "export onnx": "takes half a minute; the type is the report that is printed",
+    "export program": "takes half a minute; the type is the report that is printed",
+    "glue": "prints the records of one table, as runs list does",
+    "hub pull": "needs a server: tests/hub",
+    "import google": "needs a checkpoint of Google's: tests/interop/google",
+    "quantize": "tests/inference/test_quantize.py",
+}
+"""Commands that are not run here, and why."""
+Words = list[object]
+
+
+@pytest.fixture(scope="session")
+def place(
+    tmp_path_factory: pytest.TempPathFactory,
+    stories: Path,
+    corpus: Path,
+    pretrained: Path,
+    classifier: Path,
+) -> dict[str, Path]:
+    """Give everything that the commands below name."""
+    folder = tmp_path_factory.mktemp("json")
+    rows = [f"Anna walked {n} times.,{'good' if n % 2 else 'bad'}" for n in range(40)]
+    (folder / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    heads = {
+        "tags": ("token-classification", ("O", "B-PER")),
+        "spans": ("question-answering", ()),
+        "choices": ("multiple-choice", ()),
+    }
+    models = {
+        name: write_model(folder / name, corpus, labels, kind=kind)
+        for name, (kind, labels) in heads.items()
+    }
+    return {
+        "folder": folder,
+        "runs": folder / "runs",
+        "run": folder / "runs" / "reviews",
+        "reviews": folder / "reviews.csv",
+        "stories": stories,
+        "corpus": corpus,
+        "tokenizer": corpus / "tokenizer",
+        "pretrained": pretrained,
+        "classifier": classifier,
+        **models,
+    }
+
+
+def _keeps_to(name: str, value: object) -> None:
+    jsonschema.validate(value, schema_of(name))
+    adapter: TypeAdapter[object] = TypeAdapter(OUTPUTS[name])
+    read = adapter.validate_python(value)
+    assert adapter.dump_python(read, mode="json", by_alias=True) == value
+
+
+def test_every_command_with_json_has_a_schema() -> None:
+    with_json = {
+        name
+        for name, command in LEAVES.items()
+        for param in command.params
+        if isinstance(param, click.Option) and "--json" in param.opts
+    }
+    assert with_json == set(OUTPUTS)
+    assert all(
+        "$defs" in schema_of(name) or "type" in schema_of(name) or "anyOf" in schema_of(name)
+        for name in OUTPUTS
+    )
+
+
+def test_the_schema_of_a_command_can_be_asked_for(command: Command) -> None:
+    assert json.loads(command("help", "--schema", "similar").stdout) == schema_of("similar")
+    assert "LB-887" in command("help", "--schema", "recipes", "show").stderr
+    with pytest.raises(LitebertError, match="LB-887"):
+        schema_of("nothing")
+
+
+def _cases(at: dict[str, Path]) -> dict[str, list[Words]]:
+    model: Words = ["--model", at["pretrained"]]
+    tuned: Words = [at["reviews"], "--model", at["pretrained"], "--runs", at["runs"]]
+    quick: Words = ["train.steps=2", "optim.warmup_steps=1", "train.precision=fp32"]
+    out = at["folder"]
+    return {
+        "answer": [["Who walked?", "--context", "Anna walked.", "--model", at["spans"]]],
+        "choose": [["Who?", "Anna", "Bert", "--context", "Anna walked.", "--model", at["choices"]]],
+        "classify": [
+            ["Anna walked.", "Bert slept.", "--model", at["classifier"]],
+        ],
+        "config list": [[], ["finetune"]],
+        "corpus build": [
+            [
+                at["stories"],
+                "--tokenizer",
+                at["tokenizer"],
+                "--output",
+                out / "built",
+                "--documents",
+                "blank-line",
+                "--held-out",
+                0.2,
+                "--quiet",
+                "--workers",
+                1,
+            ]
+        ],
+        "corpus check": [[at["corpus"]], [at["stories"]]],
+        "data check": [[at["reviews"], "--model", at["pretrained"]]],
+        "doctor": [[]],
+        "embed": [["a", "b", *model]],
+        "export google": [[at["pretrained"], out / "google"]],
+        "fill": [["Anna [MASK].", *model], ["Anna [MASK].", "[MASK] slept.", *model]],
+        "finetune": [[*tuned, "--dry-run", "--quiet"], [*tuned, *quick, "--quiet"]],
+        "config show": [[at["run"]]],
+        "evaluate": [[at["run"], "--data", at["reviews"], "--quiet"]],
+        "predict": [[at["run"], "--data", at["reviews"], "--output", out / "answers", "--quiet"]],
+        "report": [[at["run"]]],
+        "runs list": [["--runs", at["runs"]]],
+        "runs compare": [[at["run"], out / "." / "runs" / ".." / "runs" / "reviews"]],
+        "hub push": [[at["pretrained"], "me/mine", "--dry-run"]],
+        "import huggingface": [[at["pretrained"], "--output", out / "imported"]],
+        "order": [["Anna walked.", "Bert slept.", *model], ["Anna walked. Bert slept.", *model]],
+        "pretrain": [["--corpus", at["corpus"], "--preset", "tiny", "--dry-run"]],
+        "recipes list": [[]],
+        "score": [["Anna walked.", *model]],
+        "search": [["Anna", at["stories"], *model]],
+        "similar": [["Anna walked.", "Bert slept.", *model]],
+        "sizes": [["--preset", "tiny"]],
+        "tag": [["Anna walked .", "--model", at["tags"]]],
+        "tokenizer encode": [["Anna walked.", "--tokenizer", at["tokenizer"]]],
+        "tokenizer train": [[at["stories"], "--vocab-size", 90, "--output", out / "vocabulary"]],
+    }
+
+
+def test_what_json_prints_keeps_to_its_schema(command: Command, place: dict[str, Path]) -> None:
+    cases = _cases(place)
+    assert set(cases) | set(ELSEWHERE) == set(OUTPUTS)
+    wrong = []
+    for name, several in cases.items():
+        for words in several:
+            done = command(*name.split(), *words, "--json")
+            try:
+                _keeps_to(name, json.loads(done.stdout))
+            except (AssertionError, ValueError, jsonschema.ValidationError) as error:
+                wrong.append((name, str(error), done.stderr))
+    assert wrong == []
+
+
+def test_rows_of_files_keep_to_the_schema(command: Command, place: dict[str, Path]) -> None:
+    words = ("embed", place["reviews"], "--column", "text", "--model", place["pretrained"])
+    lines = command(*words, "--json", "--quiet").stdout.splitlines()
+    assert len(lines) == 40
+    for line in lines:
+        _keeps_to("embed", json.loads(line))
+
+
+def test_a_schema_notices_what_is_missing_and_what_is_new() -> None:
+    for wrong in ({}, {"cosine": "near"}, {"cosine": 0.5, "more": 1}):
+        with pytest.raises((AssertionError, ValueError, jsonschema.ValidationError)):
+            _keeps_to("similar", wrong)
