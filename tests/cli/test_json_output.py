@@ -23,6 +23,9 @@ ELSEWHERE = {
     "glue": "prints the records of one table, as runs list does",
     "hub pull": "needs a server: tests/hub",
     "import google": "needs a checkpoint of Google's: tests/interop/google",
+    "study ablation": "trains for minutes; the type is the model that is printed",
+    "study cost": "measures for minutes; the type is the model that is printed",
+    "study layers": "measures for minutes; the type is the model that is printed",
     "quantize": "tests/inference/test_quantize.py",
 }
 """Commands that are not run here, and why."""

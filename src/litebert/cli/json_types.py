@@ -25,6 +25,9 @@ from litebert.interop.google import ExportReport as GoogleReport
 from litebert.interop.google import ImportReport
 from litebert.reading.findings import CheckReport
 from litebert.runs import Result
+from litebert.study.ablation.study import Ablation
+from litebert.study.claims import Costs
+from litebert.study.layers import Layers
 from litebert.tasks.check import DataReport
 
 Cell: TypeAlias = str | int | float | bool | None
@@ -247,6 +250,9 @@ OUTPUTS: dict[str, Any] = {
     "search": list[Match],
     "similar": Cosine,
     "sizes": list[dict[str, str | int | float]],
+    "study ablation": Ablation,
+    "study cost": Costs,
+    "study layers": list[Layers],
     "tag": list[list[Tagged]] | Row,
     "tokenizer encode": Encoded,
     "tokenizer train": Vocabulary,
