@@ -64,9 +64,20 @@ def write_json(path: Path, value: Json) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a log; a crash can lose the last line but damages no earlier one."""
+    append_bytes(path, f"{line}\n".encode())
+
+
+def append_bytes(path: Path, data: bytes) -> None:
+    """Append to a file; a crash can lose some of these bytes but damages no earlier one."""
     _make_parent(path)
-    with disk_errors(path), open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    with disk_errors(path), open(path, "ab") as file:
+        file.write(data)
+
+
+def cut_off(path: Path, size: int) -> None:
+    """Shorten a file to `size` bytes."""
+    with disk_errors(path), open(path, "r+b") as file:
+        file.truncate(size)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 from litebert.errors import LitebertError
-from litebert.files import Json, append_line, read_json, write_json, write_stream
 from litebert.reading.find import TABLES, TEXTS, find_text
 from litebert.reading.lines import read_lines
 from litebert.reading.source import COMPRESSIONS
@@ -93,67 +91,20 @@ def answered(
         ]
 
 
-class AnswerFile:
-    """A JSONL file that is written a chunk at a time, and resumed by the same command.
-
-    Raises:
-        LitebertError: LB-941, the file exists; LB-942, another command began it.
-    """
-
-    def __init__(self, path: Path, command: Mapping[str, str], *, force: bool) -> None:
-        self._path, self._unfinished = path, path.with_name(f"{path.name}.unfinished")
-        self._command = path.with_name(f"{path.name}.unfinished.json")
-        if path.exists() and not force:
-            raise LitebertError(
-                "LB-941",
-                f"{path} exists",
-                received="a finished file of answers",
-                expected="a new file, or --force",
-                next="choose another --output, or add --force",
-            )
-        if force:
-            self._unfinished.unlink(missing_ok=True)
-            self._command.unlink(missing_ok=True)
-        if self._command.exists() and read_json(self._command, command=f"ls {path.parent}") != dict(
-            command
-        ):
-            raise LitebertError(
-                "LB-942",
-                f"{self._unfinished} was begun by another command",
-                received="another model, input or verb",
-                expected="the same command, or --force to start again",
-                next="choose another --output, or add --force",
-            )
-        record: dict[str, Json] = {**command}
-        write_json(self._command, record)
-        self.num_done = self._whole_lines()
-
-    def write(self, lines: Sequence[Mapping[str, object]]) -> None:
-        """Append answers."""
-        if lines:
-            text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-            append_line(self._unfinished, text)
-
-    def finish(self) -> None:
-        """Give the file its name."""
-        if not self._unfinished.exists():
-            write_stream(self._unfinished, ())
-        self._unfinished.replace(self._path)
-        self._command.unlink(missing_ok=True)
-
-    def _whole_lines(self) -> int:
-        """Count the lines that are whole; cut off a last one that a kill left half written."""
-        if not self._unfinished.exists():
-            return 0
-        number, is_whole = 0, True
-        with open(self._unfinished, "rb") as file:
-            for line in file:
-                is_whole = line.endswith(b"\n")
-                number += is_whole
-        if not is_whole:
-            with open(self._unfinished, "rb") as file:
-                write_stream(self._unfinished, (line for line in file if line.endswith(b"\n")))
-        return number
+def count_rows(words: Sequence[str]) -> int | None:
+    """Return about how many rows files have: their lines; None where only reading would tell."""
+    if not is_file(words) or any(
+        word == "-" or _kind(word) == ".parquet" or Path(word).suffix.lower() in COMPRESSIONS
+        for word in words
+    ):
+        return None
+    total = 0
+    for word in words:
+        with open(word, "rb") as file:
+            while piece := file.read(1 << 20):
+                total += piece.count(b"\n")
+        total -= _kind(word) in (".csv", ".tsv")
+    return max(0, total)
 
 
 def read_texts_of(path: Path, column: str) -> list[str]:

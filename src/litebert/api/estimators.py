@@ -30,8 +30,6 @@ Setting: TypeAlias = str | int | float | bool
 class _TakesTexts(BaseEstimator):  # type: ignore[misc]
     """What both share: the input is a list of strings, not a table of numbers."""
 
-    _transient: tuple[str, ...] = ("_loaded",)
-
     def __sklearn_tags__(self) -> Tags:
         """Tell scikit-learn that the input is text."""
         tags = super().__sklearn_tags__()
@@ -42,7 +40,7 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, object]:
         """Leave the loaded network out of copies for other processes: it is loaded again there."""
         state: dict[str, object] = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in self._transient}
+        return {name: value for name, value in state.items() if name != "_loaded"}
 
 
 class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
@@ -104,8 +102,6 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. The fitted classifier holds its
     model; it can be pickled and copied.
     """
-
-    _transient = ("_loaded", "_folder")
 
     def __init__(
         self,
@@ -180,10 +176,11 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         """Load the fitted model; its files are written out for that."""
         loaded: Model | None = getattr(self, "_loaded", None)
         if loaded is None:
-            self._folder = TemporaryDirectory()  # weights are mapped: it lives as long as they do
-            for name, data in self.files_.items():
-                write_stream(Path(self._folder.name) / name, [data])
-            loaded = self._loaded = Model.load(self._folder.name, precision=self.precision)
+            # Mapped weights outlive the name of their file, except on Windows, where it stays.
+            with TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+                for name, data in self.files_.items():
+                    write_stream(Path(scratch) / name, [data])
+                loaded = self._loaded = Model.load(scratch, precision=self.precision)
         return loaded
 
 

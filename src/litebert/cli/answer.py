@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.bulk import bulk_options, run_rows
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
+    from litebert.inference import Model, Results, SpanFound
 
 
 @click.command(cls=TextCommand)
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 @model_option
 @precision_option
 @click.option("--top", default=1, show_default=True, type=AtLeast(1), help="Answers to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@bulk_options
 def answer(
     question: str,
     context: str | None,
@@ -31,31 +34,74 @@ def answer(
     model: str | None,
     precision: Precision,
     top: int,
-    as_json: bool,
+    bulk: BulkOptions,
 ) -> None:
     """Answer QUESTION with a span of a text.
+
+    Of a file of questions, the columns are question and context; --context or --file may give one
+    text for all.
 
     \b
     litebert answer "Who left?" --context "Ada left at noon." --model runs/squad
     litebert answer "When?" --file report.txt --model runs/squad2 --top 3 --json
+    litebert answer questions.csv --file report.txt --model runs/squad --output answers.jsonl
     """
-    from litebert.errors import LitebertError
+    from litebert.api.bulk import is_file
     from litebert.files import read_capped
 
-    if (context is None) == (file is None):
-        raise LitebertError(
-            "LB-535",
-            "a question needs a text to be answered from",
-            received="both --context and --file" if context else "neither --context nor --file",
-            expected="one of the two",
-            next='litebert answer "Who left?" --context "Ada left at noon." --model FOLDER',
-        )
+    has_rows = is_file([question])
+    if (context is not None and file is not None) or not (context or file or has_rows):
+        raise _no_text(context)
     if file is not None:
         data = read_capped(file, 16 << 20, command=f"ls {file.parent}")
         context = data.decode("utf-8", "replace")
-    found = loaded(model, precision).answer(question, str(context), top=top)
-    if as_json:
-        show_json([asdict(each) for each in found])
+    if not has_rows:
+        _print(loaded(model, precision).answer(question, str(context), top=top), bulk)
         return
-    for each in found:
-        show(f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}")
+
+    def answers(network: Model, rows: list[dict[str, str]]) -> list[Results[SpanFound]]:
+        return [network.answer(row["question"], _context(row, context), top=top) for row in rows]
+
+    run_rows(
+        [question],
+        answers,
+        lambda row, found: f"{row['question']}\n{_shown(found)}",
+        lambda found: [asdict(each) for each in found],
+        bulk=bulk,
+        model=model,
+        precision=precision,
+        roles=("question", "context"),
+    )
+
+
+def _context(row: dict[str, str], given: str | None) -> str:
+    """Return the row's own context, or the one for all."""
+    found = row.get("context", given)
+    if found is None:
+        raise _no_text(None)
+    return found
+
+
+def _no_text(context: str | None) -> Exception:
+    from litebert.errors import LitebertError
+
+    return LitebertError(
+        "LB-535",
+        "a question needs a text to be answered from",
+        received="both --context and --file" if context else "neither --context nor --file",
+        expected="one of the two, or a column context in a file of questions",
+        next='litebert answer "Who left?" --context "Ada left at noon." --model FOLDER',
+    )
+
+
+def _print(found: Results[SpanFound], bulk: BulkOptions) -> None:
+    if bulk.as_json:
+        show_json([asdict(each) for each in found])
+    else:
+        show(_shown(found))
+
+
+def _shown(found: Results[SpanFound]) -> str:
+    return "\n".join(
+        f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found
+    )

@@ -14,7 +14,8 @@ from litebert.cli.loading import loaded
 from litebert.cli.output import note, show, show_json
 
 if TYPE_CHECKING:
-    from litebert.api.bulk import Answered, AnswerFile, BulkOptions, Numbered
+    from litebert.api.answer_file import AnswerFile
+    from litebert.api.bulk import Answered, BulkOptions, Numbered
     from litebert.config import Precision
     from litebert.inference import Model
 
@@ -46,7 +47,9 @@ def bulk_options(command: Command) -> Command:
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--force", is_flag=True, help="Replace the output if it exists."),
         click.option(
-            "--output", type=click.Path(path_type=Path), help="JSONL file; rerun to resume."
+            "--output",
+            type=click.Path(path_type=Path),
+            help=".jsonl, .csv or, of vectors, .npy; rerun to resume.",
         ),
         click.option(
             "--column",
@@ -76,14 +79,22 @@ def run_verb(
     pairs: Sequence[str] = (),
 ) -> None:
     """Answer texts, files of texts, or standard input, and print or write the answers."""
-    from litebert.api.bulk import is_file, rows_of
+    from litebert.api.bulk import is_file
 
-    has_files = is_file(words)
-    network = loaded(model, precision, depth=depth)
-    if has_files or bulk.output:
-        rows = rows_of(words, bulk.columns, roles)
-        _stream(words, rows, answer, line, as_json, bulk=bulk, model=network)
+    if is_file(words) or bulk.output:
+        run_rows(
+            words,
+            answer,
+            line,
+            as_json,
+            bulk=bulk,
+            model=model,
+            precision=precision,
+            depth=depth,
+            roles=roles,
+        )
         return
+    network = loaded(model, precision, depth=depth)
     given = [{roles[0]: word} for word in words]
     if pairs:
         for row, second in zip(given, pairs, strict=True):
@@ -99,6 +110,26 @@ def run_verb(
         show(line(row, each))
 
 
+def run_rows(
+    words: Sequence[str],
+    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]],
+    line: Callable[[dict[str, str], Answer], str],
+    as_json: Callable[[Answer], object],
+    *,
+    bulk: BulkOptions,
+    model: str | None,
+    precision: Precision,
+    depth: int | None = None,
+    roles: Sequence[str] = ("text",),
+) -> None:
+    """Answer the rows of files, of standard input, or texts, to the output or to stdout."""
+    from litebert.api.bulk import rows_of
+
+    network = loaded(model, precision, depth=depth)
+    rows = rows_of(words, bulk.columns, roles)
+    _stream(words, rows, answer, line, as_json, bulk=bulk, model=network)
+
+
 def _stream(
     words: Sequence[str],
     rows: Iterator[Numbered],
@@ -110,15 +141,18 @@ def _stream(
     model: Model,
 ) -> None:
     """Answer rows a chunk at a time, in order; tell at the end which had no answer."""
-    from litebert.api.bulk import answered
+    from litebert.api.bulk import answered, count_rows
     from litebert.api.progress import Progress
     from litebert.errors import LitebertError
 
     file = None if bulk.output is None else _output(words, bulk, model)
     bad: list[LitebertError] = []
     number = 0
-    with Progress("rows", "answering", is_quiet=bulk.quiet) as progress:
-        remaining = islice(rows, file.num_done if file else 0, None)
+    num_done = file.num_done if file else 0
+    total = count_rows(words)
+    left = None if total is None else max(0, total - num_done)
+    with Progress("rows", "answering", total=left, is_quiet=bulk.quiet) as progress:
+        remaining = islice(rows, num_done, None)
         for chunk in answered(remaining, lambda some: answer(model, some)):
             bad += [each.answer for each in chunk if isinstance(each.answer, LitebertError)]
             if file is not None:
@@ -137,16 +171,16 @@ def _stream(
 
 
 def _output(words: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile:
-    from litebert.api.bulk import AnswerFile
+    from litebert.api.answer_file import answer_file
 
     command = {
-        "command": click.get_current_context().command_path,
+        "command": str(click.get_current_context().info_name),
         "inputs": " ".join(words),
         "columns": " ".join(bulk.columns),
         "model": model.source,
     }
     assert bulk.output is not None
-    file = AnswerFile(bulk.output, command, force=bulk.force)
+    file = answer_file(bulk.output, command, force=bulk.force)
     if file.num_done:
         note(f"resuming after {file.num_done:,} rows")
     return file

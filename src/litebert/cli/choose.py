@@ -7,37 +7,93 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.bulk import bulk_options, run_rows
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
+from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
+    from litebert.inference import Choice, Model
+
+CHOICES = tuple(f"choice{number}" for number in range(1, 10))
 
 
 @click.command(cls=TextCommand)
 @click.argument("question", type=TEXT)
-@click.argument("choices", nargs=-1, required=True, type=TEXT)
+@click.argument("choices", nargs=-1, type=TEXT)
 @click.option("--context", default="", help="The text that the question is about.")
 @model_option
 @precision_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@bulk_options
 def choose(
     question: str,
     choices: tuple[str, ...],
     context: str,
     model: str | None,
     precision: Precision,
-    as_json: bool,
+    bulk: BulkOptions,
 ) -> None:
     """Choose the answer to QUESTION among CHOICES.
+
+    Of a file, the columns are question, choice1, choice2 ... and, optionally, context.
 
     \b
     litebert choose "The sky is _ ." blue green --context "A clear day." --model runs/race
     litebert choose "Who came?" Ada Nobody --context "Ada came." --model runs/race --json
+    litebert choose questions.csv --column choice1=A --column choice2=B --output chosen.jsonl
     """
-    chosen = loaded(model, precision).choose(question, choices, context=context)
-    if as_json:
+    from litebert.api.bulk import is_file
+
+    if not choices and not is_file([question]):
+        raise _no_choices()
+    if choices:
+        _print(loaded(model, precision).choose(question, choices, context=context), choices, bulk)
+        return
+
+    def answers(network: Model, rows: list[dict[str, str]]) -> list[Choice]:
+        return [
+            network.choose(
+                row["question"],
+                _choices(row),
+                context=row.get("context", context),
+            )
+            for row in rows
+        ]
+
+    run_rows(
+        [question],
+        answers,
+        lambda row, found: f"{max(found.probabilities):6.1%}  {row['question']}  {found.text}",
+        asdict,
+        bulk=bulk,
+        model=model,
+        precision=precision,
+        roles=("question", "context", *CHOICES),
+    )
+
+
+def _choices(row: dict[str, str]) -> list[str]:
+    found = [row[name] for name in CHOICES if name in row]
+    if not found:
+        raise _no_choices()
+    return found
+
+
+def _no_choices() -> LitebertError:
+    return LitebertError(
+        "LB-912",
+        "there is nothing to choose from",
+        received="a question alone",
+        expected="two choices or more; of a file, in the columns choice1, choice2 ...",
+        next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
+    )
+
+
+def _print(chosen: Choice, choices: tuple[str, ...], bulk: BulkOptions) -> None:
+    if bulk.as_json:
         show_json(asdict(chosen))
         return
     for choice, probability in zip(choices, chosen.probabilities, strict=True):

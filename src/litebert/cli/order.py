@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.bulk import bulk_options, run_rows
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
     from litebert.config import Precision
+    from litebert.inference import Coherence, Model, Order
 
 
 @click.command(cls=TextCommand)
@@ -20,29 +23,66 @@ if TYPE_CHECKING:
 @click.argument("second", type=TEXT, required=False)
 @model_option
 @precision_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@bulk_options
 def order(
-    first: str, second: str | None, model: str | None, precision: Precision, as_json: bool
+    first: str, second: str | None, model: str | None, precision: Precision, bulk: BulkOptions
 ) -> None:
     """Say whether FIRST comes before SECOND; of one text, how well each sentence follows.
+
+    Of a file, the columns are first and second; without a second, where each text breaks.
 
     \b
     litebert order "He opened the door." "Nobody was there."
     litebert order "He opened the door. Nobody was there. Then it rained." --json
+    litebert order pairs.csv --column first=before --column second=after --output order.jsonl
     """
-    network = loaded(model, precision)
-    if second is None:
-        joins = network.order(first).joins
-        if as_json:
-            show_json([asdict(join) for join in joins])
-            return
-        for join in joins:
-            mark = "break" if join.probability < 0.5 else ""
-            show(f"{join.probability:6.1%}  {mark:<5}  {join.second}")
+    from litebert.api.bulk import is_file
+
+    if second is None and (is_file([first]) or bulk.output):
+        run_rows(
+            [first],
+            _answers,
+            lambda _, found: _shown(found),
+            _as_json,
+            bulk=bulk,
+            model=model,
+            precision=precision,
+            roles=("first", "second"),
+        )
         return
-    answer = network.order(first, second)
-    if as_json:
-        show_json(asdict(answer))
-        return
-    verdict = "in order" if answer.is_in_order else "swapped"
-    show(f"{verdict}  (in order: {answer.probability:.1%})")
+    (found,) = _answers(loaded(model, precision), [_row(first, second)])
+    if bulk.as_json:
+        show_json(_as_json(found))
+    else:
+        show(_shown(found))
+
+
+def _row(first: str, second: str | None) -> dict[str, str]:
+    return {"first": first} if second is None else {"first": first, "second": second}
+
+
+def _answers(network: Model, rows: list[dict[str, str]]) -> list[Order | Coherence]:
+    return [
+        network.order(row["first"], row["second"])
+        if "second" in row
+        else network.order(row["first"])
+        for row in rows
+    ]
+
+
+def _as_json(found: Order | Coherence) -> dict[str, object] | list[dict[str, object]]:
+    from litebert.inference import Order
+
+    return asdict(found) if isinstance(found, Order) else [asdict(join) for join in found.joins]
+
+
+def _shown(found: Order | Coherence) -> str:
+    from litebert.inference import Order
+
+    if isinstance(found, Order):
+        verdict = "in order" if found.is_in_order else "swapped"
+        return f"{verdict}  (in order: {found.probability:.1%})"
+    return "\n".join(
+        f"{join.probability:6.1%}  {'break' if join.probability < 0.5 else '':<5}  {join.second}"
+        for join in found.joins
+    )

@@ -1,0 +1,181 @@
+"""Files through every verb: order, bad rows, formats, and the same command after a kill."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.cli import cli
+from litebert.cli.boundary import run
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.folder import save_model
+from litebert.inference import Model
+from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.train import train_tokenizer
+
+TEXTS = [f"a small cat number {number} sat on the mat" for number in range(10)]
+HEADS = {
+    "base": None,
+    "classify": HeadConfig(kind="sequence-classification", labels=("bad", "good")),
+    "choose": HeadConfig(kind="multiple-choice"),
+    "answer": HeadConfig(kind="question-answering"),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 9, vocab_size=38))
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    for name, head in HEADS.items():
+        generator = torch.Generator().manual_seed(1)
+        network = (
+            AlbertForPretraining(config, generator=generator)
+            if head is None
+            else AlbertForTask(config, head, generator=generator)
+        )
+        save_model(network, root / name)
+        tokenizer.save(root / name)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("litebert.api.bulk.CHUNK", 4)
+    monkeypatch.chdir(tmp_path)
+
+
+def _lines(path: str) -> list[dict]:
+    return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+
+
+def _table(path: str, rows: list[dict[str, str]]) -> str:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_questions_of_a_table_are_answered_in_order(models: Path) -> None:
+    rows = [{"question": "who sat?", "context": text} for text in TEXTS]
+    words = ["answer", _table("q.csv", rows), "--model", str(models / "answer")]
+    assert run(cli, [*words, "--output", "a.jsonl"]) == 0
+    model = Model.load(models / "answer")
+    found = _lines("a.jsonl")
+    assert [each["row"] for each in found] == sorted(each["row"] for each in found)
+    for row, each in zip(rows, found, strict=True):
+        expected = model.answer(row["question"], row["context"])[0]
+        assert each["answer"][0]["text"] == expected.text
+
+
+def test_one_text_serves_all_questions(models: Path) -> None:
+    Path("q.txt").write_text("who sat?\nwhere?\n")
+    words = ["answer", "q.txt", "--context", TEXTS[0], "--model", str(models / "answer")]
+    assert run(cli, [*words, "--output", "a.jsonl"]) == 0
+    assert [bool(each["answer"]) for each in _lines("a.jsonl")] == [True, True]
+
+
+def test_choices_are_columns_and_a_question_without_is_reported(
+    models: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"question": "who?", "A": "a cat", "B": text} for text in TEXTS]
+    columns = ["--column", "choice1=A", "--column", "choice2=B"]
+    words = ["choose", _table("q.csv", rows), *columns, "--model", str(models / "choose")]
+    assert run(cli, [*words, "--output", "chosen.csv"]) == 0
+    with open("chosen.csv", encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    model = Model.load(models / "choose")
+    for row, each in zip(rows, found, strict=True):
+        expected = model.choose("who?", [row["A"], row["B"]])
+        assert (each["text"], int(each["index"])) == (expected.text, expected.index)
+    Path("q.txt").write_text("who?\n")
+    capfd.readouterr()
+    assert run(cli, ["choose", "q.txt", "--model", str(models / "choose")]) == 0
+    assert "nothing to choose from" in capfd.readouterr().err
+
+
+def test_pairs_are_ordered_and_single_texts_too(models: Path) -> None:
+    rows = [{"first": TEXTS[0], "second": text} for text in TEXTS]
+    words = ["--model", str(models / "base"), "--output"]
+    assert run(cli, ["order", _table("pairs.csv", rows), *words, "pairs.jsonl"]) == 0
+    model = Model.load(models / "base")
+    for row, each in zip(rows, _lines("pairs.jsonl"), strict=True):
+        expected = model.order(row["first"], row["second"]).probability
+        assert each["answer"]["probability"] == pytest.approx(expected, abs=1e-6)
+    Path("texts.txt").write_text("One cat sat. Two cats sat.\nOne sentence only\n")
+    assert run(cli, ["order", "texts.txt", *words, "texts.jsonl"]) == 0
+    joined, alone = _lines("texts.jsonl")
+    assert len(joined["answer"]) == 1
+    assert "no order in one sentence" in alone["error"]
+
+
+def test_vectors_become_an_array_and_a_bad_row_is_not_a_number(models: Path) -> None:
+    rows = [json.dumps({"text": text}) for text in TEXTS]
+    rows[3] = '{"text": null}'
+    Path("t.jsonl").write_text("\n".join(rows) + "\n")
+    words = ["embed", "t.jsonl", "--model", str(models / "base"), "--output", "v.npy"]
+    assert run(cli, words) == 0
+    found = np.load("v.npy")
+    expected = Model.load(models / "base").embed(TEXTS)
+    assert np.isnan(found[3]).all()
+    good = [row for row in range(len(TEXTS)) if row != 3]
+    np.testing.assert_allclose(found[good], expected[good], atol=1e-5)
+    assert sorted(path.name for path in Path().glob("v.npy*")) == ["v.npy"]
+
+
+@pytest.mark.parametrize("output", ["v.npy", "v.csv", "v.jsonl"])
+def test_the_same_command_resumes_after_a_kill(
+    models: Path, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("t.txt").write_text("\n".join(TEXTS) + "\n")
+    words = ["embed", "t.txt", "--model", str(models / "base"), "--output"]
+    assert run(cli, [*words, f"whole-{output}"]) == 0
+    calls: list[int] = []
+    embed = Model.embed
+
+    def killed(self: Model, texts: list[str], **options: object) -> object:
+        calls.append(len(texts))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return embed(self, texts, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "embed", killed)
+        with pytest.raises(SystemExit):
+            run(cli, [*words, output])
+    assert not Path(output).exists()
+    with open(f"{output}.unfinished", "ab") as file:
+        file.write(b"\x01\x02\x03")  # half a row
+    calls.clear()
+    assert run(cli, [*words, output]) == 0
+    assert Path(output).read_bytes() == Path(f"whole-{output}").read_bytes()
+    assert run(cli, [*words, output]) == 1  # it is finished
+
+
+def test_only_vectors_are_an_array(models: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("t.txt").write_text("a cat\n")
+    words = ["score", "t.txt", "--model", str(models / "base"), "--output", "s.npy"]
+    assert run(cli, words) == 1
+    assert "LB-911" in capfd.readouterr().err
+
+
+def test_progress_knows_how_many_rows_there_are() -> None:
+    from litebert.api.bulk import count_rows
+
+    Path("t.txt").write_text("a\nb\n")
+    _table("t.csv", [{"text": "a"}, {"text": "b"}])
+    assert count_rows(["t.txt", "t.csv"]) == 4
+    assert count_rows(["-"]) is None
+    assert count_rows(["a text"]) is None
