@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from litebert.optim import AdamW, Lamb
     from litebert.tokenizer import Tokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AdamW",

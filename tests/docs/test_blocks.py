@@ -47,10 +47,11 @@ def test_commands_of_a_page_have_the_verbs_and_options_that_there_are(page: Path
             command, context = found, found.make_context(name, rest, parent=context)
 
 
-def test_the_site_has_every_page_once() -> None:
+def test_the_site_lists_pages_that_there_are_each_once() -> None:
     listed = re.findall(r"(\S+\.md)", (ROOT / "mkdocs.yml").read_text("utf-8"))
-    there = [str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]]
-    assert sorted(listed) == sorted(there)
+    there = {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
+    assert set(listed) <= there
+    assert len(set(listed)) == len(listed)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

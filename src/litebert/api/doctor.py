@@ -24,10 +24,15 @@ from litebert.tokenizer.train import train_tokenizer
 
 LEAST_PYTHON, LEAST_TORCH, LEAST_DISK = (3, 11), (2, 9), 2 << 30
 EXTRAS = {
+    "cluster": "ray",
     "data": "pyarrow",
+    "explain": "captum",
+    "google": "google_crc32c",
     "hub": "huggingface_hub",
     "onnx": "onnx",
     "report": "matplotlib",
+    "serve": "fastapi",
+    "track": "tensorboard",
     "wordpiece": "tokenizers",
 }
 

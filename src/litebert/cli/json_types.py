@@ -214,8 +214,8 @@ class Encoded:
 Row: TypeAlias = AnsweredRow | SkippedRow
 
 OUTPUTS: dict[str, Any] = {
-    "answer": list[SpanFound],
-    "choose": Choice,
+    "answer": list[SpanFound] | Row,
+    "choose": Choice | Row,
     "classify": list[Classification] | Row,
     "config list": list[Description],
     "config show": Settings,
@@ -238,7 +238,7 @@ OUTPUTS: dict[str, Any] = {
     "hub push": Publication | Commit,
     "import google": ImportReport,
     "import huggingface": Imported,
-    "order": Order | list[Join],
+    "order": Order | list[Join] | Row,
     "predict": list[Predictions],
     "pretrain": PlannedPretraining | Trained,
     "quantize": Quantized,
