@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.wheel
+pytestmark = [pytest.mark.slow, pytest.mark.wheel]
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
 EXTRAS = {

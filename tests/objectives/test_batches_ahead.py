@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from litebert.config.schema import ObjectiveConfig
-from litebert.errors import LitebertError, ResourceError
+from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.objectives import Loader, PretrainingBatch, Text, Vocabulary, prefetch
 from litebert.rng import Ints
 
@@ -101,6 +101,17 @@ def test_a_killed_worker_is_reported(open_loader: partial[Loader]) -> None:
     [worker] = multiprocessing.active_children()
     worker.kill()
     with pytest.raises(ResourceError, match=r"LB-403: .*\n.*exit code -9"):
+        for _ in batches:
+            pass
+
+
+def test_a_corpus_that_is_cut_off_under_a_worker_is_named(open_loader: partial[Loader]) -> None:
+    batches = prefetch(open_loader, range(10**9), workers=1)
+    next(batches)
+    [worker] = multiprocessing.active_children()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGBUS)  # what the system sends to a reader of a file cut off
+    with pytest.raises(DamagedError, match="LB-344"):
         for _ in batches:
             pass
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from litebert.errors import LitebertError, ResourceError
+from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.objectives.batch import PretrainingBatch
 from litebert.objectives.loader import Loader
 
@@ -164,7 +164,15 @@ def _stuck() -> ResourceError:
     )
 
 
-def _lost(process: SpawnProcess) -> ResourceError:
+def _lost(process: SpawnProcess) -> LitebertError:
+    if process.exitcode == -signal.SIGBUS:  # a mapped file became shorter
+        return DamagedError(
+            "LB-344",
+            "a file of the corpus was cut off while it was read",
+            received="SIGBUS in a process that prepares batches",
+            expected="a corpus that nobody changes while the run lasts",
+            next="litebert corpus check CORPUS, then rerun the command to resume",
+        )
     return ResourceError(
         "LB-403",
         "a process that prepares batches ended before its work was done",
