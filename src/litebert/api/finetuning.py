@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.api.ending import concluded
-from litebert.api.plan import Plan, needs_in_numbers, needs_in_words
+from litebert.api.plan import Plan, needs_in_numbers, needs_in_words, processes_in_words
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run
 from litebert.api.settings import Overrides, flags, overrides, run_folder
 from litebert.config import FinetuneConfig, Origin, Resolved, resolve
+from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.tasks.registry import require_task
 from litebert.train.finetune import finetune as train_model
 from litebert.train.finetune_plan import FinetunePlan, plan_finetuning
+from litebert.train.run import choose_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +109,20 @@ class FinetuneJob:
             "commonest": f"{prepared.key_measure} {commonest:.4f} without any learning",
             "tokens": f"{found.tokens_per_step:,.0f} a step",
             **needs_in_words(needs, train.steps),
+            **processes_in_words(needs, world_size(), train.batch_size),
             "results": str(self.folder),
         }
         return Plan(lines, needs_in_numbers(needs, train.steps), prepared.dataset.notes)
 
     def run(self, *, quiet: bool = False) -> Run:
-        """Train or resume, in a folder of its own for each seed, and write the reports."""
+        """Train or resume, in a folder of its own for each seed, and write the reports.
+
+        Started by torchrun, each process calls this: the first one writes, all train.
+        """
+        with joined(choose_device(self.resolved.config.train.device)) as world:
+            return self._run(world, quiet=quiet or not world.is_first)
+
+    def _run(self, world: World, *, quiet: bool) -> Run:
         say = Progress("", "", is_quiet=quiet).say
         folders = [self.folder / f"seed-{seed}" for seed in self.seeds] or [self.folder]
         was_finished = all(Run(folder).is_finished for folder in folders)
@@ -124,9 +134,14 @@ class FinetuneJob:
             prepared = None if self.seeds else plan.prepared
         for folder, seed in zip(folders, self.seeds or [resolved.config.train.seed], strict=True):
             seeded = _seeded(resolved, seed, bool(self.seeds))
-            outcome = train_model(seeded, folder, prepared=prepared, is_quiet=quiet)
+            outcome = train_model(
+                seeded, folder, prepared=prepared, is_quiet=quiet, world=world
+            )
             if outcome.model is None:
-                return concluded(Run(self.folder, outcome.exit_code), say)
+                run = Run(self.folder, outcome.exit_code)
+                return concluded(run, say) if world.is_first else run
+        if not world.is_first:
+            return Run(self.folder)
         return concluded(Run(self.folder), say, was_finished=was_finished)
 
 

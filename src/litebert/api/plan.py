@@ -44,6 +44,29 @@ def needs_in_words(needs: Estimate, steps: int) -> dict[str, str]:
     }
 
 
+def processes_in_words(needs: Estimate, size: int, batch_size: int) -> dict[str, str]:
+    """Say what each of several processes holds and sends; nothing where there is one.
+
+    A ring passes every gradient twice, but for one share (Patarasuk and Yuan, 2009).
+    """
+    if size == 1:
+        return {}
+    gradients = 4 * needs.num_parameters
+    sent = 2 * (size - 1) / size * gradients
+    return {
+        "processes": f"{size}; each holds all weights, gradients and moments "
+        f"({4 * gradients / 1e6:,.0f} MB) and {_share(batch_size, size)} of {batch_size:,} "
+        "sequences of a step",
+        "network": f"{gradients / 1e6:,.1f} MB of gradients a step; each process sends and "
+        f"receives {sent / 1e6:,.1f} MB",
+    }
+
+
+def _share(batch_size: int, size: int) -> str:
+    low, high = batch_size // size, -(-batch_size // size)
+    return f"{low:,}" if low == high else f"{low:,} or {high:,}"
+
+
 def needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
     """Return what a run needs of this machine."""
     return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}

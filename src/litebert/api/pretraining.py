@@ -7,12 +7,19 @@ from pathlib import Path
 
 from litebert.api.corpus import build_from_texts
 from litebert.api.ending import concluded
-from litebert.api.plan import Plan, needs_in_numbers, needs_in_words, plan_without_corpus
+from litebert.api.plan import (
+    Plan,
+    needs_in_numbers,
+    needs_in_words,
+    plan_without_corpus,
+    processes_in_words,
+)
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, run_folder
 from litebert.config import PretrainConfig, Resolved, resolve
+from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.reading.find import find_texts
@@ -20,6 +27,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train import Estimate, plan
 from litebert.train import pretrain as train_model
 from litebert.train.log import Listener
+from litebert.train.run import choose_device
 from litebert.train.track import TensorBoard
 
 
@@ -99,12 +107,20 @@ class PretrainJob:
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
             **needs_in_words(needs, train.steps),
+            **processes_in_words(needs, world_size(), train.batch_size),
             "results": str(self.folder),
         }
         return Plan(lines, {**needs_in_numbers(needs, train.steps), "tokens": tokens})
 
     def run(self, *, quiet: bool = False) -> Run:
-        """Build what is missing, train or resume, and write the report."""
+        """Build what is missing, train or resume, and write the report.
+
+        Started by torchrun, each process calls this: the first one writes, all train.
+        """
+        with joined(choose_device(self.resolved.config.train.device)) as world:
+            return self._run(world, quiet=quiet or not world.is_first)
+
+    def _run(self, world: World, *, quiet: bool) -> Run:
         if self.teacher is not None:
             locate(self.teacher)  # before a vocabulary is trained for nothing
         say = Progress("", "", is_quiet=quiet).say
@@ -115,25 +131,35 @@ class PretrainJob:
             planned = config.train
             say(str(self._described(config, needs)))
         if self.corpus is None:
-            build_from_texts(
-                self.texts,
-                self.folder,
-                vocab_size=self.vocab_size,
-                start=self.start,
-                sentences=self.sentences,
-                documents=self.documents,
-                column=self.column,
-                held_out=self.held_out,
-                quiet=quiet,
-            )
+            world.from_first(lambda: self._built(quiet=quiet))
         listeners: tuple[Listener, ...] = ()
-        if self.tensorboard:
+        if self.tensorboard and world.is_first:
             listeners = (TensorBoard(self.folder / "tensorboard"),)
         outcome = train_model(
-            self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned
+            self.resolved,
+            self.folder,
+            is_quiet=quiet,
+            listeners=listeners,
+            planned=planned,
+            world=world,
         )
         run = Run(self.folder, outcome.exit_code)
-        return concluded(run, say, was_finished=was_finished)
+        return concluded(run, say, was_finished=was_finished) if world.is_first else run
+
+    def _built(self, *, quiet: bool) -> str:
+        """Build vocabulary and corpus from the texts, each unless it exists."""
+        corpus = build_from_texts(
+            self.texts,
+            self.folder,
+            vocab_size=self.vocab_size,
+            start=self.start,
+            sentences=self.sentences,
+            documents=self.documents,
+            column=self.column,
+            held_out=self.held_out,
+            quiet=quiet,
+        )
+        return str(corpus)
 
     def _vocab_size(self) -> int:
         return (

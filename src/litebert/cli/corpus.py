@@ -1,4 +1,4 @@
-"""litebert corpus: text to shards, and what is wrong with either."""
+"""litebert corpus: text to shards, what is wrong with either, and several corpora together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litebert.errors import DamagedError
 
 @click.group()
 def corpus() -> None:
-    """Build a corpus from text; check a text or a corpus.
+    """Build a corpus from text; check, count, merge, mix and push corpora; filter texts.
 
     \b
     litebert corpus build my-text.txt --tokenizer vocabularies/mine --output corpora/mine
@@ -131,3 +131,122 @@ def check(
     else:
         show(str(report))
     stop(DamagedError.exit_code if report.has_errors else 0)
+
+
+@corpus.command("merge")
+@click.argument("corpora", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
+def merge(corpora: tuple[Path, ...], output: Path) -> None:
+    """Make one corpus of several that were built alike; no text is read again.
+
+    \b
+    litebert corpus merge corpora/one corpora/two --output corpora/both
+    litebert corpus merge corpora/2024-* --output corpora/2024
+    """
+    from litebert.corpus.merge import merge_corpora
+
+    counts = merge_corpora(corpora, output)
+    show(f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens")
+
+
+@corpus.command("mix")
+@click.argument("corpora", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--weights", help="One for each corpus, such as 2,1; default: their tokens.")
+@click.option("--temperature", default=1.0, show_default=True, help="Above 1 favours small ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def mix(corpora: tuple[Path, ...], weights: str | None, temperature: float, as_json: bool) -> None:
+    """Print the shares of several corpora in a mix, and the settings that draw them.
+
+    \b
+    litebert corpus mix corpora/wiki corpora/news --temperature 2
+    litebert corpus mix corpora/wiki corpora/news --weights 3,1
+    """
+    from litebert.api.corpora import mixture
+
+    found = mixture(corpora, weights=weights, temperature=temperature)
+    if as_json:
+        show_json({"shares": found.shares, "settings": found.settings})
+        return
+    for name, share in found.shares.items():
+        show(f"{share:>7.2%}  {name}")
+    note("next    litebert pretrain --corpus " + " ".join(found.settings))
+
+
+@corpus.command("stats")
+@click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
+@click.option("--plot", type=click.Path(path_type=Path), help="Also draw the lengths: an SVG.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
+    """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
+
+    \b
+    litebert corpus stats corpora/wiki
+    litebert corpus stats corpora/wiki --plot lengths.svg --json
+    """
+    from dataclasses import asdict
+
+    from litebert.api.corpora import draw_lengths, in_words
+    from litebert.corpus import Corpus
+    from litebert.corpus.stats import corpus_stats
+
+    found = corpus_stats(Corpus.open(folder))
+    if as_json:
+        show_json(asdict(found))
+    else:
+        for name, text in in_words(found).items():
+            show(f"{name:<20} {text}")
+    if plot:
+        draw_lengths(found, plot)
+
+
+@corpus.command("filter")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="A .jsonl file.")
+@click.option("--near-duplicates", type=float, help="Omit documents this near to an earlier one.")
+@click.option("--keep", metavar="MODULE:FUNCTION", help="Keep texts that this function accepts.")
+@click.option("--documents", type=click.Choice(["file", "blank-line"]), default="blank-line")
+@click.option("--column", default="text", show_default=True)
+def filter_texts(
+    inputs: tuple[str, ...],
+    output: Path,
+    near_duplicates: float | None,
+    keep: str | None,
+    documents: str,
+    column: str,
+) -> None:
+    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
+
+    \b
+    litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
+    litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl
+    """
+    from litebert.corpus.filter import filter_documents, load_keep
+    from litebert.corpus.settings import text_settings
+
+    counts = filter_documents(
+        inputs,
+        output,
+        settings=text_settings(documents=documents, column=column),
+        near_duplicates=near_duplicates,
+        keep=None if keep is None else load_keep(keep),
+    )
+    show(
+        f"{counts.kept:,} documents kept, {counts.near_duplicates:,} near duplicates and "
+        f"{counts.refused:,} others omitted"
+    )
+
+
+@corpus.command("push")
+@click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
+@click.argument("url")
+def push(folder: Path, url: str) -> None:
+    """Put a corpus on object storage, from where `pretrain --corpus URL` reads it.
+
+    \b
+    litebert corpus push corpora/wiki s3://bucket/wiki
+    AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
+    """
+    from litebert.corpus.remote import push_corpus
+    from litebert.files import readable_bytes
+
+    show(f"{url}  {readable_bytes(push_corpus(folder, url.rstrip('/')))}")

@@ -14,7 +14,7 @@ from litebert.cli.pretrain import training_options
 @click.command()
 @click.argument("teacher")
 @click.argument("words", nargs=-1, metavar="[TEXT]... [KEY=VALUE]...")
-@click.option("--corpus", type=click.Path(path_type=Path), help="A corpus instead of texts.")
+@click.option("--corpus", help="A corpus instead of texts: a folder, or a URL.")
 @click.option("--from", "start", help="Continue from this student instead of the teacher's layers.")
 @click.option("--recipe", default="distil", show_default=True, help="A name, or a TOML file.")
 @click.option("--name", default="student", show_default=True, help="Name of the run.")
@@ -23,7 +23,7 @@ from litebert.cli.pretrain import training_options
 def distil(
     teacher: str,
     words: tuple[str, ...],
-    corpus: Path | None,
+    corpus: str | None,
     start: str | None,
     recipe: str,
     minutes: float | None,
@@ -65,7 +65,7 @@ def distil(
         tensorboard=tensorboard,
     )
     if dry_run:
-        show_plan(job.plan(), as_json=as_json)
+        show_plan(job.plan, as_json=as_json)
         return
     run = job.run(quiet=quiet)
     stop(run.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from litebert.cli.output import note, show, show_json
@@ -11,8 +12,11 @@ if TYPE_CHECKING:
     from litebert.metrics.spread import Spread
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> None:
+def show_plan(make: Callable[[], Plan], *, as_json: bool) -> None:
     """Print what a run would do."""
+    if _is_silent():
+        return
+    plan = make()
     if as_json:
         show_json(plan.values, indent=2)
     else:
@@ -21,6 +25,8 @@ def show_plan(plan: Plan, *, as_json: bool) -> None:
 
 def show_run(run: Run, command: str, *, as_json: bool) -> None:
     """Print where the model and the report are, and the next command."""
+    if _is_silent():
+        return
     model, page = run.folder / "model", run.folder / "report.html"
     has_page = page.is_file()
     if as_json:
@@ -35,6 +41,8 @@ def show_result(run: Run, *, as_json: bool) -> None:
     from litebert.runs import read_result
     from litebert.train.seeds import summarise
 
+    if _is_silent():
+        return
     parts = run.seeds or (run,)
     if as_json:
         results = [part.result for part in parts]
@@ -49,6 +57,13 @@ def show_result(run: Run, *, as_json: bool) -> None:
     for doubt in dict.fromkeys(doubt for result in found for doubt in result.doubts):
         note(f"warning {doubt}")
     note(f"next    litebert predict {parts[0].folder} --data FILE --output answers")
+
+
+def _is_silent() -> bool:
+    """Return whether another process of the run prints."""
+    from litebert.distributed import rank
+
+    return rank() > 0
 
 
 def _show_measures(summary: dict[str, dict[str, Spread]], baseline: dict[str, float]) -> None:

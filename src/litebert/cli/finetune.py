@@ -80,7 +80,7 @@ def finetune(
         settings=words,
     )
     if dry_run:
-        show_plan(job.plan(), as_json=as_json)
+        show_plan(job.plan, as_json=as_json)
         return
     run = job.run(quiet=quiet)
     stop(run.exit_code)

@@ -51,7 +51,7 @@ def training_options(command: Command) -> Command:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[TEXT]... [KEY=VALUE]...")
-@click.option("--corpus", type=click.Path(path_type=Path), help="A corpus instead of texts.")
+@click.option("--corpus", help="A corpus instead of texts: a folder, or a URL.")
 @click.option("--from", "start", help="Continue from this model: a folder, or a name on the Hub.")
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
 @click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
@@ -60,7 +60,7 @@ def training_options(command: Command) -> Command:
 @training_options
 def pretrain(
     words: tuple[str, ...],
-    corpus: Path | None,
+    corpus: str | None,
     start: str | None,
     preset: str | None,
     recipe: str,
@@ -104,7 +104,7 @@ def pretrain(
         tensorboard=tensorboard,
     )
     if dry_run:
-        show_plan(job.plan(), as_json=as_json)
+        show_plan(job.plan, as_json=as_json)
         return
     run = job.run(quiet=quiet)
     stop(run.exit_code)

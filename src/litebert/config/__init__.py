@@ -34,6 +34,7 @@ from litebert.config.schema import (
     OptimConfig,
     Precision,
     PretrainConfig,
+    RampConfig,
     TrainConfig,
 )
 
@@ -56,6 +57,7 @@ __all__ = [
     "OriginKind",
     "Precision",
     "PretrainConfig",
+    "RampConfig",
     "Resolved",
     "Schema",
     "Setting",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16"]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Length = Annotated[int, Field(ge=8)]
+Weight = Annotated[float, Field(gt=0)]
+Size = Annotated[int, Field(ge=1)]
 
 
 ATTENTION_KINDS = {"full": "litebert.nn.attention:full", "local": "litebert.fast.local:local_of"}
@@ -100,9 +104,24 @@ class DataConfig(Section):
     """Say where the training text is."""
 
     corpus: str = Field(description="corpus folder made by `litebert corpus build`")
+    mix: tuple[str, ...] | None = Field(
+        None, description="more corpora of the same vocabulary, drawn from beside `corpus`"
+    )
+    weights: tuple[Weight, ...] | None = Field(
+        None, description="of corpus and mix, in this order; unset: their tokens"
+    )
+    temperature: float | None = Field(
+        None, gt=0, le=100, description="shares are weights ** (1 / temperature); unset: 1"
+    )
     eval_corpus: str | None = Field(
         None, description="corpus to evaluate on; unset: the held-out part of `corpus`"
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.weights is not None and len(self.weights) != 1 + len(self.mix or ()):
+            raise ValueError(f"data.weights has {len(self.weights)} numbers for corpus and mix")
+        return self
 
 
 class ObjectiveConfig(Section):
@@ -164,6 +183,34 @@ class MiningConfig(Section):
     )
 
 
+class RampConfig(Section):
+    """Say how a run begins with short sequences, or with small batches: stages, one after another.
+
+    The steps after the last stage have objective.max_seq_length and train.batch_size.
+    """
+
+    shares: tuple[Share, ...] | None = Field(
+        None, description="share of the steps of each stage, such as [0.6, 0.2]; unset: no stages"
+    )
+    seq_lengths: tuple[Length, ...] | None = Field(
+        None, description="max_seq_length of each stage; unset: the same throughout"
+    )
+    batch_sizes: tuple[Size, ...] | None = Field(
+        None, description="batch_size of each stage; unset: the same throughout"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        number = len(self.shares or ())
+        for name in ("seq_lengths", "batch_sizes"):
+            values = getattr(self, name)
+            if values is not None and len(values) != number:
+                raise ValueError(f"ramp.{name} has {len(values)} stages, ramp.shares {number}")
+        if sum(self.shares or ()) >= 1:
+            raise ValueError("ramp.shares must leave steps for the time after the last stage")
+        return self
+
+
 class OptimConfig(Section):
     """Choose the optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
 
@@ -220,6 +267,12 @@ class TrainConfig(Section):
     eval_sequences: int = Field(1_024, ge=1, description="held-out sequences per evaluation")
     save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
+    keep_every: int | None = Field(
+        None, ge=1, description="checkpoints at multiples of so many steps stay, too"
+    )
+    keep_best: bool | None = Field(
+        None, description="pretraining: keep the model of the best evaluation in `best`, too"
+    )
     log_every: int = Field(10, ge=1, description="steps between progress lines")
     loader_workers: int = Field(1, ge=0, description="processes that prepare batches; 0: none")
     spike_sigma: float | None = Field(
@@ -239,6 +292,9 @@ class PretrainStart(Section):
 
     model: str | None = Field(None, description="model folder, or a name on the Hub")
     optimizer: bool = Field(False, description="take its optimizer's state, too")
+    new_vocabulary: bool | None = Field(
+        None, description="the corpus may have another vocabulary: shared pieces keep their vectors"
+    )
     attention: Literal["random", "local"] = Field(
         "random", description="without a model; local: some heads begin by reading neighbours"
     )
@@ -271,6 +327,7 @@ class PretrainConfig(Section):
     early: EarlyConfig = EarlyConfig()
     elastic: ElasticConfig = ElasticConfig()
     mining: MiningConfig = MiningConfig()
+    ramp: RampConfig = RampConfig()
     distil: DistilConfig = DistilConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
@@ -282,6 +339,12 @@ class PretrainConfig(Section):
                 f"objective.max_seq_length {self.objective.max_seq_length} must not exceed "
                 f"model.max_position_embeddings {self.model.max_position_embeddings}"
             )
+        for length in self.ramp.seq_lengths or ():
+            if length > self.model.max_position_embeddings:
+                raise ValueError(
+                    f"ramp.seq_lengths {length} must not exceed model.max_position_embeddings "
+                    f"{self.model.max_position_embeddings}"
+                )
         if self.optim.warmup_steps >= self.train.steps > 1:
             raise ValueError(
                 f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import torch
 
 from litebert.folder.model import head_of, load_model
 from litebert.nn import Network
+
+_BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
+"""Parameters with one row a piece."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,15 @@ class Start:
 
 
 @torch.no_grad()
-def start_from(network: Network, folder: Path) -> Start:
+def start_from(
+    network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None
+) -> Start:
     """Copy the folder's encoder into a network, and its head where the heads are the same.
 
     A head of another kind, or with other labels, is dropped, and reported: that is how RTE starts
     from MNLI (paper, footnote 4). Pretraining heads and the pooler may be fresh, the rest not.
+
+    For another vocabulary `rows` has the former pieces of each piece, whose mean it takes.
     """
     loaded = load_model(folder)
     ours = network.state_dict()
@@ -38,6 +46,10 @@ def start_from(network: Network, folder: Path) -> Start:
         for name, tensor in loaded.network.state_dict().items()
         if name not in loaded.missing
     }
+    for name in _BY_PIECE if rows is not None else ():
+        if name in theirs:
+            former = theirs[name]
+            theirs[name] = torch.stack([former[list(ids)].mean(0) for ids in rows or ()])
     heads = ("head.", "exits.")
     taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith(heads))}
     for name in taken:

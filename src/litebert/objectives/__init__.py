@@ -4,6 +4,7 @@ from litebert.objectives.batch import PretrainingBatch, longest_first, of_sequen
 from litebert.objectives.instances import EpochPlan, plan_epoch
 from litebert.objectives.loader import Loader, evaluation_batches
 from litebert.objectives.masking import Masking, mask, num_to_predict, run_length_law
+from litebert.objectives.mixed import Mixed, counts_in_cycle, shares
 from litebert.objectives.pairs import FramedPair, frame, truncated_sizes
 from litebert.objectives.prefetch import prefetch
 from litebert.objectives.sentences import (
@@ -14,11 +15,13 @@ from litebert.objectives.sentences import (
     sentence_objective,
 )
 from litebert.objectives.shards import Library, Shard, Text
+from litebert.objectives.staged import Batches, Staged
 from litebert.objectives.unigram import log_frequencies
 from litebert.objectives.vocabulary import Vocabulary
 
 __all__ = [
     "SENTENCE_OBJECTIVES",
+    "Batches",
     "EpochPlan",
     "FramedPair",
     "InOrder",
@@ -26,11 +29,14 @@ __all__ = [
     "Library",
     "Loader",
     "Masking",
+    "Mixed",
     "PretrainingBatch",
     "SentenceObjective",
     "Shard",
+    "Staged",
     "Text",
     "Vocabulary",
+    "counts_in_cycle",
     "evaluation_batches",
     "frame",
     "log_frequencies",
@@ -42,5 +48,6 @@ __all__ = [
     "prefetch",
     "run_length_law",
     "sentence_objective",
+    "shares",
     "truncated_sizes",
 ]

@@ -69,13 +69,18 @@ class Loader:
         batches 2k and 2k + 1 of size n are batch k of size 2n: so gradients are accumulated.
         Raises: LitebertError where a rank would get no sequence.
         """
-        assert 0 <= rank < world_size
-        if self._batch_size < world_size:
-            raise _too_few_sequences(self._batch_size, world_size)
-        first = step * self._batch_size
-        start = self._batch_size * rank // world_size
-        stop = self._batch_size * (rank + 1) // world_size
-        return self.samples(first + start, first + stop)
+        numbers = rank_range(step, self._batch_size, rank, world_size)
+        return self.samples(numbers.start, numbers.stop)
+
+    @property
+    def has_sentence_task(self) -> bool:
+        """Whether batches have labels for sentences."""
+        return self._sentence.has_labels
+
+    def sample(self, number: int) -> tuple[FramedPair, Masking]:
+        """Return one sample, framed and masked."""
+        epoch, position = divmod(number, self.epoch_size)
+        return self._sample(epoch, position, self._rows(epoch, range(position, position + 1))[0])
 
     def samples(self, start: int, stop: int) -> PretrainingBatch:
         """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
@@ -119,6 +124,19 @@ class Loader:
             generator=generator,
         )
         return pair, masking
+
+
+def rank_range(step: int, batch_size: int, rank: int, world_size: int) -> range:
+    """Return the numbers of the samples that one rank takes of the batch of one step.
+
+    >>> [rank_range(2, 8, rank, 3) for rank in range(3)]
+    [range(16, 18), range(18, 21), range(21, 24)]
+    """
+    assert 0 <= rank < world_size
+    if batch_size < world_size:
+        raise _too_few_sequences(batch_size, world_size)
+    start, stop = (batch_size * place // world_size for place in (rank, rank + 1))
+    return range(step * batch_size + start, step * batch_size + stop)
 
 
 def evaluation_batches(

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.objectives.batch import PretrainingBatch
-from litebert.objectives.loader import Loader
+from litebert.objectives.staged import Batches
 
 STUCK_SECONDS = 30.0
 """A worker that uses no processor time for so long is replaced."""
 
 
 def prefetch(
-    open_loader: Callable[[], Loader],
+    open_loader: Callable[[], Batches],
     steps: range,
     *,
     rank: int = 0,
@@ -64,13 +64,13 @@ def prefetch(
 class _Task:
     """Say what a worker is to make."""
 
-    open_loader: Callable[[], Loader]
+    open_loader: Callable[[], Batches]
     steps: range
     rank: int
     world_size: int
     depth: int
 
-    def batch(self, loader: Loader, step: int) -> PretrainingBatch:
+    def batch(self, loader: Batches, step: int) -> PretrainingBatch:
         return loader.batch(step, rank=self.rank, world_size=self.world_size)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from litebert.errors import LitebertError, MissingFileError, RequestError, did_you_mean
-from litebert.reading.source import COMPRESSIONS, Source, is_url, stored_size
+from litebert.reading.source import COMPRESSIONS, Source, stored_size
+from litebert.reading.storage import is_url
 
 TEXTS = (".txt", ".jsonl", ".parquet")
 DELIMITED = (".csv", ".tsv")

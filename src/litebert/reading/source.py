@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO
 
 from litebert.errors import DamagedError, LitebertError, RequestError
 from litebert.reading.extras import missing_package
+from litebert.reading.storage import is_url, object_size, open_object
 
 COMPRESSIONS = (".gz", ".zst")
 
@@ -43,7 +44,7 @@ def stored_size(name: str) -> int:
     """
     try:
         if is_url(name):
-            return int(_filesystem(name).size(name))
+            return object_size(name)
         found = Path(name).stat()
         if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
             is_folder = stat.S_ISDIR(found.st_mode)
@@ -58,7 +59,7 @@ def open_source(source: Source) -> IO[bytes]:
     """Open the stored bytes of an input, undecoded, for reading and seeking."""
     try:
         if is_url(source.location):
-            return cast(IO[bytes], _filesystem(source.location).open(source.location, "rb"))
+            return open_object(source.location)
         return open(source.location, "rb")
     except (OSError, ValueError) as error:
         raise unreadable(source.name, error) from error
@@ -126,36 +127,6 @@ def _unzstd_frames(file: IO[bytes]) -> Iterator[bytes]:
 
 
 _DECOMPRESS = {"": _read_plain, ".gz": _gunzipped, ".zst": _unzstd}
-
-
-def is_url(name: str) -> bool:
-    """Whether an input is named by a URL, not by a path."""
-    return "://" in name
-
-
-class _FileSystem(Protocol):
-    """Give what we use of an fsspec file system."""
-
-    def open(self, path: str, mode: str) -> object: ...
-    def size(self, path: str) -> int: ...
-
-
-def _filesystem(url: str) -> _FileSystem:
-    try:
-        import fsspec
-    except ImportError as error:
-        raise missing_package("fsspec", extra="cluster", needed_for="an input URL") from error
-    protocol = url.split("://", maxsplit=1)[0]
-    try:
-        return cast(_FileSystem, fsspec.filesystem(protocol))
-    except ImportError as error:
-        raise LitebertError(
-            "LB-311",
-            f"reading {protocol}:// needs a driver of its own",
-            received=str(error),
-            expected="the package that fsspec names for this protocol",
-            next="pip install s3fs (for s3://), gcsfs (gs://) or adlfs (az://)",
-        ) from error
 
 
 def unreadable(name: str, error: Exception) -> LitebertError:

@@ -66,6 +66,16 @@ def rows_file(title: str, rows: Sequence[RowPoint], kind: Literal["svg", "png"])
     return _saved(title, partial(_fill_rows, rows=rows), kind)
 
 
+def draw_counts(title: str, description: str, counts: Sequence[int]) -> str:
+    """Draw a bar for each count, by its place."""
+
+    def fill(axes: Axes) -> None:
+        axes.bar(range(len(counts)), counts, width=1.0, color=PALETTE["ink"][0])
+        axes.set_xlabel(title)
+
+    return str(_drawn(title, description, fill))
+
+
 def _drawn(title: str, description: str, fill: Callable[[Axes], None]) -> Html:
     return _inline(_saved(title, fill, "svg", is_inline=True).decode("utf-8"), description)
 

@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import DistilConfig, TrainConfig
+from litebert.distributed import ALONE, World
 from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
-from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
+from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
-from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
+from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches, whole_step
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
 
@@ -24,7 +25,7 @@ class Lesson:
     """Masked pairs or plain texts, with what the teacher made of the same text unmasked.
 
     `pretraining` is None for plain texts, which train hidden states and vectors alone. `share` is
-    the lesson's share of the step's tokens.
+    the lesson's share of the step's tokens; `world` are the processes that share the lesson.
     """
 
     batch: Batch
@@ -32,6 +33,7 @@ class Lesson:
     alignment: Alignment
     reading: Reading
     share: float
+    world: World
 
 
 class Distillation:
@@ -50,12 +52,13 @@ class Distillation:
         *,
         teacher: Teacher,
         surface: Surface,
-        open_pairs: Callable[[], Loader],
-        open_texts: Callable[[], Loader],
+        open_pairs: Callable[[], Batches],
+        open_texts: Callable[[], Batches],
         held_out_texts: Sequence[PretrainingBatch],
         train: TrainConfig,
         distil: DistilConfig,
     ) -> None:
+        self._world = pretraining.world
         self._pretraining, self._teacher, self._surface = pretraining, teacher, surface
         self._open = (open_pairs, open_texts)
         self._held_out_texts, self._train, self._distil = held_out_texts, train, distil
@@ -75,12 +78,16 @@ class Distillation:
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield the lessons of each step: pairs, then texts."""
         steps, workers = range(start, stop), self._train.loader_workers
-        both = (prefetch(opened, steps, workers=workers) for opened in self._open)
+        rank, size = self._world.rank, self._world.size
+        both = (
+            prefetch(opened, steps, rank=rank, world_size=size, workers=workers)
+            for opened in self._open
+        )
         for pairs, texts in zip(*both, strict=True):
-            num_tokens = int(pairs.offsets[-1] + texts.offsets[-1])
+            sizes = self._world.totals(pairs.offsets[-1], texts.offsets[-1])
             yield [
-                self._lesson(pairs, num_tokens, is_masked=True),
-                self._lesson(texts, num_tokens, is_masked=False),
+                self._lesson(batch, size / sum(sizes), self._world, is_masked=is_masked)
+                for batch, size, is_masked in zip((pairs, texts), sizes, (True, False), strict=True)
             ]
 
     def loss(self, work: Lesson) -> Loss:
@@ -96,8 +103,11 @@ class Distillation:
             sums = [*pretraining.sums, *sums, *hidden.new_zeros(2)]
         else:
             vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
-            error = _vector_error(vectors, work.reading.vectors)
-            total = total + self._distil.vectors * error
+            ours, theirs = map(work.world.rows, (vectors, work.reading.vectors))
+            error = _vector_error(ours, theirs)
+            # every process computes the same error, with the gradients of its own texts
+            once = error.detach() / work.world.size + (error - error.detach())
+            total = total + self._distil.vectors * once
             zeros = hidden.new_zeros(len(self._pretraining.sum_names))
             sums = [*zeros, *sums, error * len(vectors), hidden.new_tensor(len(vectors))]
         return Loss(total, torch.stack([value.detach().double() for value in sums]))
@@ -116,9 +126,9 @@ class Distillation:
         values = self._pretraining.evaluate()
         self.network.eval()
         sums = torch.zeros(len(self.sum_names), dtype=torch.float64)
-        for batch in self._held_out_texts:
-            lesson = self._lesson(batch, int(batch.offsets[-1]), is_masked=False)
-            sums += self.loss(lesson).sums.cpu()
+        for batch in self._world.share(self._held_out_texts):
+            sums += self.loss(self._lesson(batch, 1.0, ALONE, is_masked=False)).sums.cpu()
+        self._world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())
         return values | {name: measured[name] for name in ("hidden_error", "vector_error")}
@@ -127,7 +137,9 @@ class Distillation:
         """Count the real tokens that the student reads."""
         return sum(work.batch.lengths)
 
-    def _lesson(self, batch: PretrainingBatch, num_tokens: int, *, is_masked: bool) -> Lesson:
+    def _lesson(
+        self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool
+    ) -> Lesson:
         """Let the teacher read a batch; the student sees it masked, or plain as the teacher."""
         device = device_of(self.network)
         batch = longest_first(batch)
@@ -135,13 +147,18 @@ class Distillation:
         ids[batch.masked_positions] = batch.masked_ids
         texts, spans = self._surface.read(ids, batch.offsets)
         theirs, their_spans = self._teacher.encode(texts)
-        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device)
+        whole = whole_step(batch, world)
+        shown = batch if is_masked else replace(batch, ids=ids)
+        (work,) = micro_batches(shown, None, device, whole)
+        alignment = align(spans, their_spans)
+        kept = int(alignment.has_target.sum())
         return Lesson(
             batch=work.batch,
             pretraining=work if is_masked else None,
-            alignment=align(spans, their_spans),
+            alignment=alignment,
             reading=self._teacher.read(theirs.to(device), self._layers),
-            share=len(ids) / num_tokens,
+            share=share * (kept / world.totals(kept)[0]),
+            world=world,
         )
 
     def _logits(self, hidden: Tensor, work: PretrainingWork) -> PretrainingOutput:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import TrainConfig
+from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
@@ -55,8 +57,10 @@ class Finetuning(Generic[Example, Answer]):
         held_out: Mapping[str, LabelledSet[Example]],
         train: TrainConfig,
         teaching: Teaching | None = None,
+        world: World = ALONE,
     ) -> None:
         accelerate(network)
+        self._world = world
         self.network, self.family, self._teaching = network, family, teaching
         self._features, self._held_out, self._train = features, held_out, train
 
@@ -86,12 +90,25 @@ class Finetuning(Generic[Example, Answer]):
         """Measure on every held-out set; where there are several, names begin with the set's."""
         measured: dict[str, float] = {}
         for name, held_out in self._held_out.items():
-            answers = answer(self.network, self.family, held_out.examples, held_out.features)
+            outputs = self._outputs(held_out.features)
+            answers = self.family.answers(held_out.examples, held_out.features, outputs)
             prefix = f"{name}_" if len(self._held_out) > 1 else ""
             values = self.family.measures(held_out.examples, answers)
             measured |= {f"{prefix}{key}": value for key, value in values.items()}
         self.network.train()
         return measured
+
+    def _outputs(self, features: Sequence[Feature]) -> list[Output]:
+        """Return the outputs of features, those of like length computed by one process."""
+        groups = list(by_length([feature.num_tokens for feature in features]))
+        mine = self._world.share(groups)
+        chosen = [features[number] for numbers in mine for number in numbers]
+        found = self._world.gathered(outputs_of(self.network, self.family, chosen))
+        outputs = dict[int, Output]()
+        for rank, theirs in enumerate(found):
+            numbers = chain.from_iterable(groups[rank :: self._world.size])
+            outputs.update(zip(numbers, theirs, strict=True))
+        return [outputs[number] for number in range(len(features))]
 
     def num_tokens(self, work: FinetuningWork) -> int:
         """Count the real tokens of a micro-batch."""
@@ -102,6 +119,7 @@ class Finetuning(Generic[Example, Answer]):
         device = device_of(self.network)
         features.sort(key=lambda feature: -feature.num_tokens)
         step_weight = sum(feature.weight for feature in features)
+        features = self._world.share(features)
         size = self._train.micro_batch_size or len(features)
         for first in range(0, len(features), size):
             part = features[first : first + size]

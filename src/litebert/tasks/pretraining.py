@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from litebert import rng
 from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
+from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
-from litebert.objectives import Loader, PretrainingBatch, longest_first, prefetch
+from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.masked_loss import masked_loss
 
@@ -54,16 +55,17 @@ class Pretraining:
         self,
         network: AlbertForPretraining,
         *,
-        open_loader: Callable[[], Loader],
+        open_loader: Callable[[], Batches],
         held_out: Sequence[PretrainingBatch],
         train: TrainConfig,
         early: EarlyConfig | None = None,
         elastic: ElasticConfig | None = None,
         select: Select | None = None,
         mask_id: int | None = None,
+        world: World = ALONE,
     ) -> None:
         accelerate(network)
-        self.network = network
+        self.network, self.world = network, world
         self._open_loader, self._held_out, self._train = open_loader, held_out, train
         self._early, self._mask_id = early or EarlyConfig(), mask_id
         self._elastic, self._select = elastic or ElasticConfig(), select
@@ -72,7 +74,13 @@ class Pretraining:
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the step's depth."""
         steps, device = range(start, stop), device_of(self.network)
-        made = prefetch(self._open_loader, steps, workers=self._train.loader_workers)
+        made = prefetch(
+            self._open_loader,
+            steps,
+            rank=self.world.rank,
+            world_size=self.world.size,
+            workers=self._train.loader_workers,
+        )
         for step, batch in zip(steps, made, strict=True):
             full = self.network.config.num_steps
             self._deepest = depth_at(step, self._early, self._train.steps, full)
@@ -80,7 +88,8 @@ class Pretraining:
                 step, self._elastic, self._deepest, seed=self._train.seed
             )
             chosen = batch if self._select is None else self._select(batch)
-            yield list(micro_batches(chosen, self._train.micro_batch_size, device))
+            whole = whole_step(chosen, self.world)
+            yield list(micro_batches(chosen, self._train.micro_batch_size, device, whole))
 
     def loss(self, work: PretrainingWork) -> Loss:
         """Return this micro-batch's share of masked-LM + sentence-order loss."""
@@ -126,13 +135,14 @@ class Pretraining:
         pack(self.network.albert)
         sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
         hidden = torch.zeros(3, dtype=torch.float64, device=device)
-        for batch in self._held_out:
+        for batch in self.world.share(self._held_out):
             for work in micro_batches(batch, self._train.micro_batch_size, device):
                 logits = self.network(work.batch, work.masked_positions)
                 sums += self.loss_of(work, logits).sums
                 if self._mask_id is not None:
                     hidden += self._mask_token_sums(work, logits.masked_lm)
         self.network.train()
+        self.world.sum_([sums, hidden])
         return (
             self.measures(sums.tolist())
             | self._mask_token_measures(hidden.tolist())
@@ -157,11 +167,29 @@ class Pretraining:
         return sum(work.batch.lengths)
 
 
+@dataclass(frozen=True)
+class WholeStep:
+    """What a step has in all, over every process: the losses are means over it."""
+
+    masked: int
+    sequences: int
+
+
+def whole_step(batch: PretrainingBatch, world: World = ALONE) -> WholeStep:
+    """Count what a step has in all, of which `batch` is this process's share."""
+    masked, sequences = len(batch.masked_ids), len(batch.offsets) - 1
+    return WholeStep(*map(int, world.totals(masked, sequences)))
+
+
 def micro_batches(
-    batch: PretrainingBatch, size: int | None, device: torch.device
+    batch: PretrainingBatch,
+    size: int | None,
+    device: torch.device,
+    whole: WholeStep | None = None,
 ) -> Iterator[PretrainingWork]:
     """Cut a batch into runs of at most `size` sequences, longest first, and move them over."""
     num_sequences = len(batch.offsets) - 1
+    whole = whole or whole_step(batch)
     batch = longest_first(batch)
     for first in range(0, num_sequences, size or num_sequences):
         last = min(first + (size or num_sequences), num_sequences)
@@ -181,8 +209,8 @@ def micro_batches(
             sentence_labels=None
             if labels is None
             else torch.from_numpy(labels[first:last]).to(device),
-            step_masked=len(batch.masked_ids),
-            step_sequences=num_sequences,
+            step_masked=whole.masked,
+            step_sequences=whole.sequences,
         )
 
 

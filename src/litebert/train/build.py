@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
+from litebert.distributed import ALONE, World
 from litebert.errors import ResourceError
 from litebert.files import free_bytes, readable_bytes
 from litebert.nn import Network
 from litebert.optim import build_optimizer, build_schedule
+from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints
 from litebert.train.log import RunLog
 from litebert.train.loop import Trainer
@@ -24,28 +26,38 @@ def build_trainer(
     *,
     begun: float,
     rate_scales: Mapping[str, float] | None = None,
+    world: World = ALONE,
+    tokenizer: Tokenizer | None = None,
 ) -> Trainer:
     """Return what trains a network in a run's folder; `begun` is when the clock started."""
     train, optim = config.train, config.optim
-    checkpoints = Checkpoints(folder / "checkpoints", keep=train.keep_checkpoints)
-    _require_disk(folder, checkpoints, num_parameters=sum(p.numel() for p in network.parameters()))
+    checkpoints = Checkpoints(
+        folder / "checkpoints", train.keep_checkpoints, train.keep_every, tokenizer
+    )
+    if world.is_first:
+        _require_disk(
+            folder, checkpoints, num_parameters=sum(p.numel() for p in network.parameters())
+        )
     return Trainer(
         network=network,
         optimizer=build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales),
         schedule=build_schedule(optim, total_steps=train.steps),
-        pace=_pace(train, folder, begun=begun),
+        pace=_pace(train, folder, begun=begun, world=world),
         train=train,
         optim=optim,
         checkpoints=checkpoints,
         log=log,
+        world=world,
     )
 
 
-def _pace(train: TrainConfig, folder: Path, *, begun: float) -> Pace:
+def _pace(train: TrainConfig, folder: Path, *, begun: float, world: World) -> Pace:
     """Return what decides the end of a run: its steps, or the clock."""
     if train.minutes is None:
         return Steps(train.steps)
-    return Minutes.open(folder, minutes=train.minutes, planned=train.steps, begun=begun)
+    return Minutes.open(
+        folder, minutes=train.minutes, planned=train.steps, begun=begun, world=world
+    )
 
 
 def _require_disk(folder: Path, checkpoints: Checkpoints, *, num_parameters: int) -> None:

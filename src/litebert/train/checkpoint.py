@@ -25,6 +25,7 @@ from litebert.files import (
 from litebert.folder import load_model, save_model
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
+from litebert.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 _MANIFEST, _STATE, _OPTIMIZER = "manifest.json", "state.json", "optimizer.safetensors"
@@ -45,6 +46,23 @@ class Progress:
     losses: tuple[float, ...] = ()
     omitted: int = 0
 
+    def to_json(self) -> dict[str, Json]:
+        """Return what state.json holds; what only spikes need is there only with it."""
+        table: dict[str, Json] = {
+            "step": self.step,
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "window": list(self.window),
+            "window_tokens": self.window_tokens,
+        }
+        if self.losses:
+            table |= {"losses": list(self.losses), "omitted": self.omitted}
+        return table
+
+    @classmethod
+    def of_json(cls, table: Json) -> Progress:
+        """Read what `to_json` returned; raise pydantic's ValidationError for anything else."""
+        return TypeAdapter(cls).validate_python(table)
+
 
 @dataclass(frozen=True)
 class Checkpoints:
@@ -52,6 +70,8 @@ class Checkpoints:
 
     folder: Path
     keep: int
+    keep_every: int | None = None
+    tokenizer: Tokenizer | None = None
 
     def save(self, network: Network, optimizer: MomentOptimizer, progress: Progress) -> Path:
         """Write a checkpoint, verify it, and only then remove the oldest ones.
@@ -64,13 +84,17 @@ class Checkpoints:
         final = self.folder / f"step-{progress.step:09d}"
         with staged_folder(final) as staged:
             save_model(network, staged)
+            if self.tokenizer:  # so that a checkpoint is a model that can be used
+                length = network.config.max_position_embeddings
+                self.tokenizer.save(staged, max_length=length)
             contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
             write_bytes(staged / _OPTIMIZER, save(contiguous))
-            write_json(staged / _STATE, _progress_json(progress))
+            write_json(staged / _STATE, progress.to_json())
             write_json(staged / _MANIFEST, _manifest(staged, progress.step))
         verify(final)
         for outdated in self.newest_first()[self.keep :]:
-            remove_folder(outdated)
+            if self.keep_every is None or step_of(outdated) % self.keep_every:
+                remove_folder(outdated)
         return final
 
     def restore_latest(
@@ -102,6 +126,11 @@ class Checkpoints:
         return sum(file.stat().st_size for file in files)
 
 
+def step_of(path: Path) -> int:
+    """Return the step of a checkpoint by its name."""
+    return int(path.name.removeprefix("step-"))
+
+
 def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progress:
     """Copy a verified checkpoint into a network and its optimizer; return where the run stood."""
     loaded = load_model(path)
@@ -121,7 +150,7 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progres
         raise _damaged(path / _OPTIMIZER, f"{name} is not finite")
     table = read_json(path / _STATE, command="remove this checkpoint and run the command again")
     try:
-        progress = TypeAdapter(Progress).validate_python(table)
+        progress = Progress.of_json(table)
     except ValidationError as error:
         raise _damaged(path / _STATE, str(error)) from error
     network.load_state_dict(loaded.network.state_dict())
@@ -152,18 +181,6 @@ def _manifest(folder: Path, step: int) -> dict[str, Json]:
 
 def _described(path: Path) -> dict[str, Json]:
     return {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
-
-
-def _progress_json(progress: Progress) -> dict[str, Json]:
-    table: dict[str, Json] = {
-        "step": progress.step,
-        "skipped_in_a_row": progress.skipped_in_a_row,
-        "window": list(progress.window),
-        "window_tokens": progress.window_tokens,
-    }
-    if progress.losses:
-        table |= {"losses": list(progress.losses), "omitted": progress.omitted}
-    return table
 
 
 def _require_finite(tensors: Mapping[str, Tensor], step: int) -> None:

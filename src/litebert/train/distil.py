@@ -26,7 +26,7 @@ from litebert.tasks.pretraining import Pretraining, micro_batches
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Teacher, align
 from litebert.train.run import choose_device, dtype_of
-from litebert.train.sources import Sources, loader_for
+from litebert.train.sources import Sources, batches_of, loader_for
 
 _FROM_TEACHER = (
     "hidden_size",
@@ -99,7 +99,7 @@ def distillation(
         teacher=teacher,
         surface=Surface(sources.tokenizer),
         open_pairs=partial(
-            loader_for, sources.corpus.path, config=config, sentence=sources.sentence
+            batches_of, sources.corpus.path, config=config, sentence=sources.sentence
         ),
         open_texts=partial(
             loader_for, sources.corpus.path, config=_of_texts(config), sentence=_ALONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 
 from litebert import rng
 from litebert.config import FinetuneConfig, HeadConfig, Resolved
+from litebert.distributed import ALONE, World
 from litebert.files import write_text
 from litebert.folder import Start, start_from
 from litebert.hub import write_card
@@ -38,11 +39,10 @@ from litebert.train.loop import resumed, run_steps
 from litebert.train.prepared import Prepared, described, prepare
 from litebert.train.run import (
     Outcome,
-    begin_or_resume,
     choose_device,
     dtype_of,
-    finished,
     measured_origins,
+    opened,
     session,
     threads,
     write_model,
@@ -56,6 +56,7 @@ def finetune(
     prepared: Prepared | None = None,
     is_quiet: bool = False,
     listeners: tuple[Listener, ...] = (),
+    world: World = ALONE,
 ) -> Outcome:
     """Train a task from the configuration, or resume where the same one was interrupted.
 
@@ -64,28 +65,46 @@ def finetune(
     `result.json`, which reports both and never mixes them.
     """
     begun = time.monotonic()
-    with session(folder) as interruption:
-        prepared = prepared or prepare(resolved, folder)
+    with session(folder, world) as interruption:
+        prepared = _agreed(prepared or prepare(resolved, folder), world)
         config, train = prepared.config, prepared.config.train
         suited = prepared.resolved
-        origins = suited.origins | measured_origins(suited.config, config)
-        begin_or_resume(folder, Resolved(config, origins), data=described(prepared))
-        if (folder / RESULT_FILE).exists() and (done := finished(folder)):
+        settled = Resolved(config, suited.origins | measured_origins(suited.config, config))
+        data = described(prepared)
+        if done := opened(folder, settled, data=data, world=world, result=RESULT_FILE):
             return done
         with threads(train.threads):
             network = _network(prepared, config)
             best = _best(folder, prepared, network, interruption)
-            log = RunLog(folder, train.steps, is_quiet=is_quiet, listeners=(best, *listeners))
+            log = RunLog(
+                folder,
+                train.steps,
+                is_quiet=is_quiet,
+                listeners=(best, *listeners),
+                is_first=world.is_first,
+            )
             start = _started(network, prepared)
             for line in (*prepared.dataset.notes, *_said(start)):
                 log.say(line)
             scales = rate_scales(network, config.optim.layer_decay)
-            trainer = build_trainer(network, config, folder, log, begun=begun, rate_scales=scales)
+            trainer = build_trainer(
+                network,
+                config,
+                folder,
+                log,
+                begun=begun,
+                rate_scales=scales,
+                world=world,
+                tokenizer=prepared.tokenizer,
+            )
             progress = resumed(trainer)
-            best.recall(read_metrics(folder) if progress.step else [])
-            progress = run_steps(trainer, _task(network, prepared), progress, best)
-        if interruption.is_requested and not trainer.pace.is_last(progress.step):
-            return Outcome(folder, progress.step, interruption.exit_code, None)
+            best.recall(read_metrics(folder) if progress.step and world.is_first else [])
+            progress = run_steps(trainer, _task(network, prepared, world), progress, best)
+        signal = world.largest(interruption.signal_number or 0)
+        if signal and not trainer.pace.is_last(progress.step):
+            return Outcome(folder, progress.step, 128 + signal, None)
+        if not world.is_first:
+            return Outcome(folder, progress.step, 0, folder / "model")
         with averaged(trainer.optimizer):
             answers = _write_answers(folder / "answers", network, prepared)
             result = _result(folder, prepared, best, start, answers)
@@ -96,6 +115,12 @@ def finetune(
             # Last: a run with a model is finished.
             write_model(folder / "model", network, prepared.tokenizer, has_card=True)
         return Outcome(folder, progress.step, 0, folder / "model")
+
+
+def _agreed(prepared: Prepared, world: World) -> Prepared:
+    """Take what the first process measured on its machine."""
+    config = world.from_first(lambda: prepared.config.model_dump(mode="json"))
+    return replace(prepared, config=FinetuneConfig.model_validate(config))
 
 
 def _network(prepared: Prepared, config: FinetuneConfig) -> AlbertForTask:
@@ -146,7 +171,7 @@ def _best(
     )
 
 
-def _task(network: AlbertForTask, prepared: Prepared) -> Finetuning[Any, Any]:
+def _task(network: AlbertForTask, prepared: Prepared, world: World) -> Finetuning[Any, Any]:
     return Finetuning(
         network,
         prepared.dataset.family,
@@ -154,6 +179,7 @@ def _task(network: AlbertForTask, prepared: Prepared) -> Finetuning[Any, Any]:
         held_out=prepared.held_out,
         train=prepared.config.train,
         teaching=_teaching(prepared),
+        world=world,
     )
 
 

@@ -39,9 +39,11 @@ class Interruption:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
+def interruptible(*, may_force: bool = True) -> Iterator[Interruption]:
     """Catch the first signal as a request; give the second its usual, immediate effect.
 
+    Without `may_force` a second one changes nothing: a launcher passes on what its processes also
+    get themselves, and kills them in the end.
     A signal that is ignored, as nohup does with SIGHUP, stays so. Outside the main thread Python
     allows no handlers, and none are set.
     """
@@ -54,7 +56,7 @@ def interruptible() -> Iterator[Interruption]:
 
     def request(number: int, _: FrameType | None) -> None:
         interruption.signal_number = number
-        for each in previous:
+        for each in previous if may_force else ():
             signal.signal(each, signal.SIG_DFL)
 
     try:

@@ -34,12 +34,16 @@ class Listener(Protocol):
 
 @dataclass
 class RunLog:
-    """Write rows and lines; the time of training and evaluation is measured here."""
+    """Write rows and lines; the time of training and evaluation is measured here.
+
+    Of several processes only the first writes.
+    """
 
     folder: Path
     total_steps: int
     is_quiet: bool = False
     listeners: tuple[Listener, ...] = ()
+    is_first: bool = True
     evaluation_seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
     _pace: float = 0.0
@@ -50,7 +54,7 @@ class RunLog:
 
     def resume_at(self, step: int) -> None:
         """Drop the rows after `step`, which will be written again; restart the clock."""
-        for row in truncate_after(self.folder, step):
+        for row in truncate_after(self.folder, step) if self.is_first else ():
             self.say(f"line {row.line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
         self._since, self._last_step = time.perf_counter(), step
 
@@ -83,7 +87,8 @@ class RunLog:
 
     def sync(self) -> None:
         """Make the rows written so far survive a power cut."""
-        sync_metrics(self.folder)
+        if self.is_first:
+            sync_metrics(self.folder)
 
     def training(
         self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]
@@ -123,7 +128,7 @@ class RunLog:
     def say(self, text: str) -> None:
         """Print a line for people; when nobody can read it any more, training continues quietly."""
         self._said = time.perf_counter()
-        if self.is_quiet:
+        if self.is_quiet or not self.is_first:
             return
         try:
             say(text)
@@ -132,6 +137,8 @@ class RunLog:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def _record(self, row: dict[str, Json]) -> None:
+        if not self.is_first:
+            return
         require_run(self.folder)
         append_row(self.folder, row)
         for listener in self.listeners:

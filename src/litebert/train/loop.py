@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from litebert.config import OptimConfig, TrainConfig
-from litebert.errors import NonFiniteError
+from litebert.distributed import ALONE, World
+from litebert.errors import LitebertError, NonFiniteError
+from litebert.files import Json
 from litebert.nn import Network
-from litebert.optim import MomentOptimizer, Schedule, averaged
+from litebert.optim import MomentOptimizer, Schedule, averaged, state_tensors
 from litebert.tasks.base import Task, Work
 from litebert.train.checkpoint import Checkpoints, Progress
 from litebert.train.interrupt import Stopping
@@ -33,6 +35,7 @@ class Trainer:
     optim: OptimConfig
     checkpoints: Checkpoints
     log: RunLog
+    world: World = ALONE
 
 
 def run_steps(
@@ -56,14 +59,16 @@ def run_steps(
             learning_rate=rate,
             clip_norm=trainer.optim.clip_norm,
             seed=train.seed,
+            world=trainer.world,
         )
         spikes = is_spike(result.loss, progress.losses, train.spike_sigma)
         if spikes and (earlier := _returned(trainer, progress, result, returns)):
             progress, batches = earlier, _batches(task, earlier)
             continue
-        progress = _advanced(trainer, task, progress, works, result)
+        progress = _advanced(trainer, progress, result)
         pace.look(progress.step, log.evaluation_seconds)
-        is_last, is_stopping = pace.is_last(progress.step), stopping.is_requested
+        is_last = pace.is_last(progress.step)
+        is_stopping = bool(trainer.world.largest(int(stopping.is_requested)))
         log.advance(progress.step, pace.total(progress.step))
         if is_last or progress.step % train.log_every == 0:
             progress = _reported(trainer, task, progress, result, rate)
@@ -76,7 +81,7 @@ def run_steps(
 
 def resumed(trainer: Trainer) -> Progress:
     """Restore the newest whole and finite checkpoint, naming each that was not used."""
-    found, problems = trainer.checkpoints.restore_latest(trainer.network, trainer.optimizer)
+    found, problems = _restored(trainer)
     for problem in problems:
         trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
     progress = found or Progress()
@@ -84,6 +89,23 @@ def resumed(trainer: Trainer) -> Progress:
     if found:
         trainer.log.say(f"resuming from step {progress.step}")
     return progress
+
+
+def _restored(trainer: Trainer) -> tuple[Progress | None, list[LitebertError]]:
+    """Restore the newest checkpoint; the other processes take theirs from the first."""
+    network, optimizer, world = trainer.network, trainer.optimizer, trainer.world
+    problems: list[LitebertError] = []
+
+    def restore() -> Json:
+        found, errors = trainer.checkpoints.restore_latest(network, optimizer)
+        problems.extend(errors)
+        return found.to_json() if found else None
+
+    table = world.from_first(restore)
+    if world.size > 1:
+        state = state_tensors(optimizer, network.named_parameters())
+        world.copy_first_([*network.parameters(), *state.values()])
+    return None if table is None else Progress.of_json(table), problems
 
 
 def _batches(task: Task[Work], progress: Progress) -> Iterator[Sequence[Work]]:
@@ -103,7 +125,8 @@ def _saved(trainer: Trainer, progress: Progress) -> None:
         return
     trainer.log.sync()
     trainer.pace.record()
-    trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
+    if trainer.world.is_first:
+        trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
 
 
 def _returned(
@@ -116,7 +139,7 @@ def _returned(
     """
     step = progress.step + 1
     text = f"step {step}: the loss of {result.loss:.4g} is a spike"
-    found, _ = trainer.checkpoints.restore_latest(trainer.network, trainer.optimizer)
+    found, _ = _restored(trainer)
     if found is None:
         trainer.log.note(step, text)
         return None
@@ -134,13 +157,7 @@ def _returned(
     return replace(found, omitted=progress.omitted + step - found.step)
 
 
-def _advanced(
-    trainer: Trainer,
-    task: Task[Work],
-    progress: Progress,
-    works: Sequence[Work],
-    result: StepResult,
-) -> Progress:
+def _advanced(trainer: Trainer, progress: Progress, result: StepResult) -> Progress:
     """Count the step; stop the run when too many in a row were not finite."""
     step = progress.step + 1
     skipped = 0 if result.is_finite else progress.skipped_in_a_row + 1
@@ -157,15 +174,14 @@ def _advanced(
         )
     if skipped:  # what is not finite enters no mean
         return replace(progress, step=step, skipped_in_a_row=skipped)
-    sums = result.sums.tolist()
-    window = progress.window or (0.0,) * len(sums)
+    window = progress.window or (0.0,) * len(result.sums)
     losses = (*progress.losses, result.loss)[-WINDOW:] if trainer.train.spike_sigma else ()
     return replace(
         progress,
         step=step,
         skipped_in_a_row=0,
-        window=tuple(a + b for a, b in zip(window, sums, strict=True)),
-        window_tokens=progress.window_tokens + sum(map(task.num_tokens, works)),
+        window=tuple(a + b for a, b in zip(window, result.sums, strict=True)),
+        window_tokens=progress.window_tokens + result.tokens,
         losses=losses,
     )
 

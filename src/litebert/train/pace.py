@@ -11,7 +11,8 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from litebert.files import read_json, write_json
+from litebert.distributed import ALONE, World
+from litebert.files import Json, read_json, write_json
 
 CLOCK_FILE = "clock.json"
 MIN_STEPS = 20
@@ -96,15 +97,22 @@ class Minutes:
     begun: float
     now: Callable[[], float] = time.monotonic
     clock: Clock = field(default_factory=Clock)
+    world: World = ALONE
     _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @classmethod
-    def open(cls, folder: Path, *, minutes: float, planned: int, begun: float) -> Minutes:
-        """Continue the clock of a run, or start one."""
-        path = folder / CLOCK_FILE
-        table = read_json(path, command=f"ls {folder}") if path.exists() else {}
-        clock = Clock.model_validate(table)
-        return cls(folder, minutes * 60, planned, begun - clock.seconds, clock=clock)
+    def open(
+        cls, folder: Path, *, minutes: float, planned: int, begun: float, world: World = ALONE
+    ) -> Minutes:
+        """Continue the clock of a run, or start one; of several processes the first's counts."""
+
+        def read() -> Json:
+            path = folder / CLOCK_FILE
+            return read_json(path, command=f"ls {folder}") if path.exists() else {}
+
+        clock = Clock.model_validate(world.from_first(read))
+        begun = world.of_first(begun) - clock.seconds
+        return cls(folder, minutes * 60, planned, begun, clock=clock, world=world)
 
     def position(self, step: int) -> int:
         """Return the step of the schedule that this step is."""
@@ -121,7 +129,7 @@ class Minutes:
 
     def look(self, step: int, seconds_to_end: float) -> None:
         """Set the stride again after 2 % of the time, from the pace of the last 20 %."""
-        now = self.now()
+        now = self.world.of_first(self.now())
         if not self._seen:
             self._seen.append((now, step))
         (since, first), (latest, _) = self._seen[0], self._seen[-1]
@@ -134,7 +142,7 @@ class Minutes:
         ):
             return
         self._seen.append((now, step))
-        left = self.seconds - (now - self.begun) - seconds_to_end
+        left = self.seconds - (now - self.begun) - self.world.of_first(seconds_to_end)
         steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
         position = self._position(step)
         stride = (self.planned - position) / steps
@@ -143,8 +151,9 @@ class Minutes:
 
     def record(self) -> None:
         """Write the time spent and the strides to clock.json."""
-        self.clock.seconds = self.now() - self.begun
-        write_json(self.folder / CLOCK_FILE, self.clock.model_dump(mode="json"))
+        self.clock.seconds = self.world.of_first(self.now()) - self.begun
+        if self.world.is_first:
+            write_json(self.folder / CLOCK_FILE, self.clock.model_dump(mode="json"))
 
     def _position(self, step: int) -> float:
         knot = self._knot(step)

@@ -12,15 +12,19 @@ import torch
 
 from litebert import rng
 from litebert.config import Origin, PretrainConfig, Resolved, TrainConfig
+from litebert.distributed import ALONE, World
+from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Loader, log_frequencies
+from litebert.objectives import Batches, log_frequencies
 from litebert.optim import averaged
-from litebert.runs import recorded_setting
+from litebert.runs import read_metrics, recorded_setting
 from litebert.tasks import Pretraining, Task
 from litebert.tasks.beginning import attend_locally
 from litebert.tasks.hardest import hardest
 from litebert.tasks.pretraining import Select
+from litebert.tokenizer import Tokenizer
+from litebert.train.best import BestModel
 from litebert.train.build import build_trainer
 from litebert.train.distil import (
     begin_as_teacher,
@@ -29,20 +33,20 @@ from litebert.train.distil import (
     shape_of_student,
 )
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
+from litebert.train.interrupt import Interruption
 from litebert.train.log import Listener, RunLog
 from litebert.train.loop import Trainer, resumed, run_steps
 from litebert.train.run import (
     Outcome,
-    begin_or_resume,
     choose_device,
     dtype_of,
-    finished,
     measured_origins,
+    opened,
     session,
     threads,
     write_model,
 )
-from litebert.train.sources import Sources, loader_for
+from litebert.train.sources import Sources, batches_of
 from litebert.train.warm import shape_of_start, take_start
 
 
@@ -60,27 +64,38 @@ def pretrain(
     is_quiet: bool = False,
     listeners: tuple[Listener, ...] = (),
     planned: TrainConfig | None = None,
+    world: World = ALONE,
 ) -> Outcome:
     """Train from the configuration, or resume where the same configuration was interrupted.
 
     `planned` holds what a plan has measured on this machine; without it a new run measures.
     """
     begun = time.monotonic()
-    with session(folder) as interruption:
+    with session(folder, world) as interruption:
         sources = Sources.open(resolved.config)
-        config = _completed(resolved, sources, folder, planned)
-        origins = resolved.origins | _origins(resolved.config, config)
-        begin_or_resume(folder, Resolved(config, origins), data=sources.described())
-        if done := finished(folder):
+        config = PretrainConfig.model_validate(
+            world.from_first(
+                lambda: _completed(resolved, sources, folder, planned).model_dump(mode="json")
+            )
+        )
+        settled = Resolved(config, resolved.origins | _origins(resolved.config, config))
+        if done := opened(folder, settled, data=sources.described(), world=world):
             return done
-        log = RunLog(folder, config.train.steps, is_quiet=is_quiet, listeners=listeners)
-        with threads(config.train.threads):
-            trainer, task = _built(config, sources, folder, log, begun)
-            progress = run_steps(trainer, task, resumed(trainer), interruption)
+        train, is_first = config.train, world.is_first
+        log = RunLog(folder, train.steps, is_quiet=is_quiet, listeners=listeners, is_first=is_first)
+        with threads(train.threads):
+            trainer, task = _built(config, sources, folder, log, begun, world)
+            progress = resumed(trainer)
+            if train.keep_best:
+                best = _best(folder, trainer, sources.tokenizer, interruption)
+                best.recall(read_metrics(folder) if progress.step and world.is_first else [])
+            progress = run_steps(trainer, task, progress, interruption)
         if not trainer.pace.is_last(progress.step):
-            return Outcome(folder, progress.step, interruption.exit_code, None)
+            exit_code = world.largest(interruption.exit_code)
+            return Outcome(folder, progress.step, exit_code, None)
         with averaged(trainer.optimizer):
-            write_model(folder / "model", trainer.network, sources.tokenizer, has_card=True)
+            if world.is_first:
+                write_model(folder / "model", trainer.network, sources.tokenizer, has_card=True)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
@@ -139,7 +154,12 @@ def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfi
 
 
 def _built(
-    config: PretrainConfig, sources: Sources, folder: Path, log: RunLog, begun: float
+    config: PretrainConfig,
+    sources: Sources,
+    folder: Path,
+    log: RunLog,
+    begun: float,
+    world: World,
 ) -> tuple[Trainer, Task[Any]]:
     train = config.train
     teacher = load_teacher(config) if config.distil.teacher else None
@@ -152,12 +172,14 @@ def _built(
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
         network.albert.checkpoint_gradients()
-    open_loader: Callable[[], Loader] = partial(
-        loader_for, sources.corpus.path, config=config, sentence=sources.sentence
+    open_loader: Callable[[], Batches] = partial(
+        batches_of, sources.corpus.path, config=config, sentence=sources.sentence
     )
-    trainer = build_trainer(network, config, folder, log, begun=begun)
+    trainer = build_trainer(
+        network, config, folder, log, begun=begun, world=world, tokenizer=sources.tokenizer
+    )
     if config.start.model:
-        for line in take_start(network, trainer.optimizer, config):
+        for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
             log.say(line)
     task = Pretraining(
         network,
@@ -166,18 +188,38 @@ def _built(
         train=train,
         early=config.early,
         elastic=config.elastic,
-        select=_select(network, config),
+        select=_select(network, config, world),
         mask_id=sources.tokenizer.mask_id,
+        world=world,
     )
     return trainer, distillation(task, config, sources, teacher) if teacher else task
 
 
-def _select(network: AlbertForPretraining, config: PretrainConfig) -> Select | None:
+def _select(network: AlbertForPretraining, config: PretrainConfig, world: World) -> Select | None:
     """Return what chooses the hardest sequences of a step, where the settings say so."""
     if config.mining.pool == 1:
         return None
+    if world.size > 1:
+        raise LitebertError(
+            "LB-280",
+            "several processes cannot choose the hardest sequences together",
+            received=f"mining.pool={config.mining.pool}, {world.size} processes",
+            expected="one process, or every sequence",
+            next="omit mining.pool, or start without torchrun",
+        )
     train = config.train
     return partial(hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
+
+
+def _best(
+    folder: Path, trainer: Trainer, tokenizer: Tokenizer, interruption: Interruption
+) -> BestModel:
+    """Keep the model of the best evaluation, too; listen to the log."""
+    best = BestModel(
+        folder / "best", "masked_lm_accuracy", trainer.network, tokenizer, interruption
+    )
+    trainer.log.listeners = (best, *trainer.log.listeners)
+    return best
 
 
 def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from pydantic import BaseModel, JsonValue
 
 import litebert
 from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened
+from litebert.distributed import ALONE, World, local_rank, world_size
 from litebert.errors import LitebertError
-from litebert.files import remove_unfinished, staged_folder
+from litebert.files import Json, remove_unfinished, staged_folder
 from litebert.folder import save_model
 from litebert.hub import write_card
 from litebert.nn import DTYPES, Network
@@ -24,7 +25,13 @@ from litebert.train.interrupt import Interruption, interruptible
 
 # Settings that change neither the data nor the numbers; a run may resume with others.
 FREE_SETTINGS = frozenset(
-    {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.loader_workers"}
+    {
+        "train.log_every",
+        "train.save_every",
+        "train.keep_checkpoints",
+        "train.keep_every",
+        "train.loader_workers",
+    }
 )
 
 
@@ -40,11 +47,16 @@ class Outcome:
 
 
 @contextmanager
-def session(folder: Path) -> Iterator[Interruption]:
-    """Hold the folder of a run, remove what a killed writer left in it, and catch signals."""
-    with locked(folder), interruptible() as interruption:
+def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
+    """Hold the folder of a run, remove what a killed writer left in it, and catch signals.
+
+    Of several processes the first holds the folder.
+    """
+    holding = locked(folder) if world.is_first else nullcontext()
+    with holding, interruptible(may_force=world.size == 1) as interruption:
         for place in (folder, folder / "checkpoints", folder / "answers"):
-            remove_unfinished(place)
+            if world.is_first:
+                remove_unfinished(place)
         yield interruption
 
 
@@ -65,6 +77,27 @@ def finished(folder: Path) -> Outcome | None:
     if not (model / "config.json").is_file():
         return None
     return Outcome(folder, read_record(folder).step, 0, model, was_finished=True)
+
+
+def opened(
+    folder: Path,
+    resolved: Resolved[Schema],
+    *,
+    data: Mapping[str, JsonValue],
+    world: World,
+    result: str = "model",
+) -> Outcome | None:
+    """Begin or resume a run, in the first process; return the outcome of one that is finished."""
+
+    def begin() -> Json:
+        begin_or_resume(folder, resolved, data=data)
+        done = finished(folder) if (folder / result).exists() else None
+        return done.step if done else None
+
+    step = world.from_first(begin)
+    if not isinstance(step, int):
+        return None
+    return Outcome(folder, step, 0, folder / "model", was_finished=True)
 
 
 def begin_or_resume(
@@ -90,9 +123,14 @@ def begin_or_resume(
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of a setting; `auto` is CUDA where there is one."""
+    """Return the device of a setting; `auto` is CUDA where there is one.
+
+    Each of several processes has a GPU of its own, by its place on the machine.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and world_size() > 1:
+        name = f"cuda:{local_rank()}"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from litebert import rng
+from litebert.distributed import ALONE, World
 from litebert.optim import MomentOptimizer, clip_gradients
 from litebert.tasks.base import Task, Work, device_of
 
@@ -18,7 +18,8 @@ from litebert.tasks.base import Task, Work, device_of
 class StepResult:
     """What one step saw: sums to report, loss, gradient norm, and whether the weights changed."""
 
-    sums: Tensor
+    sums: tuple[float, ...]
+    tokens: int
     loss: float
     gradient_norm: float
     is_finite: bool
@@ -33,23 +34,30 @@ def training_step(
     learning_rate: float,
     clip_norm: float,
     seed: int,
+    world: World = ALONE,
 ) -> StepResult:
-    """Update the weights from one batch; a loss or gradient that is not finite changes nothing."""
-    torch.manual_seed(rng.torch_seed(seed, "dropout", step))
+    """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
+
+    With several processes `works` are this one's share. Gradients are summed once a step: that of a
+    shared block is complete only when the backward pass has ended, so nothing could be sent before.
+    """
+    torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     device = device_of(task.network)
-    sums = torch.zeros(len(task.sum_names), dtype=torch.float64, device=device)
-    total = torch.zeros((), dtype=torch.float64, device=device)
+    seen = torch.zeros(len(task.sum_names) + 2, dtype=torch.float64, device=device)
     for work in works:
         loss = task.loss(work)
         loss.total.backward()  # type: ignore[no-untyped-call]
-        sums += loss.sums
-        total += loss.total.detach()
+        seen[:-2] += loss.sums
+        seen[-2] += loss.total.detach()
+        seen[-1] += task.num_tokens(work)
+    world.sum_([p.grad for p in task.network.parameters() if p.grad is not None])
+    world.sum_([seen])
     norm = clip_gradients(task.network.parameters(), clip_norm)
-    seen, total_loss, gradient_norm = torch.stack([sums.sum(), total, norm.double()]).tolist()
-    is_finite = all(map(math.isfinite, (seen, total_loss, gradient_norm)))
+    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.double()[None]]).tolist()
+    is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
     if is_finite:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_scale"]
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(sums, total_loss, gradient_norm, is_finite)
+    return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)

@@ -28,15 +28,17 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> 
     """
     start = str(resolved.config.start.model)
     folder = locate(start)
-    if Tokenizer.load(folder).hash != tokenizer.hash:
+    is_other = Tokenizer.load(folder).hash != tokenizer.hash
+    if is_other and not resolved.config.start.new_vocabulary:
         raise LitebertError(
             "LB-514",
             "the corpus was made with another tokenizer than the model that training starts from",
             received=f"tokenizer {tokenizer.hash[:12]} in the corpus",
             expected=f"that of {start}",
-            next=f"litebert corpus build ... --tokenizer {start}",
+            next=f"litebert corpus build ... --tokenizer {start}; or start.new_vocabulary=true",
         )
     shape, configured = read_config(folder), flattened(resolved.config.model)
+    shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
     changes = {}
     for name, value in flattened(shape).items():
         if not resolved.origins[f"model.{name}"].is_typed or configured[name] == value:
@@ -54,18 +56,41 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> 
 
 
 def take_start(
-    network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig
+    network: AlbertForPretraining,
+    optimizer: MomentOptimizer,
+    config: PretrainConfig,
+    tokenizer: Tokenizer,
 ) -> list[str]:
     """Copy weights, and the optimizer's state if configured; return lines for the log."""
     folder = locate(str(config.start.model))
-    start = start_from(network, folder)
+    former = Tokenizer.load(folder)
+    rows = None if former.hash == tokenizer.hash else former_pieces(tokenizer, former)
+    start = start_from(network, folder, rows=rows)
     lines = [f"starting from {folder}"]
+    if rows is not None:
+        shared = len(set(tokenizer.pieces) & set(former.pieces))
+        lines.append(f"a new vocabulary: {shared:,} of {tokenizer.vocab_size:,} pieces are shared")
     if start.fresh:
         lines.append(f"new, not in that model: {', '.join(start.fresh[:6])}")
     if config.start.optimizer:
         load_state_tensors(optimizer, network.named_parameters(), _state(folder))
         lines.append("with its optimizer's state")
     return lines
+
+
+def former_pieces(tokenizer: Tokenizer, former: Tokenizer) -> list[list[int]]:
+    """Return which pieces of a former vocabulary each piece is, or is made of.
+
+    A shared piece is its former self; another takes those of its text, or the unknown one.
+    """
+    known = {piece: [index] for index, piece in enumerate(former.pieces)}
+    names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+    frames = {getattr(tokenizer, name): [getattr(former, name)] for name in names}
+    rows = []
+    for index, piece in enumerate(tokenizer.pieces):
+        kept = frames.get(index) or known.get(piece)
+        rows.append(kept or former.encode(piece.replace("▁", " ")).ids or [former.unk_id])
+    return rows
 
 
 def _state(folder: Path) -> dict[str, Tensor]:

@@ -1,0 +1,197 @@
+"""The numbers of docs/scale.md: python benchmarks/scale_map.py TEXT.
+
+Measured here: text to pieces on one core, bytes per piece on disk, memory and start of the sampler,
+the time of writing and verifying a checkpoint. Computed from these and from named assumptions: the
+rest. Extrapolations are linear, and say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from litebert.config import PRESETS, ObjectiveConfig
+from litebert.corpus import build_corpus
+from litebert.nn import AlbertForPretraining
+from litebert.objectives import Library, Text, plan_epoch
+from litebert.optim import Lamb
+from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+from litebert.train.checkpoint import Checkpoints, Progress, verify
+
+TEXT_SIZES = {"16 GB": 16e9, "1 TB": 1e12, "10 TB": 10e12}
+CORES = (2, 64, 1_024)
+DOCUMENTS = (10_000, 100_000)
+EXTRAPOLATED = (1_000_000, 10_000_000, 1_000_000_000)
+SENTENCES_A_DOCUMENT, PIECES_A_SENTENCE = 20, 25
+GPUS = (8, 64, 512)
+GPU_FLOPS, UTILISATION = 990e12, 0.4
+"""One H100 in bf16 without sparsity (data sheet), and the share of it that is assumed."""
+NETWORK_BYTES = {"inside a node": 450e9, "400 Gbit/s between nodes": 50e9}
+"""Bytes a second in one direction for each GPU."""
+TOKENS_A_STEP = 4_096 * 512
+FAILURE_HOURS = 50_000
+"""Mean time between failures of one GPU with its share of the node (Llama 3, arXiv 2407.21783: 419
+unexpected interruptions of 16,384 GPUs in 54 days, one in about 50,000 GPU hours)."""
+
+
+def build(text: Path) -> dict[str, float]:
+    """Build a corpus of a text on one core; return its rates."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        lines = text.read_text(encoding="utf-8").splitlines()[:20_000]
+        write_tokenizer(folder / "tokenizer", train_tokenizer(lines, vocab_size=8_000))
+        begun, wall = time.process_time(), time.perf_counter()
+        corpus = folder / "corpus"
+        summary = build_corpus([text], tokenizer=folder / "tokenizer", output=corpus, workers=1)
+        seconds, wall = time.process_time() - begun, time.perf_counter() - wall
+        stored = sum(path.stat().st_size for path in corpus.rglob("*.npy"))
+    return {
+        "megabytes": text.stat().st_size / 1e6,
+        "megabytes_a_core_second": text.stat().st_size / 1e6 / seconds,
+        "wall_seconds": wall,
+        "pieces_a_byte": summary.train.tokens / text.stat().st_size,
+        "stored_bytes_a_piece": stored / summary.train.tokens,
+    }
+
+
+def sampler(num_documents: int) -> dict[str, float]:
+    """Plan an epoch of so many documents; return time, and memory of the plan."""
+    sentences = num_documents * SENTENCES_A_DOCUMENT
+    text = Text(
+        np.empty(0, np.uint16),
+        np.arange(sentences + 1, dtype=np.int64) * PIECES_A_SENTENCE,
+        np.arange(num_documents + 1, dtype=np.int64) * SENTENCES_A_DOCUMENT,
+        _Unchanged(),  # type: ignore[arg-type]
+    )
+    library = Library((text,), np.array([0, num_documents]))
+    begun = time.process_time()
+    plan = plan_epoch(library, ObjectiveConfig(), seed=1, purpose="train", epoch=0)
+    seconds = time.process_time() - begun
+    columns = (plan.start, plan.middle, plan.end, plan.kind, plan.target)
+    return {
+        "documents": num_documents,
+        "seconds": seconds,
+        "bytes": float(sum(column.nbytes for column in columns)),
+        "instances": len(plan),
+    }
+
+
+class _Unchanged:
+    """Stand in for the files of a shard that lies in memory."""
+
+    def require_unchanged(self) -> None:
+        """Find nothing changed."""
+
+
+def checkpoint(name: str) -> dict[str, float]:
+    """Write and verify a checkpoint of a preset on this disk."""
+    network = AlbertForPretraining(PRESETS[name])
+    optimizer = Lamb(network.parameters())
+    with tempfile.TemporaryDirectory() as scratch:
+        begun = time.perf_counter()
+        path = Checkpoints(Path(scratch), keep=1).save(network, optimizer, Progress(step=1))
+        seconds = time.perf_counter() - begun
+        begun = time.perf_counter()
+        verify(path)
+        size = sum(file.stat().st_size for file in path.iterdir())
+        return {"bytes": size, "seconds": seconds, "verify_seconds": time.perf_counter() - begun}
+
+
+def steps(name: str) -> list[dict[str, float | str]]:
+    """Return compute and network time of a step for each number of GPUs."""
+    network = AlbertForPretraining(PRESETS[name])
+    gradient_bytes = 4 * sum(p.numel() for p in network.parameters())
+    flops = 3 * forward_flops(name) * TOKENS_A_STEP
+    rows: list[dict[str, float | str]] = []
+    for gpus in GPUS:
+        compute = flops / (gpus * GPU_FLOPS * UTILISATION)
+        sent = 2 * (gpus - 1) / gpus * gradient_bytes
+        speed = NETWORK_BYTES["inside a node" if gpus <= 8 else "400 Gbit/s between nodes"]
+        rows.append(
+            {
+                "preset": name,
+                "gpus": gpus,
+                "compute_ms": 1e3 * compute,
+                "sent_megabytes": sent / 1e6,
+                "network_ms": 1e3 * sent / speed,
+                "efficiency": compute / (compute + sent / speed),
+            }
+        )
+    return rows
+
+
+def forward_flops(name: str) -> float:
+    """Return the FLOPs of a token's forward pass at 512 pieces: products and attention."""
+    model = PRESETS[name]
+    block = 2 * (4 * model.hidden_size**2 + 2 * model.hidden_size * model.intermediate_size)
+    attention = 4 * 512 * model.hidden_size
+    masked = 0.15 * 2 * model.embedding_size * (model.vocab_size + model.hidden_size)
+    return float(model.num_steps * (block + attention) + masked)
+
+
+def save_interval(gpus: int, save_seconds: float, restart_seconds: float = 120) -> dict[str, float]:
+    """Return the best time between checkpoints and what failures cost (Young 1974, Daly 2006).
+
+    >>> round(save_interval(512, 1.0)["interval_seconds"])
+    838
+    """
+    mean_time = FAILURE_HOURS * 3_600 / gpus
+    half = save_seconds / (2 * mean_time)
+    daly = math.sqrt(2 * save_seconds * mean_time) * (1 + math.sqrt(half) / 3 + half / 9)
+    interval = daly - save_seconds
+    lost = (interval / 2 + restart_seconds) / mean_time + save_seconds / (interval + save_seconds)
+    return {
+        "gpus": gpus,
+        "hours_between_failures": mean_time / 3_600,
+        "interval_seconds": interval,
+        "lost_share": lost,
+    }
+
+
+def everything(text: Path) -> dict[str, object]:
+    """Measure and compute all numbers."""
+    torch.set_num_threads(1)
+    rates = build(text)
+    checkpoints = {name: checkpoint(name) for name in ("base-v2", "xxlarge-v2")}
+    plans = [sampler(number) for number in DOCUMENTS]
+    last = plans[-1]
+    extrapolated = [
+        {"documents": n, **{k: last[k] * n / last["documents"] for k in ("seconds", "bytes")}}
+        for n in EXTRAPOLATED
+    ]
+    hours = {
+        size: {
+            cores: number / 1e6 / rates["megabytes_a_core_second"] / cores / 3_600
+            for cores in CORES
+        }
+        for size, number in TEXT_SIZES.items()
+    }
+    disk = {
+        size: number * rates["pieces_a_byte"] * rates["stored_bytes_a_piece"]
+        for size, number in TEXT_SIZES.items()
+    }
+    return {
+        "build": rates,
+        "build_hours": hours,
+        "disk_bytes": disk,
+        "sampler": plans,
+        "sampler_extrapolated": extrapolated,
+        "checkpoints": checkpoints,
+        "steps": [row for name in ("base-v2", "xxlarge-v2") for row in steps(name)],
+        "intervals": [save_interval(gpus, checkpoints["xxlarge-v2"]["seconds"]) for gpus in GPUS],
+        "peak_memory_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("text", type=Path)
+    print(json.dumps(everything(parser.parse_args().text), indent=2))

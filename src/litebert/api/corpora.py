@@ -1,0 +1,84 @@
+"""Corpora told to people: shares of a mix, numbers in words, lengths drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.config import DataConfig, PretrainConfig
+from litebert.corpus.stats import QUANTILES, CorpusStats
+from litebert.errors import LitebertError
+from litebert.files import write_text
+from litebert.report.figure import draw_counts
+from litebert.train.sources import shares_of
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The share of each corpus, and the settings of `pretrain` that draw them."""
+
+    shares: dict[str, float]
+    settings: list[str]
+
+
+def mixture(
+    corpora: Sequence[Path], *, weights: str | None = None, temperature: float = 1.0
+) -> Mixture:
+    """Return how a mix of corpora is drawn.
+
+    Raises:
+        LitebertError: LB-269, LB-279, the vocabularies differ, or the weights are no numbers.
+    """
+    first, *others = map(str, corpora)
+    numbers = None if weights is None else _numbers(weights, len(corpora))
+    data = DataConfig(corpus=first, mix=tuple(others), weights=numbers, temperature=temperature)
+    shares = shares_of(PretrainConfig(data=data), corpora[0])
+    settings = [first, f"data.mix={json.dumps(others)}"]
+    if numbers:
+        settings.append(f"data.weights={json.dumps(numbers)}")
+    if temperature != 1:
+        settings.append(f"data.temperature={temperature:g}")
+    return Mixture({str(path): share for path, share in shares.items()}, settings)
+
+
+def _numbers(text: str, count: int) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != count or min(numbers) <= 0:
+        raise LitebertError(
+            "LB-279",
+            "--weights does not fit the corpora",
+            received=text,
+            expected=f"{count} numbers above 0, such as {','.join('1' * count)}",
+            next="litebert corpus mix --help",
+        )
+    return numbers
+
+
+def in_words(stats: CorpusStats) -> dict[str, str]:
+    """Say what a corpus holds, a line each."""
+    return {
+        "documents": f"{stats.documents:,}, {stats.repeated_documents:,} of them repeat another",
+        "sentences": f"{stats.sentences:,}, {stats.repeated_sentence_share:.2%} repeat another",
+        "pieces": f"{stats.pieces:,}",
+        "unknown pieces": f"{stats.unknown_share:.4%}",
+        "vocabulary in use": f"{stats.used_share:.1%}",
+        "pieces a sentence": _quantiles(stats.sentence_lengths),
+        "pieces a document": _quantiles(stats.document_lengths),
+    }
+
+
+def draw_lengths(stats: CorpusStats, path: Path) -> None:
+    """Draw how many sentences have each length in pieces."""
+    title = "Sentences by length in pieces (the last bar: all longer ones)"
+    write_text(path, draw_counts(title, _quantiles(stats.sentence_lengths), stats.histogram))
+
+
+def _quantiles(values: Sequence[int]) -> str:
+    return ", ".join(
+        f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, values, strict=True)
+    )

@@ -1,0 +1,94 @@
+"""Meet the other processes of a run, and leave together with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from litebert.distributed.environment import number, rank, world_size
+from litebert.distributed.heartbeat import Heartbeat
+from litebert.distributed.world import ALONE, World
+from litebert.errors import LitebertError
+
+JOIN_SECONDS = 300.0
+"""All processes must have begun within this time."""
+SUM_SECONDS = 1_800.0
+"""The longest wait for the others in one sum."""
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[World]:
+    """Meet the other processes for the length of the block; alone, there are none to meet.
+
+    Sums on a GPU go through nccl, those on a CPU, counts among them, through gloo. All leave
+    together when the block ends well. When it raises, the others are told and stop.
+
+    Raises:
+        LitebertError: LB-262, LB-263, the environment is incomplete, or the others do not come.
+    """
+    size = world_size()
+    if size == 1:
+        yield ALONE
+        return
+    place = rank()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    try:
+        address = os.environ["MASTER_ADDR"], number("MASTER_PORT", 0)
+        beats, talk = (_store(*address, place, is_host=is_host) for is_host in (True, False))
+        visit = talk.add(f"visits/{place}", 1)
+        beats, talk = (PrefixStore(f"litebert/{visit}", each) for each in (beats, talk))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=talk,
+            rank=place,
+            world_size=size,
+            timeout=timedelta(seconds=SUM_SECONDS),
+        )
+    except RuntimeError as error:
+        raise _alone(place, size, error) from error
+    heartbeat = Heartbeat(beats, place, size)
+    heartbeat.start()
+    world = World(place, size, talk)
+    try:
+        yield world
+        world.from_first(lambda: None)  # the others wait until the first has written everything
+        dist.barrier()  # and it keeps the store until they have been told
+    except BaseException as error:
+        heartbeat.fail(error)
+        raise
+    heartbeat.stop()
+    dist.destroy_process_group()
+
+
+@lru_cache(maxsize=2)
+def _store(address: str, port: int, place: int, *, is_host: bool) -> Store:
+    """Connect to the store of the launcher, or to that of the first process, once for all runs."""
+    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        address,
+        port,
+        is_master=place == 0 and is_host and not has_agent,
+        timeout=timedelta(seconds=JOIN_SECONDS),
+        wait_for_workers=False,
+    )
+    # a launcher that restarts its processes keeps its store
+    return PrefixStore(f"restart/{number('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+
+
+def _alone(place: int, size: int, error: RuntimeError) -> LitebertError:
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    return LitebertError(
+        "LB-263",
+        f"process {place} of {size} cannot meet the others",
+        received=str(error).splitlines()[0],
+        expected=f"{size} processes that reach {address} within {JOIN_SECONDS:.0f} seconds",
+        next="check the address, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
+    )

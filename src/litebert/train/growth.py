@@ -1,0 +1,104 @@
+"""A larger network that begins where a smaller one ended."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
+from litebert.folder import load_model
+from litebert.nn import AlbertForPretraining
+from litebert.tokenizer import Tokenizer
+from litebert.train.run import write_model
+
+_RANDOM = tuple(f"{part}.weight" for part in ("query", "key", "value", "intermediate", "pooler"))
+"""What reads the new dimensions; everything else that is new is 0, so they say nothing at first."""
+
+
+def grow(
+    source: Path,
+    output: Path,
+    *,
+    num_hidden_layers: int | None = None,
+    hidden_size: int | None = None,
+    intermediate_size: int | None = None,
+    seed: int = 12_345,
+) -> AlbertConfig:
+    """Write a larger network with the weights of a smaller one; the numbers omitted stay.
+
+    More layers cost no parameter: the shared block is applied more often. A wider feed-forward
+    layer computes the same function. More hidden dimensions come as new heads of the same size;
+    layer norms are rescaled, and the function is nearly the same.
+
+    Raises:
+        LitebertError: LB-266, LB-267, the model cannot grow, or not to this shape.
+    """
+    loaded = load_model(source)
+    small, before = loaded.network, loaded.network.config
+    if not isinstance(small, AlbertForPretraining) or loaded.missing:
+        raise LitebertError(
+            "LB-266",
+            f"{source} cannot grow",
+            received="a fine-tuned model, or one without all pretraining heads",
+            expected="a model of litebert pretrain, whole",
+            next="choose its pretrained model",
+        )
+    asked = {
+        "num_hidden_layers": num_hidden_layers or before.num_hidden_layers,
+        "hidden_size": hidden_size or before.hidden_size,
+        "intermediate_size": intermediate_size or before.intermediate_size,
+    }
+    _require_larger(before, asked)
+    heads = asked["hidden_size"] // before.head_size
+    config = AlbertConfig.model_validate(
+        before.model_dump() | asked | {"num_attention_heads": heads}
+    )
+    large = AlbertForPretraining(config, generator=torch.Generator().manual_seed(seed))
+    _copy(small, large)
+    write_model(output, large, Tokenizer.load(source))
+    return config
+
+
+def _require_larger(before: AlbertConfig, asked: dict[str, int]) -> None:
+    smaller = [name for name, value in asked.items() if value < getattr(before, name)]
+    is_whole = asked["hidden_size"] % before.head_size == 0
+    grows_deep = asked["num_hidden_layers"] > before.num_hidden_layers
+    is_shared = before.sharing == "all" or not grows_deep
+    if smaller or not is_whole or not is_shared:
+        raise LitebertError(
+            "LB-267",
+            "a network cannot grow to this shape",
+            received=", ".join(f"{name} {value:,}" for name, value in asked.items())
+            + f", sharing {before.sharing}",
+            expected=f"nothing smaller, hidden_size a multiple of {before.head_size}, and more "
+            "layers only where all share",
+            next="litebert grow --help",
+        )
+
+
+@torch.no_grad()
+def _copy(small: AlbertForPretraining, large: AlbertForPretraining) -> None:
+    """Put each small parameter into the corner of its large one."""
+    # with zeros beside them, the variance over all dimensions is smaller by this ratio
+    ratio = small.config.hidden_size / large.config.hidden_size
+    theirs = small.state_dict()
+    for name, parameter in large.state_dict().items():
+        old = theirs[name]
+        if not name.endswith(_RANDOM) or name.startswith("sentence_order."):
+            parameter.zero_()
+        if _is_norm_of_hidden(name):
+            old = old * math.sqrt(ratio)
+        _corner(parameter, old).copy_(old)
+
+
+def _corner(parameter: Tensor, old: Tensor) -> Tensor:
+    return parameter[tuple(slice(size) for size in old.shape)]
+
+
+def _is_norm_of_hidden(name: str) -> bool:
+    is_block = name.startswith(("albert.attention.", "albert.feed_forward."))
+    return is_block and name.endswith("norm.weight")

@@ -1,0 +1,102 @@
+"""A build on a real Ray cluster: a head and two workers, one of which is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from litebert.corpus import Corpus, build_corpus
+from litebert.files import hash_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+NUM_INPUTS = 24
+
+BUILD = """
+import sys
+from pathlib import Path
+from litebert.corpus import build, build_corpus
+build.PART_BYTES = 1  # a part for each input
+folder = Path(sys.argv[1])
+build_corpus(sorted(folder.glob("*.txt")), tokenizer=folder / "tokenizer", output=folder / "spread",
+             sentences="line", held_out=0.1, cluster=True)
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """Start a head without processors and two nodes with one each; give their address."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    cluster = cluster_utils.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    yield cluster.address
+    for node in nodes:
+        cluster.remove_node(node)
+    cluster.shutdown()
+
+
+@pytest.fixture
+def texts(corpus: Path, stories: Path, tmp_path: Path) -> Path:
+    """Give a folder with inputs that take a second each, and the vocabulary of the stories."""
+    text = stories.read_text()
+    for number in range(NUM_INPUTS):
+        (tmp_path / f"{number:02d}.txt").write_text(f"Story {number}.\n{text}\n" * 40)
+    (tmp_path / "tokenizer").symlink_to(corpus.parent / "tokenizer")
+    return tmp_path
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hash_file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _task_processes() -> list[int]:
+    """Find the processes in which Ray does our work."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(b"ray::_guarded"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
+    cluster: str, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from litebert.corpus import build
+
+    command = [sys.executable, "-c", BUILD, str(texts)]
+    driver = subprocess.Popen(command, env={**os.environ, "RAY_ADDRESS": cluster})
+    parts = texts / "spread" / "parts"
+    limit = time.monotonic() + 300
+    while len(list(parts.glob("*.json"))) < 3 and time.monotonic() < limit:
+        assert driver.poll() is None
+        time.sleep(0.05)
+    victims = _task_processes()
+    assert victims
+    os.kill(victims[0], signal.SIGKILL)
+    assert driver.wait(timeout=500) == 0
+
+    monkeypatch.setattr(build, "PART_BYTES", 1)
+    build_corpus(
+        sorted(texts.glob("*.txt")),
+        tokenizer=texts / "tokenizer",
+        output=texts / "local",
+        sentences="line",
+        held_out=0.1,
+        workers=1,
+    )
+    assert _hashes(texts / "spread") == _hashes(texts / "local")
+    assert Corpus.open(texts / "spread", verify=True).num_documents

@@ -1,0 +1,100 @@
+"""Corpora merged, counted and filtered."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from litebert.cli import cli
+from litebert.corpus import Corpus, build_corpus
+from litebert.corpus.filter import filter_documents, load_keep
+from litebert.corpus.merge import merge_corpora
+from litebert.corpus.settings import TextSettings
+from litebert.corpus.stats import corpus_stats
+from litebert.errors import LitebertError
+
+Write = Callable[[str, bytes | str], Path]
+
+
+def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) -> None:
+    merge_corpora([corpus, corpus], tmp_path / "both")
+    one, both = Corpus.open(corpus), Corpus.open(tmp_path / "both", verify=True)
+    assert (both.num_documents, both.num_tokens) == (2 * one.num_documents, 2 * one.num_tokens)
+    assert len({shard.path.name for shard in both.shards}) == 2 * len(one.shards)
+    assert np.array_equal(both.shards[-1].tokens, one.shards[-1].tokens)
+    held_out = both.held_out()
+    assert held_out is not None and held_out.num_documents > 0
+    with pytest.raises(LitebertError, match="LB-276"):
+        merge_corpora([corpus], tmp_path / "both")
+
+
+def test_corpora_that_were_built_differently_are_not_merged(
+    stories: Path, corpus: Path, tmp_path: Path
+) -> None:
+    build_corpus(
+        [stories],
+        tokenizer=corpus / "tokenizer",
+        output=tmp_path / "other",
+        held_out=0.2,
+        documents="blank-line",
+        workers=1,
+    )
+    with pytest.raises(LitebertError, match="LB-275"):
+        merge_corpora([corpus, tmp_path / "other"], tmp_path / "both")
+
+
+def test_stats_count_what_is_there(corpus: Path, tmp_path: Path) -> None:
+    opened = Corpus.open(corpus)
+    stats = corpus_stats(opened)
+    assert (stats.documents, stats.pieces) == (opened.num_documents, opened.num_tokens)
+    assert sum(stats.histogram) == stats.sentences == opened.num_sentences
+    assert stats.sentence_lengths[-1] == max(
+        int(np.diff(shard.sentences).max()) for shard in opened.shards
+    )
+    command = ["corpus", "stats", str(corpus), "--json"]
+    result = CliRunner().invoke(cli, [*command, "--plot", str(tmp_path / "lengths.svg")])
+    assert json.loads(result.output)["documents"] == stats.documents
+    assert "<svg" in (tmp_path / "lengths.svg").read_text()
+
+
+def test_a_mix_is_told_with_its_settings(corpus: Path) -> None:
+    words = ["corpus", "mix", str(corpus), str(corpus / "held-out")]
+    result = CliRunner().invoke(cli, [*words, "--weights", "3,1", "--json"])
+    found = json.loads(result.output)
+    assert list(found["shares"].values()) == [0.75, 0.25]
+    assert "data.weights=[3.0, 1.0]" in found["settings"]
+
+
+def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(60)]
+    near = [*words[:-1], "another"]
+    other = [f"other{number}" for number in range(60)]
+    text = "\n\n".join(" ".join(each) for each in (words, near, other, words))
+    source = write("documents.txt", text)
+    counts = filter_documents(
+        [source],
+        tmp_path / "clean.jsonl",
+        settings=TextSettings(documents="blank-line"),
+        near_duplicates=0.8,
+    )
+    assert (counts.kept, counts.near_duplicates) == (2, 2)
+    lines = (tmp_path / "clean.jsonl").read_text().splitlines()
+    kept = [json.loads(line)["text"] for line in lines]
+    assert kept == [" ".join(words), " ".join(other)]
+
+
+def test_a_function_of_ones_own_decides(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_filters.py").write_text("def is_short(text):\n    return len(text) < 9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    source = write("documents.txt", "Short.\n\nThis one is longer.\n")
+    keep = load_keep("my_filters:is_short")
+    settings = TextSettings(documents="blank-line")
+    counts = filter_documents([source], tmp_path / "c.jsonl", settings=settings, keep=keep)
+    assert (counts.kept, counts.refused) == (1, 1)
+    with pytest.raises(LitebertError, match="LB-278"):
+        load_keep("my_filters:is_long")

@@ -1,0 +1,192 @@
+"""Corpora on a real S3 server (moto) behind a proxy that fails; `make test-storage`."""
+
+import os
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from litebert.corpus import Corpus, build_corpus, remote
+from litebert.corpus.remote import local_corpus, push_corpus
+from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.files import hash_file
+from litebert.reading import storage
+
+SERVER = os.environ.get("LITEBERT_MOTO_SERVER")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(SERVER is None, reason="no moto: set LITEBERT_MOTO_SERVER"),
+]
+BUCKET = "s3://bucket"
+
+
+class Proxy(ThreadingHTTPServer):
+    """Pass requests on; `faults` says what to do with the next ones instead."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.upstream, self.faults, self.requests = f"http://127.0.0.1:{port}", list[str](), 0
+
+    def next_fault(self) -> str:
+        self.requests += 1
+        return self.faults.pop(0) if self.faults else ""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.server.next_fault()
+        if fault == "hang":
+            time.sleep(3)
+        if fault in ("503", "hang"):
+            self.send_error(503)
+            return
+        headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
+        headers.setdefault("Content-Type", "application/octet-stream")  # or urllib says: a form
+        request = urllib.request.Request(
+            self.server.upstream + self.path, body or None, headers, method=self.command
+        )
+        try:
+            with urllib.request.urlopen(request) as answer:
+                status, answered, data = answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            status, answered, data = error.code, error.headers, error.read()
+        self.send_response_only(status)
+        for name, value in answered.items():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                self.send_header(name, value)
+        length = answered["Content-Length"] if self.command == "HEAD" else str(len(data))
+        self.send_header("Content-Length", length or "0")
+        self.end_headers()
+        if fault == "cut":
+            data = data[: len(data) // 2]
+            self.close_connection = True
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert SERVER is not None
+    with subprocess.Popen(
+        [SERVER, "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        limit = time.monotonic() + 120
+        while True:
+            try:
+                request = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
+                urllib.request.urlopen(request).close()
+                break
+            except OSError:
+                assert time.monotonic() < limit
+                time.sleep(0.2)
+        yield port
+        process.kill()
+
+
+@pytest.fixture
+def proxy(moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    monkeypatch.setattr(storage, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(storage, "_TIMEOUT", "1s")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with Proxy(moto) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        storage._object_store.cache_clear()
+        yield server
+        server.shutdown()
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*.npy"))
+    return {str(path.relative_to(folder)): hash_file(path) for path in files}
+
+
+def test_a_corpus_survives_errors_timeouts_and_cut_bodies(proxy: Proxy, corpus: Path) -> None:
+    proxy.faults = ["503", "", "503", "", "", "hang"]
+    push_corpus(corpus, f"{BUCKET}/stories")
+    proxy.faults = ["", "cut", "503", "", "cut", "", "hang", "cut", "503"]
+    found = local_corpus(f"{BUCKET}/stories")
+    assert not proxy.faults
+    assert _hashes(found) == _hashes(corpus)
+    assert Corpus.open(found, verify=True).num_tokens == Corpus.open(corpus).num_tokens
+    before = proxy.requests
+    assert local_corpus(f"{BUCKET}/stories") == found
+    assert proxy.requests == before
+
+
+def test_a_storage_that_only_fails_is_one_clear_error(proxy: Proxy) -> None:
+    proxy.faults = ["503"] * 50
+    with pytest.raises(ResourceError, match="LB-270"):
+        local_corpus(f"{BUCKET}/never")
+    proxy.faults = []
+    with pytest.raises(LitebertError, match="LB-273"):
+        local_corpus(f"{BUCKET}/never")
+
+
+def test_other_bytes_are_noticed(proxy: Proxy, corpus: Path) -> None:
+    push_corpus(corpus, f"{BUCKET}/damaged")
+    name = sorted(str(path.relative_to(corpus)) for path in corpus.rglob("tokens.npy"))[0]
+    data = bytearray((corpus / name).read_bytes())
+    data[-1] ^= 1
+    storage.filesystem(BUCKET).pipe_file(f"{BUCKET}/damaged/{name}", bytes(data))
+    with pytest.raises(DamagedError, match="LB-272"):
+        local_corpus(f"{BUCKET}/damaged")
+
+
+def test_the_cache_keeps_within_its_bound(
+    proxy: Proxy, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(path.stat().st_size for path in corpus.rglob("*.npy"))
+    push_corpus(corpus, f"{BUCKET}/one")
+    push_corpus(corpus, f"{BUCKET}/two")
+    first = local_corpus(f"{BUCKET}/one")
+    monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(1.5 * size / 1e9))
+    local_corpus(f"{BUCKET}/two")
+    assert not first.exists()
+    monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(0.5 * size / 1e9))
+    with pytest.raises(ResourceError, match="LB-271"):
+        local_corpus(f"{BUCKET}/one")
+    assert remote.CACHE_GIGABYTES > 1
+
+
+def test_a_text_on_object_storage_is_built_like_a_local_one(
+    proxy: Proxy, stories: Path, corpus: Path, tmp_path: Path
+) -> None:
+    storage.write_object(f"{BUCKET}/stories.txt", stories)
+    proxy.faults = ["503", "", "cut", "hang"]
+    built = {}
+    for name, source in (("local", stories), ("remote", f"{BUCKET}/stories.txt")):
+        build_corpus(
+            [source],
+            tokenizer=corpus / "tokenizer",
+            output=tmp_path / name,
+            sentences="line",
+            workers=1,
+        )
+        built[name] = _hashes(tmp_path / name)
+    assert built["local"] == built["remote"]

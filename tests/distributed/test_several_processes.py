@@ -1,0 +1,256 @@
+"""Two processes train what one trains: the same samples, the same losses, one writer."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+
+import litebert
+from litebert.config import AlbertConfig
+from litebert.distributed import World, rank, world_size
+from litebert.errors import LitebertError
+from litebert.files import Json
+from litebert.folder import save_model
+from litebert.nn import AlbertForPretraining
+from litebert.runs import read_metrics
+from litebert.tokenizer import Tokenizer
+from litebert.train import loop
+
+JOBS = Path(__file__).with_name("jobs.py")
+NETWORK = {
+    "model.embedding_size": 16,
+    "model.hidden_size": 32,
+    "model.num_hidden_layers": 2,
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 64,
+}
+SHORT = {
+    "optim.learning_rate": 0.003,
+    "train.steps": 6,
+    "train.batch_size": 6,
+    "train.eval_every": 3,
+    "train.save_every": 2,
+    "train.log_every": 1,
+    "train.precision": "fp32",
+}
+
+Job = tuple[str, dict[str, object]]
+
+
+def _pretrain(corpus: Path, runs: Path, name: str) -> Job:
+    settings = {
+        **NETWORK,
+        **SHORT,
+        "objective.max_seq_length": 48,
+        "train.eval_sequences": 40,
+        "train.loader_workers": 0,
+    }
+    return "pretrain", {
+        "corpus": str(corpus),
+        "runs": str(runs),
+        "name": name,
+        "settings": settings,
+    }
+
+
+def _distil(teacher: Path, corpus: Path, runs: Path, name: str) -> Job:
+    settings = {
+        **SHORT,
+        "model.embedding_size": 16,
+        "objective.max_seq_length": 32,
+        "distil.texts": 5,
+        "distil.text_length": 16,
+        "train.eval_sequences": 12,
+        "train.loader_workers": 0,
+    }
+    return "distil", {
+        "teacher": str(teacher),
+        "corpus": str(corpus),
+        "runs": str(runs),
+        "name": name,
+        "settings": settings,
+    }
+
+
+def _finetune(start: Path, films: Path, runs: Path, name: str) -> Job:
+    settings = {
+        **SHORT,
+        "model.classifier_dropout_prob": 0.0,  # each process draws its own dropout
+        "optim.learning_rate": 0.001,
+        "train.micro_batch_size": 2,
+    }
+    return "finetune", {
+        "task": str(films),
+        "model": str(start),
+        "runs": str(runs),
+        "name": name,
+        "settings": settings,
+    }
+
+
+def _alone(job: Job) -> None:
+    verb, arguments = job
+    getattr(litebert, verb)(**arguments, quiet=True)
+
+
+def _together(jobs: list[Job], size: int) -> None:
+    """Run the jobs in processes that find each other in the environment alone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, str(JOBS), json.dumps(jobs)]
+    children = [
+        subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(place)})
+        for place in range(size)
+    ]
+    assert [child.wait(timeout=500) for child in children] == [0] * size
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("films") / "films.csv"
+    words = {"good": ("liked", "praised"), "bad": ("left", "cursed")}
+    rows = [
+        f'"{"so " * (number % 5)}they {words[label][number // 2 % 2]} the film",{label}'
+        for number, label in enumerate(["good", "bad"] * 24)
+    ]
+    path.write_text("text,verdict\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network as BERT's: embeddings as wide as the layers, none of them shared."""
+    folder = tmp_path_factory.mktemp("teacher")
+    tokenizer = Tokenizer.load(small_model)
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=32,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        sharing="none",
+    )
+    generator = torch.Generator().manual_seed(1)
+    save_model(AlbertForPretraining(config, generator=generator), folder)
+    tokenizer.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(
+    corpus: Path,
+    small_model: Path,
+    teacher: Path,
+    films: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Each job once by one process, once by two, and once by one and then by two."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def jobs(name: str) -> dict[str, Job]:
+        return {
+            "pretrain": _pretrain(corpus, folder, f"pretrain-{name}"),
+            "distil": _distil(teacher, corpus, folder, f"distil-{name}"),
+            "finetune": _finetune(small_model, films, folder, f"finetune-{name}"),
+        }
+
+    for job in jobs("alone").values():
+        _alone(job)
+    joined_later = _pretrain(corpus, folder, "pretrain-joined")
+    with pytest.MonkeyPatch.context() as patched:
+        _stop_after(patched, 3)
+        _alone(joined_later)
+    assert not (folder / "pretrain-joined" / "model").exists()
+    _together([*jobs("two").values(), joined_later], 2)
+    return folder
+
+
+def _stop_after(patched: pytest.MonkeyPatch, step: int) -> None:
+    """Send this process a real SIGTERM in a step's update."""
+    original = loop.training_step
+
+    def signalling(*args: object, **kwargs: object) -> object:
+        if kwargs["step"] == step - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(*args, **kwargs)  # type: ignore[arg-type]
+
+    patched.setattr(loop, "training_step", signalling)
+
+
+def _measures(folder: Path) -> list[dict[str, Json]]:
+    return [
+        {name: value for name, value in row.items() if name != "tokens_per_second"}
+        for row in read_metrics(folder)
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("pretrain-alone", "pretrain-two"),
+        ("pretrain-alone", "pretrain-joined"),
+        ("distil-alone", "distil-two"),
+        ("finetune-alone", "finetune-two"),
+    ],
+)
+def test_every_row_of_the_log_equals_that_of_one_process(
+    runs: Path, names: tuple[str, str]
+) -> None:
+    alone, other = (_measures(runs / name) for name in names)
+    assert len(other) == len(alone) > 6
+    for expected, row in zip(alone, other, strict=True):
+        assert (row.pop("kind"), row.pop("step")) == (expected.pop("kind"), expected.pop("step"))
+        norms = [each.pop("gradient_norm", 0.0) for each in (row, expected)]
+        assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+        # vector_error is a difference of numbers near 1, so its last bits are float32's
+        assert row == pytest.approx(expected, rel=1e-6, abs=3e-7)
+
+
+def test_the_result_is_whole_and_written_once(runs: Path) -> None:
+    assert (runs / "finetune-two" / "result.json").is_file()
+    assert (runs / "finetune-two" / "answers").is_dir()
+    for name in ("pretrain-two", "distil-two", "finetune-two"):
+        assert litebert.load(runs / name / "model")
+        assert (runs / name / "report.html").is_file()
+        assert len(list((runs / name / "checkpoints").iterdir())) <= 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "code"),
+    [
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "LB-262"),
+        (
+            {"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
+            "LB-262",
+        ),
+        ({"WORLD_SIZE": "many"}, "LB-264"),
+    ],
+)
+def test_an_incomplete_environment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], code: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LitebertError) as error:
+        rank()
+    assert error.value.code == code
+
+
+def test_shares_are_disjoint_and_complete() -> None:
+    assert world_size() == 1
+    shares = [World(place, 3).share(range(8)) for place in range(3)]
+    assert sorted(chain.from_iterable(shares)) == list(range(8))
+
+
+def test_alone_nothing_is_copied() -> None:
+    rows = torch.ones(2, 3, requires_grad=True)
+    assert World().rows(rows) is rows

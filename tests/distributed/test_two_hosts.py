@@ -1,0 +1,69 @@
+"""Two hosts, each a network namespace of its own with nothing but a cable between them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from litebert.runs import read_metrics
+
+from .test_several_processes import JOBS, _alone, _measures, _pretrain
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the tool ip"
+    ),
+]
+ADDRESSES = {"left": "10.77.0.1", "right": "10.77.0.2"}
+
+
+@pytest.fixture
+def hosts() -> Iterator[dict[str, str]]:
+    """Lay a cable between two namespaces; give the name of each."""
+    names = {side: f"litebert-{side}-{os.getpid()}" for side in ADDRESSES}
+    for name in names.values():
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    cable = ["ip", "link", "add", "cable", "netns", names["left"], "type", "veth", "peer"]
+    subprocess.run([*cable, "name", "cable", "netns", names["right"]], check=True)
+    for side, name in names.items():
+        inside = ["ip", "-n", name]
+        address = f"{ADDRESSES[side]}/24"
+        subprocess.run([*inside, "address", "add", address, "dev", "cable"], check=True)
+        for device in ("cable", "lo"):
+            subprocess.run([*inside, "link", "set", device, "up"], check=True)
+    yield names
+    for name in names.values():
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def test_two_hosts_train_what_one_process_trains(
+    hosts: dict[str, str], corpus: Path, tmp_path: Path
+) -> None:
+    _alone(_pretrain(corpus, tmp_path, "alone"))
+    command = [sys.executable, str(JOBS), json.dumps([_pretrain(corpus, tmp_path, "hosts")])]
+    shared = {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": ADDRESSES["left"],
+        "MASTER_PORT": "29511",
+        "GLOO_SOCKET_IFNAME": "cable",
+    }
+    children = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", name, *command],
+            env={**os.environ, **shared, "RANK": str(place)},
+        )
+        for place, name in enumerate(hosts.values())
+    ]
+    assert [child.wait(timeout=500) for child in children] == [0, 0]
+    assert len(read_metrics(tmp_path / "hosts")) > 6
+    for expected, row in zip(
+        *map(_measures, (tmp_path / "alone", tmp_path / "hosts")), strict=True
+    ):
+        assert row.pop("kind") == expected.pop("kind")
+        assert row == pytest.approx(expected, rel=1e-6, abs=3e-7)

@@ -1,0 +1,50 @@
+"""The files that start training on several machines are well formed and name real options."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from litebert.api.recipes import recipe_settings
+from litebert.cli import cli
+
+FOLDER = Path(__file__).parents[2] / "examples" / "scale"
+SCRIPTS = ("one-node.sh", "slurm.sbatch")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_have_no_syntax_error(name: str) -> None:
+    subprocess.run(["bash", "-n", FOLDER / name], check=True)
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, "kubernetes.yaml"])
+def test_every_option_exists(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    launcher = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--help"], capture_output=True, text=True
+    ).stdout
+    ours = CliRunner().invoke(cli, ["pretrain", "--help"]).output
+    start = text.index("litebert", text.index("-m"))
+    called, command = text[text.index("torchrun") : start], text[start:]
+    for option in re.findall(r"--[a-z-]+", called):
+        assert option in launcher or option.replace("-", "_") in launcher, option
+    for option in re.findall(r"(?<=[\s\"'])--[a-z-]+", command):
+        assert option in ours, option
+    recipe_settings("pretrain", "paper-base")
+
+
+def test_the_job_is_what_kubernetes_expects() -> None:
+    yaml = pytest.importorskip("yaml")
+    service, job = yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text())
+    assert (service["kind"], job["kind"]) == ("Service", "Job")
+    spec = job["spec"]
+    assert spec["completionMode"] == "Indexed"
+    (container,) = spec["template"]["spec"]["containers"]
+    assert f"--nnodes={spec['completions']}" in container["args"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 8
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
+    assert spec["template"]["spec"]["subdomain"] == service["metadata"]["name"]
