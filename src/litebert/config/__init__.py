@@ -1,5 +1,6 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import (
     HEADS,
@@ -28,13 +29,10 @@ from litebert.config.schema import (
     AlbertConfig,
     DataConfig,
     DistilConfig,
-    EarlyConfig,
-    ElasticConfig,
     ObjectiveConfig,
     OptimConfig,
     Precision,
     PretrainConfig,
-    RampConfig,
     TrainConfig,
 )
 

@@ -6,7 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from litebert.config.schema import OptimConfig, Section, TrainConfig
+from litebert.config.schema import OptimConfig, TrainConfig
+from litebert.config.section import Section
 
 
 class TaskConfig(Section):

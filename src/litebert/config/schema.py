@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
+from litebert.config.section import Section
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16"]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Length = Annotated[int, Field(ge=8)]
 Weight = Annotated[float, Field(gt=0)]
-Size = Annotated[int, Field(ge=1)]
 
 
 ATTENTION_KINDS = {"full": "litebert.nn.attention:full", "local": "litebert.fast.local:local_of"}
 """What makes each kind of attention, `module:function`; docs/extending/attention.md adds one."""
-
-
-class Section(BaseModel):
-    """Group settings that are read together; unknown names are refused, values never change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class AlbertConfig(Section):
@@ -144,71 +138,6 @@ class ObjectiveConfig(Section):
     max_predictions: int | None = Field(
         None, ge=1, description="most pieces predicted in a sequence; the official runs used 20"
     )
-
-
-class EarlyConfig(Section):
-    """Say what differs in the early steps: a function of the step alone, so resume is exact."""
-
-    mask_prob: float | None = Field(
-        None, gt=0, lt=1, description="share of pieces to predict at first; unset: no difference"
-    )
-    mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
-    depth: int | None = Field(
-        None, ge=1, description="steps of the network applied at first; unset: all"
-    )
-    depth_share: float = Field(
-        0.3, ge=0, lt=1, description="share of the training steps with that depth"
-    )
-
-
-class ElasticConfig(Section):
-    """Say how the depth varies, so that the network serves at any depth."""
-
-    least_depth: int | None = Field(
-        None,
-        ge=1,
-        description="half of the training steps apply a random number of steps of the network, at "
-        "least so many; unset: all steps always",
-    )
-
-
-class MiningConfig(Section):
-    """Say whether training prefers the sequences of large loss."""
-
-    pool: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="sequences drawn for each that is trained on, the hardest; 1: no choice",
-    )
-
-
-class RampConfig(Section):
-    """Say how a run begins with short sequences, or with small batches: stages, one after another.
-
-    The steps after the last stage have objective.max_seq_length and train.batch_size.
-    """
-
-    shares: tuple[Share, ...] | None = Field(
-        None, description="share of the steps of each stage, such as [0.6, 0.2]; unset: no stages"
-    )
-    seq_lengths: tuple[Length, ...] | None = Field(
-        None, description="max_seq_length of each stage; unset: the same throughout"
-    )
-    batch_sizes: tuple[Size, ...] | None = Field(
-        None, description="batch_size of each stage; unset: the same throughout"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        number = len(self.shares or ())
-        for name in ("seq_lengths", "batch_sizes"):
-            values = getattr(self, name)
-            if values is not None and len(values) != number:
-                raise ValueError(f"ramp.{name} has {len(values)} stages, ramp.shares {number}")
-        if sum(self.shares or ()) >= 1:
-            raise ValueError("ramp.shares must leave steps for the time after the last stage")
-        return self
 
 
 class OptimConfig(Section):

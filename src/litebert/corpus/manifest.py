@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from litebert import files
-from litebert.config.schema import Section
+from litebert.config.section import Section
 from litebert.errors import DamagedError
 
 FORMAT: Literal[1] = 1

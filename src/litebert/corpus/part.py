@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from litebert.config.schema import Section
+from litebert.config.section import Section
 from litebert.corpus.heldout import is_held_out
 from litebert.corpus.manifest import HELD_OUT, PARTS, Counts, ShardRecord, read_record, write_record
 from litebert.corpus.read import read_passages
