@@ -1,6 +1,6 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
-from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, RampConfig
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import (
     HEADS,
