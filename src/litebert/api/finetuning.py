@@ -134,9 +134,7 @@ class FinetuneJob:
             prepared = None if self.seeds else plan.prepared
         for folder, seed in zip(folders, self.seeds or [resolved.config.train.seed], strict=True):
             seeded = _seeded(resolved, seed, bool(self.seeds))
-            outcome = train_model(
-                seeded, folder, prepared=prepared, is_quiet=quiet, world=world
-            )
+            outcome = train_model(seeded, folder, prepared=prepared, is_quiet=quiet, world=world)
             if outcome.model is None:
                 run = Run(self.folder, outcome.exit_code)
                 return concluded(run, say) if world.is_first else run
