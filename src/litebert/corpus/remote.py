@@ -80,7 +80,13 @@ class _BusyError(LitebertError):
 
 
 def _busy() -> _BusyError:
-    return _BusyError("LB-319", "the cache is being filled", received="", expected="", next="")
+    return _BusyError(
+        "LB-281",
+        "another process fetches this corpus",
+        received="a locked folder of the cache",
+        expected="one process of this machine that fetches",
+        next="wait for it",
+    )
 
 
 def _fetch(url: str, folder: Path) -> None:

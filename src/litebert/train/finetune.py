@@ -103,18 +103,28 @@ def finetune(
         signal = world.largest(interruption.signal_number or 0)
         if signal and not trainer.pace.is_last(progress.step):
             return Outcome(folder, progress.step, 128 + signal, None)
-        if not world.is_first:
-            return Outcome(folder, progress.step, 0, folder / "model")
-        with averaged(trainer.optimizer):
-            answers = _write_answers(folder / "answers", network, prepared)
-            result = _result(folder, prepared, best, start, answers)
-            for line in result.doubts:
-                log.say(f"warning: {line}")
-            write_result(folder, result)
-            write_card(folder / "best")
-            # Last: a run with a model is finished.
-            write_model(folder / "model", network, prepared.tokenizer, has_card=True)
+        if world.is_first:
+            with averaged(trainer.optimizer):
+                _conclude(folder, prepared, network, best, start, log)
         return Outcome(folder, progress.step, 0, folder / "model")
+
+
+def _conclude(
+    folder: Path,
+    prepared: Prepared,
+    network: AlbertForTask,
+    best: BestModel,
+    start: Start | None,
+    log: RunLog,
+) -> None:
+    """Write answers, result and cards, then the model: a run that has it is finished."""
+    answers = _write_answers(folder / "answers", network, prepared)
+    result = _result(folder, prepared, best, start, answers)
+    for line in result.doubts:
+        log.say(f"warning: {line}")
+    write_result(folder, result)
+    write_card(folder / "best")
+    write_model(folder / "model", network, prepared.tokenizer, has_card=True)
 
 
 def _agreed(prepared: Prepared, world: World) -> Prepared:
