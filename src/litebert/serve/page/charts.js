@@ -45,8 +45,8 @@ export function tinted(words) {
   }));
 }
 
-// A curve through values, one a step; `limit` is a dashed line, below which dots are red.
-export function curve(title, caption, values, { low, high, limit, first = 1 }) {
+// A curve through values, one a step; `limit` is a dashed line, dots below `bad` are red.
+export function curve(title, caption, values, { low, high, limit, bad, first = 1 }) {
   const [width, height, left, bottom] = [360, 190, 40, 26];
   const x = (i) => left + (width - left - 12) * (values.length === 1 ? 0.5 : i / (values.length - 1));
   const y = (v) => 10 + (height - bottom - 10) * (1 - (v - low) / (high - low));
@@ -62,7 +62,7 @@ export function curve(title, caption, values, { low, high, limit, first = 1 }) {
       { class: "limit", x1: left, x2: width, y1: y(limit), y2: y(limit) })]),
     svg("path", { class: "curve", d: "M" + values.map((v, i) => `${x(i)} ${y(v)}`).join("L") }),
     ...values.flatMap((v, i) => [
-      svg("circle", { class: limit > v ? "dot bad" : "dot", cx: x(i), cy: y(v), r: 5 },
+      svg("circle", { class: bad > v ? "dot bad" : "dot", cx: x(i), cy: y(v), r: 5 },
         svg("title", {}, v.toFixed(3))),
       ...(i % every ? [] : [svg("text",
         { x: x(i), y: height - 6, "text-anchor": "middle" }, String(i + first))]),

@@ -88,7 +88,7 @@ function explanation(request) {
       const found = await request();
       place.replaceChildren(
         tinted(found.words.map((one) => ({ text: one.word, value: one.attribution,
-          shown: one.attribution.toFixed(2) }))),
+          shown: one.attribution.toPrecision(2) }))),
         el("p", { class: "quiet" }, `What each word adds to “${found.answer}” (${found.kind}): ` +
           "blue for it, red against it."));
     } catch (error) {
@@ -148,7 +148,7 @@ const order = {
           : "No sentence breaks the order."),
       ...(probabilities.length < 2 ? [] : [curve("Coherence",
         "Probability that a sentence follows the one before it.", probabilities,
-        { low: 0, high: 1, limit: 0.5, first: 2 })]),
+        { low: 0, high: 1, limit: 0.5, bad: UNSURE[0], first: 2 })]),
       el("ol", { class: "sentences" }, ...all.flatMap((sentence, i) => [
         ...(i ? [joint(probabilities[i - 1])] : []), el("li", {}, sentence),
       ])),
