@@ -45,7 +45,7 @@ def test_local_attention_is_exact_and_a_wide_window_changes_nothing(model: Path)
     found = measure_local_attention(
         litebert.load(model), TEXTS, window=3, lengths=(64, 128), windows=(1, 64), rounds=1
     )
-    assert found.training_difference < 1e-5
+    assert 0 < found.training_difference < 1e-5  # 0: the formula was compared with itself
     assert found.packed_difference < 1e-5
     full, narrow, wide = (each.loss for each in found.losses)
     assert wide == pytest.approx(full, abs=1e-5)
@@ -73,6 +73,13 @@ def test_every_depth_is_measured_and_the_model_keeps_its_own(model: Path) -> Non
     assert texts.measure(shallow.network)[0] == pytest.approx(found.depths[1].loss, abs=1e-5)
 
 
+def test_a_folder_without_studies_is_refused(tmp_path: Path) -> None:
+    words = ["page", str(tmp_path), "--html", str(tmp_path / "page.html")]
+    result = CliRunner().invoke(study, words)
+    assert isinstance(result.exception, LitebertError)
+    assert result.exception.code == "LB-764"
+
+
 def test_the_commands_print_what_they_write(model: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     words = [str(model), "--texts", str(tmp_path / "texts.txt"), "--rounds", "1", "--json"]
@@ -85,8 +92,14 @@ def test_the_commands_print_what_they_write(model: Path, tmp_path: Path) -> None
     words += ["--lengths", "64,96", "--write-model", str(tmp_path / "long")]
     result = CliRunner().invoke(study, ["attention", *words])
     assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "out" / "attention.json").read_text()) == json.loads(
+    assert json.loads((tmp_path / "out" / "attention-small.json").read_text()) == json.loads(
         result.stdout
     )
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(study, ["page", str(tmp_path / "out"), "--html", str(page)])
+    assert result.exit_code == 0, result.output
+    assert [
+        title for title in ("Local attention", "Elastic depth") if title in page.read_text("utf-8")
+    ] == ["Local attention", "Elastic depth"]
     config = litebert.load(tmp_path / "long").network.config
     assert (config.attention, config.max_position_embeddings) == ("local", 96)

@@ -7,6 +7,8 @@ import pytest
 
 from litebert.files import read_json
 from litebert.study import Layers
+from litebert.study.depth import Depths
+from litebert.study.local import LocalAttention
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "study.md").read_text("utf-8")
@@ -43,3 +45,27 @@ def test_the_sentences_about_figure_1_hold() -> None:
     large = _layers("pl-bert")
     assert min(step.residual for step in large.beyond) > 1 / 3
     assert {fate.period for fate in large.fates} == {4, 5}
+
+
+def _measured(name: str) -> dict[str, object]:
+    return read_json(ROOT / "benchmarks" / "study" / name, command="litebert study --help")
+
+
+def test_the_table_of_depths_is_that_of_its_metrics() -> None:
+    found = Depths.model_validate(_measured("depth-books-wiki-mini.json"))
+    for each in found.depths:
+        row = f"| {each.depth} | {each.loss:.3f} | {100 * each.accuracy:.1f} % "
+        assert f"{row}| {each.microseconds:.0f} |" in PAGE
+
+
+def test_the_table_of_local_attention_is_that_of_its_metrics() -> None:
+    found = LocalAttention.model_validate(_measured("attention-books-wiki-mini.json"))
+    for cost in found.costs:
+        assert f"| {cost.length:,} | {cost.full:.0f} | {cost.local:.0f} |" in PAGE
+    first, last = found.costs[0], found.costs[-1]
+    assert f"{last.local / first.local:.2f} times as much" in PAGE
+    assert f"{last.full / first.full:.2f} times with full attention" in PAGE
+    assert f"at most {max(found.training_difference, found.packed_difference):.1e}" in PAGE
+    full, *others = found.losses
+    for each in others:
+        assert f"{each.loss - full.loss:+.3f} with a window of {each.window}" in PAGE

@@ -5,17 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from litebert.errors import LitebertError
+from litebert.files import Json, read_json
 from litebert.report.chart import Chart, Line, RowPoint
 from litebert.report.curve import Point
 from litebert.report.study import Part, RowsFigure
 from litebert.report.table import Table
-from litebert.study.ablation import Ablation
+from litebert.study.ablation import GRIDS, Ablation
 from litebert.study.claims import GIGABITS, ClaimResult, Costs
 from litebert.study.depth import Depths
 from litebert.study.layers import Layers, StepChange
 from litebert.study.local import LocalAttention
 
 COLORS = ("train", "held-out", "ink", "rule", "quiet")
+
+
+def read_parts(folder: Path) -> list[Part]:
+    """Return all studies whose metrics files are in a folder, the paper's first.
+
+    Raises:
+        LitebertError: LB-764, there is none.
+    """
+
+    def read(name: str) -> list[dict[str, Json]]:
+        command = "litebert study --help"
+        return [read_json(path, command=command) for path in sorted(folder.glob(f"{name}.json"))]
+
+    parts = []
+    if layers := read("layers-*"):
+        parts.append(layers_part([Layers.model_validate(each) for each in layers]))
+    for grid in GRIDS:
+        parts += [ablation_part(Ablation.model_validate(each)) for each in read(grid)]
+    parts += [costs_part(Costs.model_validate(each)) for each in read("cost")]
+    parts += [attention_part(LocalAttention.model_validate(each)) for each in read("attention-*")]
+    if depths := read("depth-*"):
+        parts.append(depths_part([Depths.model_validate(each) for each in depths]))
+    if not parts:
+        raise LitebertError(
+            "LB-764",
+            f"there is no metrics file of a study in {folder}",
+            received="no layers-*.json, NAME.json, cost.json, attention-*.json or depth-*.json",
+            expected="the folder that --output of a study names",
+            next="litebert study layers --help",
+        )
+    return parts
 
 
 def layers_part(found: Sequence[Layers]) -> Part:

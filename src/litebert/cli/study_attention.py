@@ -61,7 +61,9 @@ def attention(
         longest=longest,
     )
     part = attention_part(found)
-    written = write_study([part], metrics={"attention": found}, output=output, html=html)
+    written = write_study(
+        [part], metrics={f"attention-{Path(found.source).name}": found}, output=output, html=html
+    )
     if write_model is not None:
         written.append(write_lengthened(loaded, write_model, max(numbers), window))
     if written_as == "json":
