@@ -4,7 +4,7 @@
 
 TEXTS has a text a line, BERT is a folder with a BERT (all-MiniLM-L6-v2 for the committed figures),
 TRUNK the folder of PL-BERT in eight bits with a recorded sentence (tests/interop/test_real_trunk.py
-says what it is). Writes benchmarks/study/layers-NAME.json, the figures and layers.html.
+says what it is). Writes benchmarks/study/layers-NAME.json, the figures and study.html.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(texts: Path, bert: Path, trunk: Path) -> None:
     found = dict(zip(NAMES, measured, strict=True)) | {"pl-bert": _trunk(trunk)}
     named = {f"layers-{n}": x.model_copy(update={"source": n}) for n, x in found.items()}
     part = layers_part(list(named.values()))
-    write_study([part], metrics=named, output=HERE, html=HERE / "layers.html")
+    write_study([part], metrics=named, output=HERE, html=HERE / "study.html")
     print(part.finding)
 
 

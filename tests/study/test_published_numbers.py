@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from litebert.files import read_json
-from litebert.study import Layers
+from litebert.study import Costs, Layers, read_ablation
 from litebert.study.depth import Depths
 from litebert.study.local import LocalAttention
 
@@ -69,3 +69,31 @@ def test_the_table_of_local_attention_is_that_of_its_metrics() -> None:
     full, *others = found.losses
     for each in others:
         assert f"{each.loss - full.loss:+.3f} with a window of {each.window}" in PAGE
+
+
+def test_the_table_of_costs_is_that_of_its_metrics() -> None:
+    found = Costs.model_validate(_measured("cost.json"))
+    for claim in found.claims:
+        own, other = (size / 1e6 for size in claim.gradient_bytes)
+        cells = [
+            f"{claim.name} / {claim.beside}",
+            f"{claim.paper_speed}",
+            f"{claim.training_speed.median:.2f}",
+            f"{claim.inference_speed.median:.2f}",
+            f"{claim.flops_speed:.2f}",
+            f"{own:,.0f} / {other:,.0f}",
+            *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100)),
+        ]
+        assert f"| {' | '.join(cells)} |" in PAGE
+
+
+def test_the_trained_table_has_learnt_nothing_about_sentences() -> None:
+    found = read_ablation(ROOT / "benchmarks" / "study" / "sentence.json")
+    trials = [trial for row in found.rows for trial in row.trials]
+    assert len(trials) == 6
+    for trial in trials:
+        assert trial.tokens == pytest.approx(153_000, rel=0.02)
+        for name in ("nsp", "sop"):
+            commonest = trial.measures[f"{name}_commonest"]
+            answers = (commonest, 1 - commonest)
+            assert min(abs(trial.measures[f"{name}_accuracy"] - x) for x in answers) < 0.005
