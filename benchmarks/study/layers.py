@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.api.study import study_layers, write_study
-from litebert.api.study_parts import layers_part
+from litebert.api.study_parts import layers_part, read_parts
 from litebert.folder import load_model
 from litebert.nn import Batch
 from litebert.study.layers import Layers, layers_of
@@ -38,7 +38,8 @@ def main(texts: Path, bert: Path, trunk: Path) -> None:
     found = dict(zip(NAMES, measured, strict=True)) | {"pl-bert": _trunk(trunk)}
     named = {f"layers-{n}": x.model_copy(update={"source": n}) for n, x in found.items()}
     part = layers_part(list(named.values()))
-    write_study([part], metrics=named, output=HERE, html=HERE / "study.html")
+    write_study([part], metrics=named, output=HERE)
+    write_study(read_parts(HERE), html=HERE / "study.html")
     print(part.finding)
 
 

@@ -282,8 +282,8 @@ def _claim_sentence(each: ClaimResult) -> str:
     return (
         f"{each.name}: a training step is {speed:.2f} times as fast as {each.beside}'s "
         f"(paper {each.paper_speed}: {'within' if is_near else 'not within'} 25 % of that, on "
-        f"one process), inference {each.inference_speed.median:.2f} times; it sends {own:,.0f} MB of "
-        f"gradients a step, not {other:,.0f} MB, and with the all-reduce of "
+        f"one process), inference {each.inference_speed.median:.2f} times; it sends {own:,.0f} MB "
+        f"of gradients a step, not {other:,.0f} MB, and with the all-reduce of "
         f"{GIGABITS[0]} / {GIGABITS[1]} / {GIGABITS[2]} Gbit/s it is "
         f"{' / '.join(f'{each.speed_at(g):.2f}' for g in GIGABITS)} times as fast."
     )
