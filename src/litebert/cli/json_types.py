@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter
 
+from litebert.api.corpora import Mixture
 from litebert.api.doctor import Check
 from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
+from litebert.corpus.stats import CorpusStats
 from litebert.errors import LitebertError, did_you_mean
 from litebert.inference.coherence import Join
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
@@ -27,7 +29,9 @@ from litebert.reading.findings import CheckReport
 from litebert.runs import Result
 from litebert.study.ablation.study import Ablation
 from litebert.study.claims import Costs
+from litebert.study.depth import Depths
 from litebert.study.layers import Layers
+from litebert.study.local import LocalAttention
 from litebert.tasks.check import DataReport
 
 Cell: TypeAlias = str | int | float | bool | None
@@ -221,6 +225,8 @@ OUTPUTS: dict[str, Any] = {
     "config show": Settings,
     "corpus build": Built,
     "corpus check": CheckReport,
+    "corpus mix": Mixture,
+    "corpus stats": CorpusStats,
     "data check": DataReport,
     "distil": PlannedPretraining | Trained,
     "doctor": list[Check],
@@ -246,12 +252,15 @@ OUTPUTS: dict[str, Any] = {
     "report": Report,
     "runs compare": Comparison,
     "runs list": list[dict[str, Cell]],
+    "runs tail": dict[str, Cell],
     "score": list[Score] | Row,
     "search": list[Match],
     "similar": Cosine,
     "sizes": list[dict[str, str | int | float]],
     "study ablation": Ablation,
+    "study attention": LocalAttention,
     "study cost": Costs,
+    "study depth": list[Depths],
     "study layers": list[Layers],
     "tag": list[list[Tagged]] | Row,
     "tokenizer encode": Encoded,
