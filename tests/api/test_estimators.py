@@ -2,9 +2,11 @@
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -14,7 +16,13 @@ from sklearn.utils import estimator_checks
 
 import litebert
 from litebert import LitebertClassifier, LitebertVectorizer
+from litebert.api import Run
+from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.nn import AlbertForPretraining
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.train import train_tokenizer
 
 ANIMALS = ["a cat sleeps", "two dogs bark", "the horse runs", "a small bird sings"] * 5
 FOOD = ["fresh bread and butter", "a bowl of soup", "ripe apples", "rice with beans"] * 5
@@ -56,10 +64,27 @@ def test_vectors_are_those_of_embed_and_copies_load_anew() -> None:
     assert len(vectorizer.get_feature_names_out()) == expected.shape[1]
 
 
-def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
-    classifier = LitebertClassifier(
-        epochs=4, settings={"optim.learning_rate": 1e-3, "train.batch_size": 8}
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a network so small that it learns in seconds."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 5, vocab_size=50))
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=32,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
     )
+    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), folder)
+    tokenizer.save(folder)
+    return folder
+
+
+def test_a_classifier_learns_and_its_copy_predicts_the_same(tiny: Path) -> None:
+    settings = {"optim.learning_rate": 1e-2, "train.batch_size": 8}
+    classifier = LitebertClassifier(tiny, epochs=10, settings=settings)
     with pytest.raises(NotFittedError):
         classifier.predict(TEXTS)
     assert classifier.fit(TEXTS, LABELS) is classifier
@@ -68,6 +93,18 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
     assert classifier.score(TEXTS, LABELS) > 0.9
     np.testing.assert_array_equal(copy.deepcopy(classifier).predict_proba(TEXTS), found)
+
+
+def test_a_training_that_a_signal_stops_fits_nothing(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, runs: str, **__: object) -> Run:
+        return Run(Path(runs) / "examples", exit_code=143)
+
+    monkeypatch.setattr("litebert.api.estimators.finetune", stopped)
+    classifier = LitebertClassifier(tiny)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(TEXTS, LABELS)
 
 
 @pytest.mark.parametrize(("texts", "labels"), [(["a"], [1, 2]), (["a", "b"], [1, 1])])

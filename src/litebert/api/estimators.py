@@ -149,6 +149,8 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
                 settings={"train.seed": self.seed, **(self.settings or {})},
                 quiet=True,
             )
+            if run.exit_code:  # a signal stopped the training, and nothing is left to resume
+                raise KeyboardInterrupt
             folder = run.folder / "model"
             self.files_ = {
                 str(path.relative_to(folder)): path.read_bytes()
