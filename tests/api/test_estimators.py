@@ -68,7 +68,7 @@ def test_vectors_are_those_of_embed_and_copies_load_anew() -> None:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a network so small that it learns in seconds."""
     folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 5, vocab_size=50))
+    tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 5, vocab_size=42))
     config = AlbertConfig(
         vocab_size=tokenizer.vocab_size,
         embedding_size=32,
