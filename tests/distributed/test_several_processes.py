@@ -22,6 +22,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.runs import read_metrics
 from litebert.tokenizer import Tokenizer
 from litebert.train import loop
+from litebert.train.run import require_share
 
 JOBS = Path(__file__).with_name("jobs.py")
 NETWORK = {
@@ -249,6 +250,12 @@ def test_shares_are_disjoint_and_complete() -> None:
     assert world_size() == 1
     shares = [World(place, 3).share(range(8)) for place in range(3)]
     assert sorted(chain.from_iterable(shares)) == list(range(8))
+
+
+def test_a_batch_must_have_an_example_for_each_process() -> None:
+    require_share(4, World(0, 4))
+    with pytest.raises(LitebertError, match="LB-282"):
+        require_share(3, World(0, 4))
 
 
 def test_alone_nothing_is_copied() -> None:

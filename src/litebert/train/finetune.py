@@ -43,6 +43,7 @@ from litebert.train.run import (
     dtype_of,
     measured_origins,
     opened,
+    require_share,
     session,
     threads,
     write_model,
@@ -128,7 +129,8 @@ def _conclude(
 
 
 def _agreed(prepared: Prepared, world: World) -> Prepared:
-    """Take what the first process measured on its machine."""
+    """Take what the first process measured on its machine; each needs a share of a batch."""
+    require_share(prepared.config.train.batch_size, world)
     config = world.from_first(lambda: prepared.config.model_dump(mode="json"))
     return replace(prepared, config=FinetuneConfig.model_validate(config))
 

@@ -122,6 +122,18 @@ def begin_or_resume(
         )
 
 
+def require_share(batch_size: int, world: World) -> None:
+    """Refuse a batch that leaves a process without a sequence."""
+    if batch_size < world.size:
+        raise LitebertError(
+            "LB-282",
+            "the batch has fewer examples than there are processes to share it",
+            received=f"train.batch_size={batch_size} for {world.size} processes",
+            expected="at least one example for each process",
+            next=f"set train.batch_size={world.size}, or start fewer processes",
+        )
+
+
 def choose_device(name: str) -> torch.device:
     """Return the device of a setting; `auto` is CUDA where there is one.
 
