@@ -95,7 +95,7 @@ class Distillation:
         _, *states = self.network.albert.states(work.batch)
         hidden = self._hidden_error(states, work)
         total = self._distil.hidden * work.share * hidden
-        sums = [hidden * work.share, hidden.new_tensor(work.share)]
+        sums = [hidden * work.share, hidden.new_tensor(work.share / work.world.size)]
         if work.pretraining is not None:
             logits = self._logits(states[-1], work.pretraining)
             pretraining = self._pretraining.loss_of(work.pretraining, logits)
@@ -151,13 +151,12 @@ class Distillation:
         shown = batch if is_masked else replace(batch, ids=ids)
         (work,) = micro_batches(shown, None, device, whole)
         alignment = align(spans, their_spans)
-        kept = int(alignment.has_target.sum())
         return Lesson(
             batch=work.batch,
             pretraining=work if is_masked else None,
             alignment=alignment,
             reading=self._teacher.read(theirs.to(device), self._layers),
-            share=share * (kept / world.totals(kept)[0]),
+            share=share,
             world=world,
         )
 
@@ -171,11 +170,12 @@ class Distillation:
     def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
         """Return the mean relative error of the states; the last counts as all others together."""
         keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
+        targets = [work.alignment.means(each)[keep] for each in work.reading.states]
+        sizes = [target.square().sum() for target in targets]
+        work.world.sum_(sizes)  # of all texts of the lesson, as errors are relative to them
         errors = [
-            (ours[keep].float() - target[keep]).square().sum() / target[keep].square().sum()
-            for ours, target in zip(
-                states, map(work.alignment.means, work.reading.states), strict=True
-            )
+            (ours[keep].float() - target).square().sum() / size
+            for ours, target, size in zip(states, targets, sizes, strict=True)
         ]
         return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
 
