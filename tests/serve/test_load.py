@@ -94,7 +94,8 @@ def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
         started = time.monotonic()
         late = small_server.ask("/v1/embed", {**HEAVY, "timeout_ms": 5})
         waited = time.monotonic() - started
-    assert (late.status, late.code) == (504, "LB-958")
+    assert late.status == 504
+    assert late.code == "LB-958"
     assert waited < 5
     computed = small_server.metric("litebert_tokens_total") - tokens
     assert computed < 3.5 * 32 * 2_489, "the dead request was computed"
