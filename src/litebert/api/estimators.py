@@ -108,7 +108,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         model: str | Path | None = None,
         *,
         epochs: float | None = None,
-        seed: int = 1,
+        seed: int = 12_345,
         settings: Mapping[str, Setting] | None = None,
         precision: Precision = "fp32",
     ) -> None:
