@@ -24,6 +24,7 @@ ELSEWHERE = {
     "hub pull": "needs a server: tests/hub",
     "import google": "needs a checkpoint of Google's: tests/interop/google",
     "study attention": "measures for minutes; the type is the model that is printed",
+    "study page": "reads what the other studies wrote",
     "study depth": "measures for minutes; the type is the model that is printed",
     "study ablation": "trains for minutes; the type is the model that is printed",
     "study cost": "measures for minutes; the type is the model that is printed",

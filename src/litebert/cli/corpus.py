@@ -244,6 +244,7 @@ def push(folder: Path, url: str) -> None:
 
     \b
     litebert corpus push corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
     from litebert.corpus.remote import push_corpus

@@ -198,6 +198,14 @@ class Page:
 
 
 @dataclass(frozen=True)
+class StudyPage:
+    """Where the page of the studies lies, and what each found."""
+
+    page: str
+    findings: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Vocabulary:
     """A vocabulary that was trained."""
 
@@ -262,6 +270,7 @@ OUTPUTS: dict[str, Any] = {
     "study cost": Costs,
     "study depth": list[Depths],
     "study layers": list[Layers],
+    "study page": StudyPage,
     "tag": list[list[Tagged]] | Row,
     "tokenizer encode": Encoded,
     "tokenizer train": Vocabulary,

@@ -135,6 +135,7 @@ def resume_run(folder: Path, quiet: bool) -> None:
 
     \b
     litebert runs resume runs/mine
+    litebert runs resume runs/mine --quiet
     torchrun --nproc-per-node 2 -m litebert runs resume runs/mine
     """
     from litebert.api.resuming import resume
@@ -161,7 +162,7 @@ def average_run(folder: Path, output: Path, last: int, until: int | None) -> Non
 
 
 @runs.command("clean")
-@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, exists=True))
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and stop.")
 def clean_runs(folder: Path, dry_run: bool) -> None:
     """Remove the checkpoints of finished runs, and what failures left behind; models stay.
@@ -173,6 +174,14 @@ def clean_runs(folder: Path, dry_run: bool) -> None:
     from litebert.files import readable_bytes
     from litebert.runs.clean import clean
 
+    if not folder.is_dir():
+        raise LitebertError(
+            "LB-888",
+            f"there is no folder {folder}",
+            received="a file" if folder.exists() else "nothing",
+            expected="a run, or a folder of runs",
+            next="litebert runs list",
+        )
     found = clean(folder, is_dry=dry_run)
     for waste in found:
         show(f"{waste.path}  {readable_bytes(waste.num_bytes)}")
