@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
 EXTRAS = {
     "wordpiece": ["tokenizer", "encode", "a", "--tokenizer", "vocab.txt"],
-    "data": ["corpus", "check", "text.parquet"],
+    "data": ["tokenizer", "train", "text.parquet", "--output", "v"],
     "hub": ["hub", "pull", "albert/albert-base-v2"],
     "google": ["import", "google", "nowhere", "--output", "new"],
     "onnx": ["export", "onnx", "MODEL", "model.onnx"],
