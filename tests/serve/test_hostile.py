@@ -4,7 +4,7 @@ import json
 import socket
 import time
 import zlib
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import hypothesis
 import pytest
@@ -123,18 +123,21 @@ def test_a_body_that_grows_in_chunks_is_cut_off(server) -> None:
 
 
 def test_slow_clients_are_closed_and_do_not_slow_others(small_server) -> None:
-    links = [socket.create_connection(("127.0.0.1", small_server.port)) for _ in range(200)]
-    for number, link in enumerate(links):
-        link.sendall(_START if number % 2 else _START + b"Content-Length: 9\r\n\r\n{")
-    started = time.monotonic()
-    replies = small_server.ask_all([("/v1/embed", {"texts": ["a"]})] * 40, clients=1)
-    assert {reply.status for reply in replies} == {200}
-    assert time.monotonic() - started < 30
-    for number, link in enumerate(links):
-        link.settimeout(20)
-        last = link.recv(4_096)
-        assert last == b"" if number % 2 else last.startswith(b"HTTP/1.1 408")
-        link.close()
+    with ExitStack() as stack:
+        links = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", small_server.port)))
+            for _ in range(200)
+        ]
+        for number, link in enumerate(links):
+            link.sendall(_START if number % 2 else _START + b"Content-Length: 9\r\n\r\n{")
+        started = time.monotonic()
+        replies = small_server.ask_all([("/v1/embed", {"texts": ["a"]})] * 40, clients=1)
+        assert {reply.status for reply in replies} == {200}
+        assert time.monotonic() - started < 30
+        for number, link in enumerate(links):
+            link.settimeout(20)
+            last = link.recv(4_096)
+            assert last == b"" if number % 2 else last.startswith(b"HTTP/1.1 408")
 
 
 NO_TIMER = """
