@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-browser test-tensorflow test-slow check bench clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-storage test-wheel check bench docs clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,10 +37,24 @@ test-tensorflow: $(VENV)/.dev .venv-tensorflow/.ready  ## Google's checkpoints b
 	LITEBERT_TENSORFLOW_PYTHON=$(CURDIR)/.venv-tensorflow/bin/python $(BIN)/pytest -q tests/tensorflow
 
 test-browser: $(VENV)/.dev  ## the playground in Chromium (Debian: apt-get install chromium)
-	$(BIN)/pytest -q -n 0 -m browser tests/serve
+	$(BIN)/pytest -q -n 0 -m browser tests
 
 test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 	$(BIN)/pytest -q -m slow
+
+test-cluster: $(VENV)/.dev  ## a corpus built by a Ray cluster, one of whose workers dies
+	$(BIN)/pytest -q -n 0 -m cluster tests/corpora
+
+.venv-storage/.ready:
+	$(PYTHON) -m venv .venv-storage
+	.venv-storage/bin/pip install -q "moto[server,s3]"
+	touch $@
+
+test-storage: $(VENV)/.dev .venv-storage/.ready  ## corpora on object storage that fails
+	LITEBERT_MOTO_SERVER=$(CURDIR)/.venv-storage/bin/moto_server $(BIN)/pytest -q -n 0 tests/corpora/test_storage.py
+
+test-wheel: $(VENV)/.dev  ## the wheel in a bare environment, extra by extra
+	$(BIN)/pytest -q -n 0 -m wheel tests/test_wheel.py
 
 .venv-bench/.ready: constraints.txt benchmarks/speed/constraints.txt
 	$(PYTHON) -m venv .venv-bench
@@ -55,6 +69,11 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 	.venv-bench/bin/python benchmarks/loader.py
 	.venv-bench/bin/python benchmarks/tokenizer.py
 	.venv-bench/bin/python benchmarks/pretraining/step.py
+	.venv-bench/bin/python -m benchmarks.serving.run --record benchmarks/serving/RESULTS.md
+
+docs: $(VENV)/.dev  ## the documentation as a site, in build/site
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-tensorflow build dist
+	rm -rf $(VENV) .venv-bench .venv-storage .venv-tensorflow build dist
