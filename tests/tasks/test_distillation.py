@@ -124,6 +124,28 @@ def test_a_student_with_every_dimension_computes_what_its_teacher_computes() -> 
     torch.testing.assert_close(lifted[known], wanted, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("embedding_size", [8, 16, 24])
+def test_an_albert_can_teach(embedding_size: int) -> None:
+    tokenizer = _tokenizer(40)
+    teacher = AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=16, **SHAPE)
+    source = AlbertForPretraining(teacher, generator=torch.Generator().manual_seed(2))
+    config = teacher.model_copy(update={"embedding_size": embedding_size})
+    student = AlbertForPretraining(config)
+    convert(student, tokenizer, Teacher(source.albert, tokenizer))
+    ours, theirs = (network.albert.embedding for network in (student, source))
+    # dimensions that the teacher lacks keep their random start
+    lifted = ours.projection.weight[:, :16] @ ours.word.weight[:, :16].T  # type: ignore[index]
+    known = [
+        index
+        for index, piece in enumerate(tokenizer.pieces)
+        if piece.startswith("▁") and tokenizer.encode(piece.replace("▁", " ")).ids == [index]
+    ]
+    centred = theirs.word.weight - theirs.word.weight.mean(0)
+    wanted = theirs.projection.weight @ centred[known].T  # type: ignore[operator]
+    error = (lifted[:, known] - wanted).norm() / wanted.norm()
+    assert error < (1e-5 if embedding_size >= 16 else 0.9)
+
+
 def test_pooling_is_the_mean_of_each_sequence() -> None:
     batch = Batch.from_lists([[2, 3], [2, 5, 3]])
     hidden = torch.tensor([[1.0], [3.0], [0.0], [3.0], [6.0]])

@@ -25,20 +25,26 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
     that it stands for. The masked-LM head starts as the transposed projection.
     """
     config, source = student.config, teacher.encoder.embedding
-    table: Tensor = source.word.weight.float()  # (teacher vocab, hidden)
+    table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
     mean = table.mean(0)
     _, _, basis = torch.linalg.svd(table - mean, full_matrices=False)
-    basis = basis[: config.embedding_size]  # (embed, hidden)
+    basis = basis[: config.embedding_size]  # (kept, teacher embed)
+    kept = slice(len(basis))  # a student may have wider embeddings than its teacher
     embedding = student.albert.embedding
-    words = _piece_vectors(tokenizer, teacher, table - mean) @ basis.T  # (vocab, embed)
-    embedding.word.weight.copy_(words)
+    words = _piece_vectors(tokenizer, teacher, table - mean) @ basis.T  # (vocab, kept)
+    embedding.word.weight[:, kept] = words
     length = min(config.max_position_embeddings, source.position.num_embeddings)
-    embedding.position.weight[:length].copy_(source.position.weight[:length] @ basis.T)
-    embedding.segment.weight.copy_((source.segment.weight[:1] + mean) @ basis.T)
-    assert isinstance(embedding.projection, torch.nn.Linear)
-    embedding.projection.weight.copy_(source.norm.weight[:, None] * basis.T)
-    embedding.projection.bias.copy_(source.norm.bias)
-    student.masked_lm.dense.weight.copy_(basis)
+    embedding.position.weight[:length, kept] = source.position.weight[:length] @ basis.T
+    embedding.segment.weight[:, kept] = (source.segment.weight[:1] + mean) @ basis.T
+    theirs, ours = source.projection, embedding.projection
+    assert isinstance(ours, torch.nn.Linear)
+    if isinstance(theirs, torch.nn.Linear):  # ALBERT: (hidden, teacher embed)
+        weight, bias = theirs.weight, theirs(source.norm.bias)
+    else:  # BERT: its embeddings have the hidden size
+        weight, bias = torch.eye(config.hidden_size), source.norm.bias
+    ours.weight[:, kept] = weight @ (source.norm.weight[:, None] * basis.T)
+    ours.bias.copy_(bias)
+    student.masked_lm.dense.weight[kept] = basis @ weight.T
     _copy_blocks(student, teacher)
 
 
