@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_uppercase
 from typing import ClassVar
@@ -11,37 +10,28 @@ from typing import ClassVar
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.own.columns import Shape
-from litebert.tasks.own.labels import label_columns
+from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.values import label_of, list_of, text_of
 
 
-@dataclass(frozen=True)
-class Choices:
-    """How rows become questions; `labels` are what the label column calls the choices, in order.
+class Choices(Reading[ChoiceExample, Scores]):
+    """Questions; `labels` are what the label column calls the choices, in order.
 
     Where a row names its choices itself, or the label repeats the text of one, that is taken.
     """
 
-    columns: Columns
-    labels: tuple[str, ...]
-    problem: str = "multiple-choice"
     shape: ClassVar[Shape] = "choices"
-    key_measure: ClassVar[str] = "accuracy"
+    problem: ClassVar[str] = "multiple-choice"
 
     @classmethod
-    def settle(cls, table: Table, columns: Columns, _: str | None) -> tuple[Choices, str]:
-        """Read a whole table to learn what its choices are called; return how to read it.
-
-        Raises:
-            LitebertError: LB-861, nothing says which choice is right; what reading raises.
-        """
-        name = label_columns(table, columns, "label")[0]
-        most, found, are_texts = 0, set[str](), True
-        counts_from_one = False
-        for _number, row in table.rows():
+    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Choices, str]:  # noqa: ARG003
+        name = columns.all("label")[0]
+        most, found, are_texts, counts_from_one = 0, set[str](), True, False
+        for _, row in table.rows():
             texts, names = _choices(row, columns)
             most = max(most, len(texts))
             label = label_of(row.get(name)) or ""
@@ -54,16 +44,13 @@ class Choices:
 
     @cached_property
     def family(self) -> MultipleChoice:
-        """Return the kind of task."""
         return MultipleChoice(num_choices=len(self.labels))
 
-    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> ChoiceExample:
-        """Turn a row into an example.
+    @property
+    def key_measure(self) -> str:
+        return "accuracy"
 
-        Raises:
-            LitebertError: LB-864, there is nothing to choose from; LB-865, the label names no
-                choice.
-        """
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> ChoiceExample:
         texts, names = _choices(row, self.columns)
         if len(texts) < 2:
             raise LitebertError(
@@ -73,34 +60,22 @@ class Choices:
                 expected="two choices or more: a list, or a column for each",
                 next="correct this row, or --column choices=NAME,NAME,…",
             )
-        question, context = (
-            text_of(row.get(name)) or "" if (name := self.columns.one(role)) else ""
-            for role in ("question", "context")
-        )
+        question, context = ("".join(self.texts(row, role)) for role in ("question", "context"))
         label = self._label(row, texts, names, place) if is_labelled else None
         return ChoiceExample(id, context, question, texts, label)
 
-    def lacks_label(self, row: Row) -> bool:
-        """Whether a row does not say which choice is right."""
-        return label_of(row.get(self.columns.all("label")[0])) is None
-
-    def stratum(self, example: ChoiceExample) -> str:  # noqa: ARG002
-        """Return nothing: places of choices say little."""
-        return ""
-
     def key(self, example: ChoiceExample) -> str:
-        """Return what may not be both trained and evaluated on: a context with all questions."""
+        """Return the context, which all its questions share; without one, the question."""
         return example.context or example.question
 
     def _label(self, row: Row, texts: Sequence[str], names: Sequence[str], place: str) -> int:
-        name = self.columns.all("label")[0]
-        label = label_of(row.get(name)) or ""
+        label = label_of(row.get(self.label_column)) or ""
         for spelling in (names, self.labels[: len(texts)], texts):
             if label in spelling:
                 return spelling.index(label)
         raise LitebertError(
             "LB-865",
-            f"{place}: column {name} names none of the choices",
+            f"{place}: column {self.label_column} names none of the choices",
             received=label or "nothing",
             expected=f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text",
             next="correct this row",

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from litebert.errors import RequestError
 from litebert.reading.rows import Row
-from litebert.tasks.own.contents import Contents
 from litebert.tasks.own.roles import CHOSEN, NAMES, PAIRS, Columns, Role, normal
+from litebert.tasks.own.values import Contents
 
 Shape: TypeAlias = Literal["texts", "words", "choices", "spans"]
 Names: TypeAlias = tuple[str, ...]

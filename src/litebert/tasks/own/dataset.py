@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +18,11 @@ from litebert import rng
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tasks.dataset import Dataset
-from litebert.tasks.kinds.family import Answer, Example
+from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.kinds.family import Answer, AnswerRow, Example, Family
 from litebert.tasks.own.roles import chosen_header
 from litebert.tasks.own.rows import open_table
 from litebert.tasks.own.settle import Settled, recalled, settle
-from litebert.tasks.own.written import answer_table
 
 HELD_OUT = 0.1
 SPLITS = ("train", "dev", "test")
@@ -64,9 +66,8 @@ def table_dataset(
     `skips_unlabelled` rows without a label are omitted and counted in the notes. Of any other file,
     `read` takes all rows: with labels as "train" or "dev", without as "test".
 
-    Raises:
-        LitebertError: LB-868, there is neither a training file nor all that is known of one;
-            the file or the choices are not valid.
+    Raises: LitebertError, LB-868, there is neither a training file nor all that is known of one;
+        the file or the choices are not valid.
     """
     if train:
         table = open_table(train, has_header=chosen_header(columns))
@@ -177,6 +178,37 @@ def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDAr
     number = max(1, round(share * len(order)))  # evenly spaced, so every stratum gives its share
     chosen = {names[order[int((n + 0.5) * len(order) / number)]] for n in range(number)}
     return np.array([key in chosen for key in keys], dtype=np.bool_)
+
+
+def answer_table(
+    family: Family[Example, Answer],
+    split: str,
+    examples: Sequence[Example],
+    answers: Sequence[Answer],
+) -> dict[str, str]:
+    """Return one CSV file, named after the split, with a line for each example.
+
+    After `id` and `prediction` come the probability of each label (or the score); of choices, that
+    of each, by its number from 1; otherwise that of the answer.
+    """
+    rows = family.rows(examples, answers)
+    numbers = [_answer_numbers(row, answer) for row, answer in zip(rows, answers, strict=True)]
+    width = max(map(len, numbers), default=0)
+    names = {
+        "sequence-classification": family.head.labels,
+        "multiple-choice": tuple(f"choice {place}" for place in range(1, width + 1)),
+    }.get(family.head.kind, ("confidence",))
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(["id", "prediction", *names])
+    for row, values in zip(rows, numbers, strict=True):
+        writer.writerow([row.id, row.answer, *values, *[""] * (width - len(values))])
+    return {f"{split}.csv": written.getvalue()}
+
+
+def _answer_numbers(row: AnswerRow, answer: object) -> list[str]:
+    values = answer.values if isinstance(answer, Scores) else (row.confidence,)
+    return ["" if value is None else f"{value:.6g}" for value in values]
 
 
 def _hash(key: str) -> int:

@@ -7,22 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from litebert.errors import LitebertError, RequestError, did_you_mean
+from litebert.errors import LitebertError
 from litebert.reading.rows import Row
-from litebert.tasks.own.columns import Shape
-from litebert.tasks.own.roles import Columns, Role
-from litebert.tasks.own.rows import Table
 from litebert.tasks.own.values import label_of, list_of, number_of
-
-PROBLEMS: dict[str, Shape] = {
-    "classification": "texts",
-    "multi-label": "texts",
-    "regression": "texts",
-    "token-classification": "words",
-    "multiple-choice": "choices",
-    "question-answering": "spans",
-}
-"""The problems that rows of each shape can pose."""
 
 MANY = 20
 """Whole numbers, if there are more of them than this and they nearly all differ, are amounts."""
@@ -31,8 +18,6 @@ SLIPS = 20
 """Among fractions, at most one cell in so many may be no number."""
 AMOUNTS = ("score", "rating", "similarity", "relatedness")
 """A column of many whole numbers whose name has one of these holds amounts."""
-
-
 MISSING = ("nan", "na", "n/a", "null", "none")
 """Words for nothing in a column of numbers."""
 
@@ -142,46 +127,8 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
-def require_problem(name: str | None) -> Shape | None:
-    """Return the shape of rows that a problem needs.
-
-    Raises:
-        LitebertError: LB-855, there is no such problem.
-    """
-    if name is None or name in PROBLEMS:
-        return PROBLEMS[name] if name else None
-    raise RequestError(
-        "LB-855",
-        "there is no such problem",
-        received=name,
-        expected=f"one of {', '.join(PROBLEMS)}",
-        next=f"--problem classification ({did_you_mean(name, PROBLEMS)})",
-    )
-
-
-def label_columns(table: Table, columns: Columns, role: Role) -> tuple[str, ...]:
-    """Return the columns that hold what is to be learnt.
-
-    Raises:
-        LitebertError: LB-861, there are none.
-    """
-    if names := columns.all(role):
-        return names
-    raise LitebertError(
-        "LB-861",
-        f"{table.source.name} has no column of labels",
-        received=f"columns {', '.join(table.columns)}",
-        expected="a column that says what is right in every row, to learn from",
-        next=f"--column {role}=NAME",
-    )
-
-
 def require_choice(labels: Sequence[str], place: str, column: str) -> None:
-    """Refuse labels that leave nothing to be learnt.
-
-    Raises:
-        LitebertError: LB-856, there is but one label, or none.
-    """
+    """Refuse labels that leave nothing to be learnt. Raises: LitebertError, LB-856."""
     if len(labels) > 1:
         return
     raise LitebertError(
@@ -191,29 +138,3 @@ def require_choice(labels: Sequence[str], place: str, column: str) -> None:
         expected="two labels or more",
         next="--column label=NAME with another column",
     )
-
-
-def require_number(name: str, labels: dict[str, int], label: str | None, place: str) -> int:
-    """Return the number of a label.
-
-    Raises:
-        LitebertError: LB-857, there is none; LB-858, the training data has no such label.
-    """
-    if label is None:
-        raise LitebertError(
-            "LB-857",
-            f"{place}: there is no label",
-            received=f"nothing in column {name}",
-            expected="a label in every row that is trained or evaluated on",
-            next="data.missing_labels=skip, or --problem multi-label if a row may have none",
-        )
-    if label not in labels:
-        known = ", ".join(list(labels)[:20])
-        raise LitebertError(
-            "LB-858",
-            f"{place}: the training data has no label {label}",
-            received=label,
-            expected=f"one of {known}{', …' if len(labels) > 20 else ''}",
-            next=f"add examples of it for training, or correct it ({did_you_mean(label, labels)})",
-        )
-    return labels[label]

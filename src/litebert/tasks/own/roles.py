@@ -108,8 +108,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
 
     Names must be among `columns`, where these are known.
 
-    Raises:
-        LitebertError: LB-850, this is not role=name, or no role; LB-851, there is no such column.
+    Raises: LitebertError, LB-850, this is not role=name; LB-851, no such column.
     """
     names: dict[Role, tuple[str, ...]] = {}
     for word in words:
@@ -134,8 +133,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
 def require_columns(wanted: Columns, columns: Sequence[str], *, where: str = "") -> None:
     """Refuse roles whose columns a table does not have.
 
-    Raises:
-        LitebertError: LB-851, there is no such column.
+    Raises: LitebertError, LB-851, there is no such column.
     """
     for role, names in wanted.names.items():
         for name in names:

@@ -38,8 +38,7 @@ class Table:
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Yield each row with its number.
 
-        Raises:
-            LitebertError: The first row that is not as it must be; the file cannot be read on.
+        Raises: LitebertError, the first row that is not as it must be; the file cannot be read on.
         """
         for number, row in self.scan():
             if isinstance(row, LitebertError):
@@ -49,8 +48,7 @@ class Table:
     def sample(self) -> list[Row]:
         """Return the first good rows.
 
-        Raises:
-            LitebertError: LB-853, there are no rows; where all are bad, what is wrong with one.
+        Raises: LitebertError, LB-853, there are no rows; where all are bad, what is wrong with one.
         """
         scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
         good = [row for row in scanned if not isinstance(row, LitebertError)]
@@ -72,9 +70,7 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     `has_header` decides where a .csv or .tsv file names its columns (None: guessed); without a
     header they are called 1, 2, 3, … `known` are names that a header is likely to have.
 
-    Raises:
-        LitebertError: The file is not there, or of no kind that can be read; its first rows are
-            not as they must be.
+    Raises: LitebertError, the file is missing or of an unknown kind; its first rows are not valid.
     """
     source = find_table(path)
     if source.kind in DELIMITED:

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.rows import Row
-from litebert.tasks.kinds.family import Answer, Family
 from litebert.tasks.own.choices import Choices
 from litebert.tasks.own.columns import Shape, guess_columns
-from litebert.tasks.own.labels import require_problem
+from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import (
-    Columns,
     Role,
     chosen_columns,
     chosen_header,
@@ -25,55 +23,21 @@ from litebert.tasks.own.roles import (
 )
 from litebert.tasks.own.rows import Table, open_table
 from litebert.tasks.own.spans import Spans
-from litebert.tasks.own.texts import Texts
+from litebert.tasks.own.texts import TEXTS, Texts
 from litebert.tasks.own.values import label_of
 from litebert.tasks.own.words import Words
 
-Read = TypeVar("Read")
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
 """Roles that a file to be answered need not have."""
-
-
-class Reading(Protocol[Read, Answer]):
-    """How rows of one shape become examples."""
-
-    @property
-    def columns(self) -> Columns:
-        """Which column plays which role."""
-
-    @property
-    def problem(self) -> str:
-        """What is to be learnt, one of `PROBLEMS`."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of labels, tags or choices, as they stand in the file."""
-
-    @property
-    def family(self) -> Family[Read, Answer]:
-        """The kind of task."""
-
-    @property
-    def key_measure(self) -> str:
-        """The measure by which evaluations are compared."""
-
-    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Read:
-        """Turn a row into an example; raises LitebertError with the row's place."""
-
-    def lacks_label(self, row: Row, /) -> bool:
-        """Whether a row says nothing to learn."""
-
-    def stratum(self, example: Read) -> str:
-        """Return the label, if there is one: held-out rows are the same share of each."""
-
-    def key(self, example: Read) -> str:
-        """Return what may not be both trained and evaluated on."""
 
 
 READINGS: dict[Shape, type[Texts | Words | Choices | Spans]] = {
     reading.shape: reading for reading in (Texts, Words, Choices, Spans)
 }
 """How rows of each shape are read; another shape is added here and to columns.py."""
+PROBLEMS: dict[str, type[Reading[Any, Any]]] = TEXTS | {
+    reading.problem: reading for reading in (Words, Choices, Spans)
+}
 
 
 @dataclass(frozen=True)
@@ -88,8 +52,7 @@ class Settled:
     def open(self, path: Path, *, is_labelled: bool) -> Table:
         """Open a file with the same columns; where labels are not needed, it may lack theirs.
 
-        Raises:
-            LitebertError: LB-851, a column is missing; the file cannot be read.
+        Raises: LitebertError, LB-851, a column is missing; the file cannot be read.
         """
         table = open_table(path, has_header=self.has_header, known=self.names)
         needed = self.reading.columns.without(("id",) if is_labelled else ("id", *LEARNT))
@@ -113,12 +76,20 @@ class Settled:
 def settle(table: Table, columns: Sequence[str], problem: str | None) -> Settled:
     """Read a training table once to settle what its rows are.
 
-    Raises:
-        LitebertError: A column or the problem cannot be told, or is not as it was chosen; the
-            table is not valid.
+    Raises: LitebertError, a column or the problem cannot be told or was chosen wrongly.
     """
     chosen = chosen_columns(columns, table.columns)
-    shape, found = guess_columns(table.columns, table.sample(), chosen, require_problem(problem))
+    shape = _reading_of(problem).shape if problem else None
+    shape, found = guess_columns(table.columns, table.sample(), chosen, shape)
+    role = READINGS[shape].learnt
+    if not found.all(role):
+        raise LitebertError(
+            "LB-861",
+            f"{table.source.name} has no column of labels",
+            received=f"columns {', '.join(table.columns)}",
+            expected="a column that says what is right in every row, to learn from",
+            next=f"--column {role}=NAME",
+        )
     reading: Reading[Any, Any]
     reading, summary = READINGS[shape].settle(table, found, problem)
     unused = [name for name in table.columns if name not in found.used]
@@ -135,12 +106,11 @@ def settle(table: Table, columns: Sequence[str], problem: str | None) -> Settled
 def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str]) -> Settled:
     """Return what was settled earlier, from its words.
 
-    Raises:
-        LitebertError: LB-868, it does not say all that is needed.
+    Raises: LitebertError, LB-868, it does not say all that is needed.
     """
     chosen, known = chosen_columns(columns, None), tuple(labels)
-    shape = require_problem(problem)
-    if not problem or shape is None or not chosen.names or not (known or shape == "spans"):
+    reading = _reading_of(problem) if problem else None
+    if reading is None or not chosen.names or (reading.needs_labels and not known):
         raise LitebertError(
             "LB-868",
             "without a training file the columns, the problem and the labels are needed",
@@ -148,5 +118,16 @@ def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str])
             expected="what was settled when the model was trained",
             next="give the file that it was trained on",
         )
-    reading = READINGS[shape](chosen, known, problem)
-    return Settled(reading, chosen_header(columns), chosen.used)
+    return Settled(reading(chosen, known), chosen_header(columns), chosen.used)
+
+
+def _reading_of(problem: str) -> type[Reading[Any, Any]]:
+    if problem not in PROBLEMS:
+        raise RequestError(
+            "LB-855",
+            "there is no such problem",
+            received=problem,
+            expected=f"one of {', '.join(PROBLEMS)}",
+            next=f"--problem classification ({did_you_mean(problem, PROBLEMS)})",
+        )
+    return PROBLEMS[problem]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 from typing import ClassVar
@@ -14,71 +13,56 @@ from litebert.reading.rows import Row
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     GoldAnswer,
+    SpanAnswer,
     SpanAnswering,
     SpanExample,
 )
 from litebert.tasks.own.columns import Shape
-from litebert.tasks.own.labels import label_columns
-from litebert.tasks.own.roles import Columns
+from litebert.tasks.own.reading import Reading
+from litebert.tasks.own.roles import Columns, Role
 from litebert.tasks.own.rows import Table
 from litebert.tasks.own.values import list_of, number_of, text_of
 
 UNANSWERABLE = "unanswerable"
 
 
-@dataclass(frozen=True)
-class Spans:
-    """How rows become questions; `labels` is a name for "no answer", or nothing."""
+class Spans(Reading[SpanExample, SpanAnswer]):
+    """Questions on a context; `labels` is a name for "no answer", or nothing."""
 
-    columns: Columns
-    labels: tuple[str, ...] = ()
-    problem: str = "question-answering"
     shape: ClassVar[Shape] = "spans"
-    key_measure: ClassVar[str] = "f1"
+    problem: ClassVar[str] = "question-answering"
+    learnt: ClassVar[Role] = "answers"
+    needs_labels: ClassVar[bool] = False
 
     @classmethod
-    def settle(cls, table: Table, columns: Columns, _: str | None) -> tuple[Spans, str]:
-        """Read a whole table to learn whether all is answered; return how to read it, and say it.
-
-        Raises:
-            LitebertError: LB-861, it has no answers; what reading the table raises.
-        """
-        label_columns(table, columns, "answers")
-        num_unanswerable = sum(not _answers(row, columns) for _, row in table.rows())
-        summary = (
-            f"{num_unanswerable:,} without an answer" if num_unanswerable else "all are answered"
-        )
-        labels = (UNANSWERABLE,) if num_unanswerable else ()
-        return cls(columns, labels), f"questions; {summary}"
+    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Spans, str]:  # noqa: ARG003
+        number = sum(not _answers(row, columns) for _, row in table.rows())
+        summary = f"{number:,} without an answer" if number else "all are answered"
+        return cls(columns, (UNANSWERABLE,) if number else ()), f"questions; {summary}"
 
     @cached_property
     def family(self) -> SpanAnswering | ConditionalSpanAnswering:
-        """Return the kind of task: SQuAD 1.1's, or 2.0's."""
         return ConditionalSpanAnswering() if self.labels else SpanAnswering()
 
-    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
-        """Turn a row into an example; an empty list of answers says that there is none.
+    @property
+    def key_measure(self) -> str:
+        return "f1"
 
-        Raises:
-            LitebertError: LB-866, an answer does not stand where it should.
-        """
-        question, context = (
-            text_of(row.get(self.columns.all(role)[0])) or "" for role in ("question", "context")
-        )
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
+        """Turn a row into an example; an empty list of answers says that there is none."""
+        question, context = self.texts(row, "question", "context")
         found = _answers(row, self.columns) if is_labelled else []
         answers = tuple(_placed(text, start, context, place) for text, start in found)
         return SpanExample(id, question, context, answers if is_labelled else None)
 
-    def lacks_label(self, _: Row) -> bool:
+    def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
         """Return False: a question without an answer is one that cannot be answered."""
         return False
 
     def stratum(self, example: SpanExample) -> str:
-        """Return whether the question can be answered."""
         return str(example.is_impossible)
 
     def key(self, example: SpanExample) -> str:
-        """Return what may not be both trained and evaluated on: a context with all questions."""
         return example.context
 
 

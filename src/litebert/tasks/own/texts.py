@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from litebert.config import HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
-from litebert.tasks.kinds.classification import TextClassification, TextExample
+from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
 from litebert.tasks.kinds.problems import Label
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.labels import (
@@ -20,152 +20,155 @@ from litebert.tasks.own.labels import (
     in_order,
     is_missing,
     label_column,
-    label_columns,
     require_choice,
-    require_number,
     separator_in,
     split_labels,
     text_problem,
 )
+from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import Table
-from litebert.tasks.own.values import label_of, number_of, text_of
+from litebert.tasks.own.values import label_of, number_of
 
-PROBLEM_TYPES: dict[str, Problem] = {
-    "classification": "single_label_classification",
-    "multi-label": "multi_label_classification",
-    "regression": "regression",
-}
 _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 """What a column for one label holds."""
 
 
-@dataclass(frozen=True)
-class Texts:
-    """How rows become examples of classification, of multi-label problems or of regression."""
+class Texts(Reading[TextExample, Scores]):
+    """Texts with something to learn; the subclasses say what."""
 
-    columns: Columns
-    labels: tuple[str, ...]
-    problem: str
     shape: ClassVar[Shape] = "texts"
+    problem_type: ClassVar[Problem]
 
     @classmethod
     def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Texts, str]:
-        """Read the labels of a whole table; return how its rows become examples, and say it.
-
-        Raises:
-            LitebertError: LB-861, it has no labels; LB-856, LB-862, these labels cannot be learnt;
-                what reading the table raises.
-        """
-        names = label_columns(table, columns, "label")
+        names = columns.all("label")
         if len(names) > 1:
-            return cls(columns, names, "multi-label"), f"a column for each of {len(names)} labels"
+            return SeveralLabels(columns, names), f"a column for each of {len(names)} labels"
         found = label_column(names[0], (row for _, row in table.rows()))
-        kind = problem or text_problem(found)
-        if kind == "regression":
-            return cls(columns, names, kind), f"numbers in column {names[0]}"
-        if kind == "multi-label":
-            mark = separator_in("".join(found.single))
-            single = (label for cell in found.single for label in split_labels(cell, mark))
-            labels = in_order([*single, *found.listed])
-            return cls(
-                columns, labels, kind
-            ), f"{len(labels)} labels, of which a row has any number"
-        if problem is None:
+        reading = TEXTS[problem or text_problem(found)]
+        if problem is None and reading is OneLabel:
             _require_classes(table, found)
-        labels = in_order(label for label in found.single if not found.lacks(label))
-        require_choice(labels, table.source.name, names[0])
-        return cls(columns, labels, kind), f"{len(labels)} labels: {_counted(found.single, labels)}"
+        labels, note = reading.told(found, table.source.name)
+        return reading(columns, labels), note
+
+    @classmethod
+    @abstractmethod
+    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
+        """Return the labels of a column, and a note on them."""
 
     @cached_property
     def family(self) -> TextClassification:
-        """Return the kind of task."""
-        problem_type = PROBLEM_TYPES[self.problem]
+        kind, problem_type = "sequence-classification", self.problem_type
         return TextClassification(
-            HeadConfig(
-                kind="sequence-classification", labels=self.labels, problem_type=problem_type
-            )
+            HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type)
         )
 
     @property
     def key_measure(self) -> str:
-        """Return the measure by which evaluations are compared."""
         return self.family.problem.key_measure
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TextExample:
-        """Turn a row into an example; nothing in a text's column is an empty text.
-
-        Raises:
-            LitebertError: LB-857, LB-858, the label is not one; LB-859, it is no number; LB-860, a
-                column for one label says neither yes nor no.
-        """
-        first, *second = (
-            text_of(row.get(name)) or ""
-            for name in (*self.columns.all("text"), *self.columns.all("second"))
-        )
-        label = self._read_label(row, place) if is_labelled else None
+        first, *second = self.texts(row, "text", "second")
+        label = self.label(row, place) if is_labelled else None
         return TextExample(id, first, second[0] if second else None, label)
 
-    def lacks_label(self, row: Row) -> bool:
-        """Whether a row says nothing to learn; of several labels it may give none."""
-        cell = row.get(self.columns.all("label")[0])
-        return self.problem != "multi-label" and is_missing(cell, is_number=self._are_numbers)
+    @abstractmethod
+    def label(self, row: Row, place: str) -> Label:
+        """Read what is to be learnt."""
 
     def key(self, example: TextExample) -> str:
-        """Return what may not be both trained and evaluated on."""
         return f"{example.first}\n{example.second or ''}"
 
     def stratum(self, example: TextExample) -> str:
-        """Return which share of the rows an example is drawn from: its label's."""
-        return "" if self.problem == "regression" else str(example.label)
+        return str(example.label)
+
+
+class OneLabel(Texts):
+    """Each text has one label."""
+
+    problem: ClassVar[str] = "classification"
+    problem_type: ClassVar[Problem] = "single_label_classification"
+
+    @classmethod
+    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
+        labels = in_order(label for label in found.single if not found.lacks(label))
+        require_choice(labels, file, found.name)
+        return labels, f"{len(labels)} labels: {_counted(found.single, labels)}"
+
+    def label(self, row: Row, place: str) -> int:
+        cell = row.get(self.label_column)
+        return self.number(None if self.lacks_label(row) else label_of(cell), place)
+
+    def lacks_label(self, row: Row) -> bool:
+        return is_missing(row.get(self.label_column), is_number=self._are_numbers)
 
     @cached_property
-    def _read_label(self) -> Callable[[Row, str], Label]:
-        readers: Mapping[str, Callable[[Row, str], Label]] = {
-            "classification": self._one,
-            "multi-label": self._several,
-            "regression": self._score,
-        }
-        return readers[self.problem]
+    def _are_numbers(self) -> bool:
+        return all(number_of(label) is not None for label in self.labels)
 
-    def _one(self, row: Row, place: str) -> int:
-        (name,) = self.columns.all("label")
-        label = None if self.lacks_label(row) else label_of(row.get(name))
-        return require_number(name, self._numbers, label, place)
 
-    def _several(self, row: Row, place: str) -> tuple[int, ...]:
+class SeveralLabels(Texts):
+    """Each text has any number of labels: in one column, or in a column for each."""
+
+    problem: ClassVar[str] = "multi-label"
+    problem_type: ClassVar[Problem] = "multi_label_classification"
+
+    @classmethod
+    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
+        mark = separator_in("".join(found.single))
+        single = (label for cell in found.single for label in split_labels(cell, mark))
+        labels = in_order([*single, *found.listed])
+        return labels, f"{len(labels)} labels, of which a row has any number"
+
+    def label(self, row: Row, place: str) -> tuple[int, ...]:
         names = self.columns.all("label")
         if len(names) > 1:
             marks = [_mark(name, row, place) for name in names]
             return tuple(number for number, is_marked in enumerate(marks) if is_marked)
         cell = row.get(names[0])
-        is_one = label_of(cell) in self._numbers  # a label may hold a mark that separates others
+        is_one = label_of(cell) in self.numbers  # a label may hold a mark that separates others
         labels = [label_of(cell)] if is_one else split_labels(cell, separator_in(str(cell)))
-        numbers = {require_number(names[0], self._numbers, label, place) for label in labels}
-        return tuple(sorted(numbers))
+        return tuple(sorted({self.number(label, place) for label in labels}))
 
-    def _score(self, row: Row, place: str) -> float:
-        (name,) = self.columns.all("label")
-        score = number_of(row.get(name))
+    def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
+        return False
+
+
+class Score(Texts):
+    """Each text has a number to estimate."""
+
+    problem: ClassVar[str] = "regression"
+    problem_type: ClassVar[Problem] = "regression"
+
+    @classmethod
+    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
+        return (found.name,), f"numbers in column {found.name}"
+
+    def label(self, row: Row, place: str) -> float:
+        cell = row.get(self.label_column)
+        score = number_of(cell)
         if score is None:
             raise LitebertError(
                 "LB-859",
-                f"{place}: column {name} is not a number",
-                received=repr(row.get(name)),
+                f"{place}: column {self.label_column} is not a number",
+                received=repr(cell),
                 expected="a finite number in every row that is trained or evaluated on",
                 next="correct the row, or data.missing_labels=skip; for classes: --problem "
                 "classification",
             )
         return score
 
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {label: number for number, label in enumerate(self.labels)}
+    def lacks_label(self, row: Row) -> bool:
+        return is_missing(row.get(self.label_column), is_number=True)
 
-    @cached_property
-    def _are_numbers(self) -> bool:
-        are_numbers = all(number_of(label) is not None for label in self.labels)
-        return self.problem == "regression" or are_numbers
+    def stratum(self, example: TextExample) -> str:  # noqa: ARG002
+        return ""
+
+
+TEXTS: dict[str, type[Texts]] = {
+    reading.problem: reading for reading in (OneLabel, SeveralLabels, Score)
+}
 
 
 def _require_classes(table: Table, found: LabelColumn) -> None:

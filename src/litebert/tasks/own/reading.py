@@ -1,0 +1,107 @@
+"""How rows become examples: what the problems of one's own files share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Generic, Self, TypeVar
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.reading.rows import Row
+from litebert.tasks.kinds.family import Answer, Family
+from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.roles import Columns, Role
+from litebert.tasks.own.rows import Table
+from litebert.tasks.own.values import label_of, text_of
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class Reading(ABC, Generic[Read, Answer]):
+    """Turns the rows of one problem into examples.
+
+    `labels` are the names of labels, tags or choices, as they stand in the file.
+    """
+
+    columns: Columns
+    labels: tuple[str, ...] = ()
+    shape: ClassVar[Shape]
+    problem: ClassVar[str]
+    learnt: ClassVar[Role] = "label"
+    """The role of the column that says what is right."""
+    needs_labels: ClassVar[bool] = True
+
+    @classmethod
+    @abstractmethod
+    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Self, str]:
+        """Read a whole table; return how its rows become examples, and a note on its labels.
+
+        Raises: LitebertError, nothing can be learnt from it; what reading the table raises.
+        """
+
+    @property
+    @abstractmethod
+    def family(self) -> Family[Read, Answer]:
+        """The kind of task."""
+
+    @property
+    @abstractmethod
+    def key_measure(self) -> str:
+        """The measure by which evaluations are compared."""
+
+    @abstractmethod
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Read:
+        """Turn a row into an example. Raises: LitebertError with the row's place."""
+
+    @abstractmethod
+    def key(self, example: Read) -> str:
+        """Return what may not be both trained and evaluated on."""
+
+    def stratum(self, example: Read) -> str:  # noqa: ARG002
+        """Return the label, if there is one: held-out rows are the same share of each."""
+        return ""
+
+    def lacks_label(self, row: Row) -> bool:
+        """Whether a row says nothing to learn."""
+        return label_of(row.get(self.label_column)) is None
+
+    @property
+    def label_column(self) -> str:
+        """The first column that says what is right."""
+        return self.columns.all(self.learnt)[0]
+
+    def texts(self, row: Row, *roles: Role) -> list[str]:
+        """Return the text of each column of the roles, empty where a row has none."""
+        return [text_of(row.get(name)) or "" for role in roles for name in self.columns.all(role)]
+
+    def number(self, label: str | None, place: str) -> int:
+        """Return the number of a label.
+
+        Raises: LitebertError, LB-857, there is none; LB-858, the training data has no such label.
+        """
+        if label is None:
+            raise LitebertError(
+                "LB-857",
+                f"{place}: there is no label",
+                received=f"nothing in column {self.label_column}",
+                expected="a label in every row that is trained or evaluated on",
+                next="data.missing_labels=skip, or --problem multi-label if a row may have none",
+            )
+        if label not in self.numbers:
+            some = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
+            raise LitebertError(
+                "LB-858",
+                f"{place}: the training data has no label {label}",
+                received=label,
+                expected=f"one of {some}",
+                next="add examples of it for training, or correct it "
+                f"({did_you_mean(label, self.labels)})",
+            )
+        return self.numbers[label]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each label."""
+        return {label: number for number, label in enumerate(self.labels)}
