@@ -25,6 +25,21 @@ STAGING_MARK = ".partial-"
 """Names of unfinished siblings carry this mark; anyone may delete it."""
 
 
+def require_absent(
+    code: str, what: str, *paths: Path, expected: str, next: str, or_empty: bool = False
+) -> None:
+    """Refuse to write over files or folders; with `or_empty` an empty folder is free, too.
+
+    Raises: LitebertError with the code, what is wrong and the next step of the caller.
+    """
+    taken = [path for path in paths if path.exists()]
+    if or_empty:
+        taken = [path for path in taken if not path.is_dir() or any(path.iterdir())]
+    if taken:
+        kinds = [f"{path.name}, a {'folder' if path.is_dir() else 'file'}" for path in taken]
+        raise LitebertError(code, what, received="; ".join(kinds), expected=expected, next=next)
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`; a reader sees the old file or the new one, never a part."""
     write_stream(path, (data,))

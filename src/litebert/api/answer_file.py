@@ -12,7 +12,15 @@ from typing import ClassVar
 import numpy as np
 
 from litebert.errors import LitebertError
-from litebert.files import Json, append_bytes, cut_off, read_json, write_json, write_stream
+from litebert.files import (
+    Json,
+    append_bytes,
+    cut_off,
+    read_json,
+    require_absent,
+    write_json,
+    write_stream,
+)
 
 SUFFIXES = (".jsonl", ".csv", ".npy")
 _PIECE = 1 << 20
@@ -31,11 +39,11 @@ class AnswerFile:
     def __init__(self, path: Path, command: Mapping[str, str], *, force: bool) -> None:
         self._path, self._unfinished = path, path.with_name(f"{path.name}.unfinished")
         self._command = path.with_name(f"{path.name}.unfinished.json")
-        if path.exists() and not force:
-            raise LitebertError(
+        if not force:
+            require_absent(
                 "LB-941",
                 f"{path} exists",
-                received="a finished file of answers",
+                path,
                 expected="a new file, or --force",
                 next="choose another --output, or add --force",
             )

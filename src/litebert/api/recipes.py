@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litebert.config import Origin, Setting, Settings, settings_from_toml
 from litebert.errors import LitebertError, did_you_mean
-from litebert.files import write_text
+from litebert.files import require_absent, write_text
 from litebert.tasks.registry import is_registered
 
 KINDS = ("pretrain", "finetune")
@@ -60,11 +60,11 @@ def copy_recipe(name: str, target: str | Path, *, force: bool = False) -> Path:
         LitebertError: LB-521, the file exists.
     """
     target, text = Path(target), recipe(name)
-    if target.exists() and not force:
-        raise LitebertError(
+    if not force:
+        require_absent(
             "LB-521",
             "the file to copy to exists",
-            received=str(target),
+            target,
             expected="a new file, or --force",
             next=f"litebert recipes copy {name} another-name.toml",
         )

@@ -1,13 +1,40 @@
-"""The one check where outputs leave a network for inference: NaN and infinity are no answers."""
+"""NaN and infinity are refused: where weights come in, and where outputs leave a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from litebert.errors import DamagedError
 from litebert.nn import AlbertForTask, Network
+
+
+def require_finite(
+    code: str,
+    what: str,
+    tensors: Mapping[str, Tensor | NDArray[np.floating]],
+    *,
+    expected: str,
+    next: str,
+) -> None:
+    """Refuse foreign weights that are not numbers.
+
+    Raises: DamagedError with the code, what is wrong and the next step of the caller.
+    """
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            received = f"NaN or infinity in {name}"
+            raise DamagedError(code, what, received=received, expected=expected, next=next)
+
+
+def _is_finite(tensor: Tensor | NDArray[np.floating]) -> bool:
+    if isinstance(tensor, np.ndarray):
+        return bool(np.isfinite(tensor).all())
+    has_ends = tensor.is_floating_point() and tensor.numel() > 0
+    return not has_ends or all(bool(end.isfinite()) for end in tensor.aminmax())
 
 
 def refuse_non_finite(network: Network) -> None:
@@ -22,10 +49,10 @@ def refuse_non_finite(network: Network) -> None:
         else [network.masked_lm, network.sentence_order]
     )
     for module in (network.albert, *heads):
-        module.register_forward_hook(lambda _, __, outputs: _require_finite(network, outputs))
+        module.register_forward_hook(lambda _, __, outputs: _check_outputs(network, outputs))
 
 
-def _require_finite(network: Network, outputs: Tensor | tuple[Tensor, ...]) -> None:
+def _check_outputs(network: Network, outputs: Tensor | tuple[Tensor, ...]) -> None:
     tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
     if all(bool(x.isfinite().all()) for x in tensors):
         return

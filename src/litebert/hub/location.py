@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from litebert.errors import LitebertError, did_you_mean
+from litebert.files import require_absent
 from litebert.hub.fetch import pull
 from litebert.hub.names import HubName, looks_local
 from litebert.runs import is_run
@@ -44,14 +45,14 @@ def require_new(folder: Path) -> None:
     Raises:
         LitebertError: LB-638, it is a file, or a folder with something in it.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise LitebertError(
-            "LB-638",
-            f"{folder} is there already",
-            received="a folder with files in it" if folder.is_dir() else "a file",
-            expected="a new folder",
-            next="choose another --output",
-        )
+    require_absent(
+        "LB-638",
+        f"{folder} is there already",
+        folder,
+        expected="a new folder",
+        next="choose another --output",
+        or_empty=True,
+    )
 
 
 def _found(path: Path) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from litebert.errors import LitebertError
 from litebert.fast import calibrate, is_int8, pack, to_int8
-from litebert.files import staged_folder
+from litebert.files import require_absent, staged_folder
 from litebert.folder import load_model, save_model
 from litebert.hub import locate
 from litebert.inference.finetuned import Finetuned, measured
@@ -46,7 +46,13 @@ class Quantized:
 
 def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on the first texts."""
-    _require_new(output)
+    require_absent(
+        "LB-619",
+        f"{output} exists already",
+        output,
+        expected="a folder that is not there yet",
+        next="choose another folder",
+    )
     folder = locate(model)
     network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
     encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
@@ -72,7 +78,13 @@ def quantize_run(
     `task` names it for a model folder without its run. Asked to evaluate, it measures the model
     on the development splits before and after.
     """
-    _require_new(output)
+    require_absent(
+        "LB-619",
+        f"{output} exists already",
+        output,
+        expected="a folder that is not there yet",
+        next="choose another folder",
+    )
     opened = Finetuned.open(run, task=task)
     _require_float(opened.network, opened.folder)
     dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
@@ -135,17 +147,6 @@ def _quantize(
         bytes_after=_num_bytes(output),
         error=float((rounded - exact).norm() / exact.norm()),
     )
-
-
-def _require_new(output: Path) -> None:
-    if output.exists():
-        raise LitebertError(
-            "LB-619",
-            f"{output} exists already",
-            received=str(output),
-            expected="a folder that is not there yet",
-            next="choose another folder",
-        )
 
 
 def _require_float(network: Network, folder: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
+from litebert.fast.finite import require_finite
 from litebert.files import Json, read_json, staged_folder
 from litebert.folder import (
     LoadedModel,
@@ -146,7 +147,13 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for path in pickled:
         tensors |= read_torch_file(path)
-        _require_finite(tensors, path)
+        require_finite(
+            "LB-743",
+            f"{path} holds weights that are not numbers",
+            tensors,
+            expected="finite weights",
+            next="fetch the model again, or take an earlier checkpoint",
+        )
     return tensors
 
 
@@ -168,19 +175,6 @@ def _pickled_files(source: Path) -> list[Path]:
             next="fetch the model again",
         )
     return [source / name for name in names]
-
-
-def _require_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    for name, tensor in tensors.items():
-        is_float = tensor.is_floating_point() and tensor.numel() > 0
-        if is_float and not all(end.isfinite() for end in tensor.aminmax()):
-            raise DamagedError(
-                "LB-743",
-                f"{path} holds weights that are not numbers",
-                received=f"NaN or infinity in {name}",
-                expected="finite weights",
-                next="fetch the model again, or take an earlier checkpoint",
-            )
 
 
 def _overruled(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.errors import LitebertError
-from litebert.files import read_capped, write_bytes, write_text
+from litebert.files import read_capped, require_absent, write_bytes, write_text
 from litebert.interop.google.bundle_writer import write_bundle
 from litebert.interop.google.configuration import official_config
 from litebert.interop.google.outgoing import FloatType, outgoing
@@ -92,13 +92,10 @@ def _require_shards(number: int, num_variables: int) -> None:
 
 def _require_free(prefix: Path, companions: list[str]) -> None:
     """Refuse to overwrite: a checkpoint is only as good as the configuration beside it."""
-    names = [f"{prefix.name}.index", *companions]
-    there = [name for name in names if prefix.with_name(name).exists()]
-    if there:
-        raise LitebertError(
-            "LB-729",
-            f"{prefix.parent} has a checkpoint already",
-            received=", ".join(there),
-            expected="a folder without them: nothing is overwritten",
-            next="choose another folder",
-        )
+    require_absent(
+        "LB-729",
+        f"{prefix.parent} has a checkpoint already",
+        *(prefix.with_name(name) for name in (f"{prefix.name}.index", *companions)),
+        expected="a folder without them: nothing is overwritten",
+        next="choose another folder",
+    )

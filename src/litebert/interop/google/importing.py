@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import AlbertConfig, HeadKind
-from litebert.errors import LitebertError
-from litebert.files import staged_folder
+from litebert.files import require_absent, staged_folder
 from litebert.folder import write_config
 from litebert.folder.weights import WEIGHTS_FILE
 from litebert.interop.google.bundle import read_bundle
@@ -66,7 +65,14 @@ def import_checkpoint(
     Raises:
         LitebertError: LB-700 to LB-725, LB-728: nothing is left at `output` then.
     """
-    _require_empty(output)
+    require_absent(
+        "LB-728",
+        f"{output} is there already",
+        output,
+        expected="a new folder: nothing is overwritten",
+        next="choose another folder with --output, or remove this one",
+        or_empty=True,
+    )
     with checkpoint_at(path, workplace=output.absolute().parent) as (prefix, notes):
         source = albert_in(read_bundle(prefix))
         shapes = {name: source.bundle.entries[key].shape for name, key in source.stored.items()}
@@ -159,14 +165,3 @@ def _notes(plan: Plan, step: int | None) -> list[str]:
     if step is None and any(map(is_slot, plan.source.stored)):
         notes.append("the optimizer was omitted: --optimizer keeps it")
     return notes
-
-
-def _require_empty(output: Path) -> None:
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise LitebertError(
-            "LB-728",
-            f"{output} is there already",
-            received="a folder that is not empty" if output.is_dir() else "a file",
-            expected="a new folder: nothing is overwritten",
-            next="choose another folder with --output, or remove this one",
-        )

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import AlbertConfig
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import LitebertError
+from litebert.fast.finite import require_finite
 from litebert.interop.google.bundle import Bundle
 from litebert.interop.google.names import (
     HUB_PREFIX,
@@ -100,14 +101,13 @@ class Source:
 
     def _read(self, name: str) -> NDArray[np.float32]:
         values = self.bundle.read(self.stored[name])
-        if not np.isfinite(values).all():
-            raise DamagedError(
-                "LB-722",
-                f"{self.bundle.prefix} holds weights that are not numbers",
-                received=f"NaN or infinity in {name}",
-                expected="finite weights",
-                next="fetch the checkpoint again, or take an earlier one",
-            )
+        require_finite(
+            "LB-722",
+            f"{self.bundle.prefix} holds weights that are not numbers",
+            {name: values},
+            expected="finite weights",
+            next="fetch the checkpoint again, or take an earlier one",
+        )
         return values
 
     def _entry_shape(self, name: str) -> tuple[int, ...]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from litebert.errors import LitebertError
-from litebert.files import Json, staged_folder, write_bytes
+from litebert.files import Json, require_absent, staged_folder, write_bytes
 from litebert.folder import SentenceVectors, head_of, load_model, read_sentence_vectors
 from litebert.interop.export.onnx import export_onnx
 from litebert.interop.export.parity import Parity
@@ -56,14 +55,13 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
         LitebertError: LB-910, the output exists; LB-877, LB-878, no runtime; LB-879, no
             SentencePiece vocabulary; what `export_onnx` raises.
     """
-    if output.exists():
-        raise LitebertError(
-            "LB-910",
-            f"{output} exists",
-            received="a folder" if output.is_dir() else "a file",
-            expected="a folder that is not there yet",
-            next="choose another folder",
-        )
+    require_absent(
+        "LB-910",
+        f"{output} exists",
+        output,
+        expected="a folder that is not there yet",
+        next="choose another folder",
+    )
     tokenizer = Tokenizer.load(folder)
     table = vocabulary(folder, tokenizer)
     found = read_runtime(runtime)
