@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.tasks.kinds.framing import frame_ids
+from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("LITEBERT_TEST_DATA", Path(__file__).parents[2] / "../shared/data"))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.report import write_report
-from litebert.report.curve import curve_of
+from litebert.report.chart import curve_of
 from litebert.runs import Row
 
 MakeRun = Callable[..., Path]

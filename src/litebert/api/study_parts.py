@@ -7,8 +7,7 @@ from pathlib import Path
 
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json
-from litebert.report.chart import Chart, Line, RowPoint
-from litebert.report.curve import Point
+from litebert.report.chart import Chart, Line, Point, RowPoint
 from litebert.report.study import Part, RowsFigure
 from litebert.report.table import Table
 from litebert.study.ablation import GRIDS, Ablation

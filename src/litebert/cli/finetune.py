@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from litebert.cli.ending import show_plan, show_result
+from litebert.cli.loading import seed_numbers
 from litebert.cli.output import stop
-from litebert.cli.seeds import seed_numbers
 
 
 @click.command()

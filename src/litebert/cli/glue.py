@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.formats import Format, printed, with_formats
-from litebert.cli.output import note, show, stop
-from litebert.cli.seeds import seed_numbers
+from litebert.cli.loading import seed_numbers
+from litebert.cli.output import Format, note, printed, show, stop, with_formats
 
 
 @click.command()

@@ -15,8 +15,8 @@ from litebert.corpus.stats import CorpusStats
 from litebert.errors import LitebertError, did_you_mean
 from litebert.inference.coherence import Join
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
+from litebert.inference.embedding import Match
 from litebert.inference.explaining import Explanation
-from litebert.inference.index import Match
 from litebert.inference.pretrained import Filling, Order
 from litebert.inference.quantize import Quantized
 from litebert.inference.scoring import Score

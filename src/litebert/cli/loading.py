@@ -1,4 +1,4 @@
-"""What every verb that answers shares: the model's option, and loading it with its notes."""
+"""What verbs share: the model's option, loading it with its notes, and seeds with commas."""
 
 from __future__ import annotations
 
@@ -11,6 +11,31 @@ from litebert.cli.output import note
 if TYPE_CHECKING:
     from litebert.config import Precision
     from litebert.inference import Model
+
+
+from litebert.errors import LitebertError
+
+
+def seed_numbers(text: str) -> list[int]:
+    """Read seeds with commas between them.
+
+    >>> seed_numbers("1,2, 3")
+    [1, 2, 3]
+    """
+    try:
+        seeds = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        seeds = [-1]
+    if any(seed < 0 for seed in seeds):
+        raise LitebertError(
+            "LB-524",
+            "these are not seeds",
+            received=text,
+            expected="whole numbers from 0 with commas between them",
+            next="litebert finetune ... --seeds 1,2,3",
+        )
+    return seeds
+
 
 model_option = click.option(
     "--model", help="A model folder, a run, or a name on the Hub; else the packaged model."

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.formats import Format, printed, with_formats
-from litebert.cli.output import note, show, show_json, stop
+from litebert.cli.output import Format, note, printed, show, show_json, stop, with_formats
 from litebert.errors import LitebertError
 from litebert.files import Json
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.formats import Format, printed, with_formats
-from litebert.cli.output import note, show
+from litebert.cli.output import Format, note, printed, show, with_formats
 
 
 @click.command()
@@ -67,7 +66,7 @@ def ablation(
     """
     from litebert.api.study import write_study
     from litebert.api.study_parts import ablation_part
-    from litebert.cli.seeds import seed_numbers
+    from litebert.cli.loading import seed_numbers
     from litebert.study.ablation import Plan, Probe, ablate
 
     plan = Plan(

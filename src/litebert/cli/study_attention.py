@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.formats import Format, printed, with_formats
-from litebert.cli.output import note, show
+from litebert.cli.output import Format, note, printed, show, with_formats
 
 
 @click.command()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.formats import Format, printed, with_formats
-from litebert.cli.output import note, show
+from litebert.cli.output import Format, note, printed, show, with_formats
 
 if TYPE_CHECKING:
     from litebert.config import Precision

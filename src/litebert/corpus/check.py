@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from litebert.corpus.findings import ADVICE
-from litebert.corpus.place import Place
+from litebert.corpus.findings import ADVICE, Place, UnknownPieces
 from litebert.corpus.read import read_passages
 from litebert.corpus.repeats import Documents, RepeatedLines
 from litebert.corpus.sentences import sentence_chunks
 from litebert.corpus.settings import TextSettings, text_settings
-from litebert.corpus.unknown import UnknownPieces
 from litebert.errors import LitebertError
 from litebert.reading.find import find_texts
 from litebert.reading.findings import CheckReport, Findings

@@ -1,6 +1,82 @@
-"""What a check of texts or of a corpus looks for, how grave each kind is, and what to do."""
+"""What a check of texts looks for: the kinds, their places, and unknown tokens."""
 
-from litebert.reading.findings import Advice
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from litebert.corpus.read import Passage
+from litebert.reading.findings import Advice, Findings
+from litebert.reading.source import Source
+from litebert.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Place:
+    """Hold a passage and its input; a row has one line, a .txt passage as many as its text."""
+
+    source: Source
+    passage: Passage
+
+    def at(self, position: int) -> str:
+        """Return the place of a character of the passage."""
+        lines_before = self.passage.text.count("\n", 0, position) if self._has_lines else 0
+        return f"{self.source.name}:{self.passage.line + lines_before}"
+
+    def of(self, sentence: str) -> str:
+        """Return the place of a sentence of the passage."""
+        return self.at(max(0, self.passage.text.find(sentence)))
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield the lines of the passage with their numbers in the input."""
+        for index, line in enumerate(self.passage.text.split("\n")):
+            yield self.passage.line + index * self._has_lines, line
+
+    @property
+    def _has_lines(self) -> bool:
+        return self.source.kind == ".txt"
+
+
+MOST_COMMON = 10
+
+
+class UnknownPieces:
+    """Tokenise sentences and count what the vocabulary lacks."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.num_tokens = 0
+        self._num_unknown = 0
+        self._where = ""
+        self._tokenizer = tokenizer
+        self._characters = Counter[str]()
+        self._is_unknown: dict[str, bool] = {}
+
+    def look(self, sentences: list[str], place: Place) -> None:
+        """Count the tokens of some sentences of one passage."""
+        encoded = self._tokenizer.encode_ids(sentences, num_threads=1)
+        for sentence, ids in zip(sentences, encoded, strict=True):
+            self.num_tokens += len(ids)
+            if num_unknown := ids.count(self._tokenizer.unk_id):
+                self._num_unknown += num_unknown
+                self._where = self._where or place.of(sentence)
+                self._characters.update(filter(self._lacks, sentence))
+
+    def report(self, found: Findings) -> None:
+        """Add one finding with the share of unknown tokens and the characters behind them."""
+        if self._num_unknown:
+            share = self._num_unknown / self.num_tokens
+            characters = ", ".join(
+                f"{character!r} {count:,}"
+                for character, count in self._characters.most_common(MOST_COMMON)
+            )
+            example = f"{share:.2%} of tokens; {characters}"
+            found.add("unknown token", self._where, example, times=self._num_unknown)
+
+    def _lacks(self, character: str) -> bool:
+        if character not in self._is_unknown:
+            ids = self._tokenizer.encode_ids([character], num_threads=1)[0]
+            self._is_unknown[character] = self._tokenizer.unk_id in ids
+        return self._is_unknown[character]
+
 
 ADVICE: Advice = {
     "unreadable": ("error", "correct this place: the rest of the file was not read"),

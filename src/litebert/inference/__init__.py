@@ -2,9 +2,9 @@
 
 from litebert.inference.coherence import Coherence, Join
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
+from litebert.inference.embedding import Match, TextIndex
 from litebert.inference.explaining import Explanation, WordAttribution
 from litebert.inference.finetuned import Finetuned
-from litebert.inference.index import Match, TextIndex
 from litebert.inference.model import Model
 from litebert.inference.packaged import packaged_model
 from litebert.inference.pretrained import Filling, Order

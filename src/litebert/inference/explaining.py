@@ -11,8 +11,7 @@ from litebert.errors import LitebertError, did_you_mean
 from litebert.inference.attribution import attributed
 from litebert.inference.questions import ASK
 from litebert.inference.results import data_frame
-from litebert.inference.traced import Framed
-from litebert.inference.words import by_word
+from litebert.inference.traced import Framed, by_word
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -25,10 +25,9 @@ from litebert.hub import locate
 from litebert.inference import downstream, pretrained
 from litebert.inference.coherence import Coherence, coherence
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
-from litebert.inference.embedding import embed
+from litebert.inference.embedding import Match, TextIndex, embed
 from litebert.inference.explaining import Explanation, explain
 from litebert.inference.given import Texts, count, known_precision, list_of, paired, several
-from litebert.inference.index import Match, TextIndex
 from litebert.inference.packaged import packaged_model
 from litebert.inference.pretrained import Filling, Order
 from litebert.inference.results import Results

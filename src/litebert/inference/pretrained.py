@@ -12,7 +12,7 @@ from torch import Tensor
 from litebert.errors import LitebertError
 from litebert.inference.results import Results
 from litebert.nn import AlbertForPretraining, Batch, Network
-from litebert.tasks.kinds.framing import frame_ids
+from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 MASK = "[MASK]"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from litebert.inference.pretrained import framed, masked_logits, window
-from litebert.inference.words import by_word
+from litebert.inference.traced import by_word
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer

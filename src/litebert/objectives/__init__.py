@@ -16,8 +16,7 @@ from litebert.objectives.sentences import (
 )
 from litebert.objectives.shards import Library, Shard, Text
 from litebert.objectives.staged import Batches, Staged
-from litebert.objectives.unigram import log_frequencies
-from litebert.objectives.vocabulary import Vocabulary
+from litebert.objectives.vocabulary import Vocabulary, log_frequencies
 
 __all__ = [
     "SENTENCE_OBJECTIVES",

@@ -9,7 +9,7 @@ from pathlib import Path
 from litebert.errors import LitebertError
 from litebert.metrics.spread import Spread
 from litebert.report.finetuning.overview import start_of
-from litebert.report.pretraining.overview import network_of
+from litebert.report.pretraining.charts import network_of
 from litebert.report.seeds import Run, Seeds, read_run, seed_folders
 from litebert.report.table import Cell, Table
 from litebert.runs import RUN_FILE, Evaluation, Record, read_result

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from litebert.report.curve import Point
+from litebert.report.chart import Point
 from litebert.runs import RUN_FILE, Record, Result, read_record, read_result
 
 

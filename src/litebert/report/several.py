@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from litebert.metrics.spread import Spread
 from litebert.report import sections
-from litebert.report.chart import MOST_EVALUATIONS, Chart, Line
-from litebert.report.curve import Point, curve_of
+from litebert.report.chart import MOST_EVALUATIONS, Chart, Line, Point, curve_of
 from litebert.report.finetuning import paper
-from litebert.report.finetuning.charts import measures_drawn
-from litebert.report.finetuning.overview import facts_of
+from litebert.report.finetuning.overview import facts_of, measures_drawn
 from litebert.report.markup import Html, commands, paragraph, section, table
 from litebert.report.overview import Content, report_line
 from litebert.report.result import number, spreads

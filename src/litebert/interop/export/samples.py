@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from litebert.errors import LitebertError
 from litebert.files import read_capped
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
-from litebert.tasks.kinds.framing import frame_ids
+from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 Inputs: TypeAlias = dict[str, NDArray[np.int64]]

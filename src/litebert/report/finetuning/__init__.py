@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from litebert.report import sections
 from litebert.report.finetuning import confusion, next_steps, paper, reliability, worst
-from litebert.report.finetuning.charts import charts_of
-from litebert.report.finetuning.overview import facts_of
+from litebert.report.finetuning.overview import charts_of, facts_of
 from litebert.report.finetuning.results import results
 from litebert.report.overview import Content, status
 from litebert.runs import Record, read_result

@@ -5,8 +5,7 @@ from __future__ import annotations
 from litebert.report import sections
 from litebert.report.markup import Html, commands, paragraph, section, table
 from litebert.report.overview import Content, report_line, status
-from litebert.report.pretraining.charts import charts_of
-from litebert.report.pretraining.overview import facts_of, python_lines, shell_lines
+from litebert.report.pretraining.charts import charts_of, facts_of, python_lines, shell_lines
 from litebert.report.pretraining.results import before_and_now, result_rows, verdict
 from litebert.runs import Record
 

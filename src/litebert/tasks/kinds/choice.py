@@ -17,8 +17,7 @@ from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.heads import NEVER
 from litebert.tasks.kinds.classification import Scores
-from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
-from litebert.tasks.kinds.framing import frame_ids
+from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output, frame_ids
 from litebert.tasks.kinds.problems import softened, softmax
 from litebert.tokenizer import Tokenizer
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from litebert.errors import LitebertError
 from litebert.interop.export.onnx.graph import DEFAULT_OPSET, to_graph
 from litebert.interop.export.onnx.int8 import quantise
-from litebert.interop.export.onnx.latency import measure
 from litebert.interop.export.onnx.products import Products, count_products, require_integer
-from litebert.interop.export.onnx.runtime import start
+from litebert.interop.export.onnx.runtime import measure, start
 from litebert.interop.export.padded import INPUTS
 from litebert.interop.export.parity import Parity, Run, compare, require_equal
 from litebert.interop.export.ragged import Outputs, ragged_outputs

@@ -1,13 +1,56 @@
-"""The packages of the extra [onnx], imported here alone, and a graph as a function."""
+"""The packages of the extra [onnx], imported here alone; a graph as a function, and its latency."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from statistics import median
+
+import numpy as np
 import torch
 
+from litebert.interop.export.padded import INPUTS, PaddedNetwork
 from litebert.interop.export.parity import Run
 from litebert.interop.export.ragged import Outputs
 from litebert.interop.export.samples import Inputs
 from litebert.reading.extras import missing_package
+
+SHAPES = ((1, 16), (1, 128), (8, 128))
+ROUNDS = 7
+
+
+def measure(
+    runners: Mapping[str, Run], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
+) -> dict[str, dict[str, float]]:
+    """Return for each runner the median milliseconds at each shape, `1x16` being one row of 16.
+
+    The runners are interleaved, after a warm-up round: other work on the machine slows them
+    all alike.
+    """
+    times: dict[str, dict[str, float]] = {name: {} for name in runners}
+    for batch, length in SHAPES:
+        if length not in network.lengths:
+            continue
+        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)
+        taken: dict[str, list[float]] = {name: [] for name in runners}
+        for _ in range(1 + rounds):
+            for name, run in runners.items():
+                begin = time.perf_counter()
+                run(inputs)
+                taken[name].append(1e3 * (time.perf_counter() - begin))
+        for name, milliseconds in taken.items():
+            times[name][f"{batch}x{length}"] = median(milliseconds[1:])
+    return times
+
+
+def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size: int) -> Inputs:
+    """Return a rectangle without padding."""
+    sizes = {"batch": batch, "choices": 1, "length": length}
+    shape = [sizes[axis] for axis in axes]
+    ids = np.arange(np.prod(shape)).reshape(shape) % vocab_size
+    values = (ids, np.ones_like(ids), np.zeros_like(ids))
+    return dict(zip(INPUTS, values, strict=True))
+
 
 try:
     import onnx
