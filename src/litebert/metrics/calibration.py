@@ -32,9 +32,7 @@ class Calibration:
     bins: tuple[ReliabilityBin, ...]
 
 
-def calibration(
-    labels: NDArray[np.int64], probabilities: NDArray[np.floating], *, num_bins: int = NUM_BINS
-) -> Calibration:
+def calibration(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> Calibration:
     """Compare the confidence of n answers with how often they are right, in bins of equal width.
 
     The error is the mean distance of the two, weighted by the answers of each bin.
@@ -48,7 +46,7 @@ def calibration(
     require_some(len(labels))
     confidence = probabilities.max(axis=1).astype(np.float64)
     is_right = probabilities.argmax(axis=1) == labels
-    edges = np.linspace(0, 1, num_bins + 1)
+    edges = np.linspace(0, 1, NUM_BINS + 1)
     places = np.searchsorted(edges[1:-1], confidence)
     bins = []
     for place in np.unique(places):

@@ -14,9 +14,7 @@ ENOUGH_PIECES = 20_000_000
 """Pieces counted at most; more change no logarithm by much."""
 
 
-def log_frequencies(
-    shards: Sequence[Shard], vocab_size: int, *, at_most: int = ENOUGH_PIECES
-) -> NDArray[np.float32]:
+def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.float32]:
     """Return log p of every piece, shape (vocab,), with one added to each count.
 
     Of a large corpus the first part of every shard is counted.
@@ -28,7 +26,7 @@ def log_frequencies(
     """
     counts = np.ones(vocab_size, dtype=np.int64)
     for shard in shards:
-        pieces = np.asarray(shard.tokens[: at_most // len(shards)])
+        pieces = np.asarray(shard.tokens[: ENOUGH_PIECES // len(shards)])
         counts += np.bincount(pieces, minlength=vocab_size)
     logs: NDArray[np.float64] = np.log(counts / counts.sum())
     return logs.astype(np.float32)
