@@ -9,6 +9,33 @@ from litebert.reading.findings import Advice, Findings
 from litebert.reading.source import Source
 from litebert.tokenizer import Tokenizer
 
+MOST_COMMON = 10
+ADVICE: Advice = {
+    "unreadable": ("error", "correct this place: the rest of the file was not read"),
+    "damaged": ("error", "build the corpus again"),
+    "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
+    "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
+    "replacement character": ("warning", "U+FFFD stands for lost bytes; reconvert the text"),
+    "control character": ("warning", "remove them; NUL on every other place means UTF-16"),
+    "duplicate document": ("warning", "remove all but one: training would see them more often"),
+    "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
+    "few documents": (
+        "warning",
+        "held-out documents may be none, and there is nothing to evaluate on: add text, set "
+        "--held-out higher, or name data.eval_corpus",
+    ),
+    "unknown token": (
+        "warning",
+        "above 1 % another vocabulary is better: litebert tokenizer train",
+    ),
+    "empty document": ("note", "omitted from a corpus"),
+    "empty sentence": ("note", "omitted from a corpus"),
+    "single-sentence document": ("note", "teaches no sentence order; join such documents"),
+    "long sentence": ("note", "cut in training; does --sentences suit this text?"),
+    "short sentence": ("note", "often a heading or a number; does --sentences suit this text?"),
+}
+"""How grave each kind is, and what to do; in the order in which they are reported."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -34,9 +61,6 @@ class Place:
     @property
     def _has_lines(self) -> bool:
         return self.source.kind == ".txt"
-
-
-MOST_COMMON = 10
 
 
 class UnknownPieces:
@@ -76,30 +100,3 @@ class UnknownPieces:
             ids = self._tokenizer.encode_ids([character], num_threads=1)[0]
             self._is_unknown[character] = self._tokenizer.unk_id in ids
         return self._is_unknown[character]
-
-
-ADVICE: Advice = {
-    "unreadable": ("error", "correct this place: the rest of the file was not read"),
-    "damaged": ("error", "build the corpus again"),
-    "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
-    "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
-    "replacement character": ("warning", "U+FFFD stands for lost bytes; reconvert the text"),
-    "control character": ("warning", "remove them; NUL on every other place means UTF-16"),
-    "duplicate document": ("warning", "remove all but one: training would see them more often"),
-    "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
-    "few documents": (
-        "warning",
-        "held-out documents may be none, and there is nothing to evaluate on: add text, set "
-        "--held-out higher, or name data.eval_corpus",
-    ),
-    "unknown token": (
-        "warning",
-        "above 1 % another vocabulary is better: litebert tokenizer train",
-    ),
-    "empty document": ("note", "omitted from a corpus"),
-    "empty sentence": ("note", "omitted from a corpus"),
-    "single-sentence document": ("note", "teaches no sentence order; join such documents"),
-    "long sentence": ("note", "cut in training; does --sentences suit this text?"),
-    "short sentence": ("note", "often a heading or a number; does --sentences suit this text?"),
-}
-"""How grave each kind is, and what to do; in the order in which they are reported."""

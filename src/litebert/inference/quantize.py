@@ -46,13 +46,7 @@ class Quantized:
 
 def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on the first texts."""
-    require_absent(
-        "LB-619",
-        f"{output} exists already",
-        output,
-        expected="a folder that is not there yet",
-        next="choose another folder",
-    )
+    _require_new(output)
     folder = locate(model)
     network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
     encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
@@ -78,13 +72,7 @@ def quantize_run(
     `task` names it for a model folder without its run. Asked to evaluate, it measures the model
     on the development splits before and after.
     """
-    require_absent(
-        "LB-619",
-        f"{output} exists already",
-        output,
-        expected="a folder that is not there yet",
-        next="choose another folder",
-    )
+    _require_new(output)
     opened = Finetuned.open(run, task=task)
     _require_float(opened.network, opened.folder)
     dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
@@ -146,6 +134,16 @@ def _quantize(
         bytes_before=_num_bytes(folder),
         bytes_after=_num_bytes(output),
         error=float((rounded - exact).norm() / exact.norm()),
+    )
+
+
+def _require_new(output: Path) -> None:
+    require_absent(
+        "LB-619",
+        f"{output} exists already",
+        output,
+        expected="a folder that is not there yet",
+        next="choose another folder",
     )
 
 

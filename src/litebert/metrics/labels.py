@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from litebert.metrics.some import require_some
 
+MARKED_FROM = 0.5
+"""A label of several is given from this probability on."""
+
 
 def regression_measures(
     wanted: NDArray[np.floating], values: NDArray[np.floating]
@@ -32,10 +35,6 @@ def regression_measures(
         "spearman": float(stats.spearmanr(first, second).statistic) if has_spread else 0.0,
         "mse": float(np.square(first - second).mean()),
     }
-
-
-MARKED_FROM = 0.5
-"""A label of several is given from this probability on."""
 
 
 def classification_measures(

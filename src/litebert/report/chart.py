@@ -12,6 +12,10 @@ from litebert.runs import Record, Row
 MOST_POINTS = 120
 
 
+MOST_EVALUATIONS = 400
+"""Up to this many evaluations are shown without averaging."""
+
+
 @dataclass(frozen=True)
 class Point:
     """The mean of some neighbouring rows at their last step, with the range they span."""
@@ -40,10 +44,6 @@ def curve_of(
 def _point(values: Sequence[tuple[int, float]]) -> Point:
     numbers = [value for _, value in values]
     return Point(values[-1][0], fmean(numbers), min(numbers), max(numbers))
-
-
-MOST_EVALUATIONS = 400
-"""Up to this many evaluations are shown without averaging."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,16 @@ from litebert.report.overview import effort
 from litebert.report.pretraining.results import CHANCE, loss, sentence_task, share
 from litebert.runs import Record
 
+_CAPTIONS = {
+    "masked_lm_loss": "Lower is better.",
+    "masked_lm_accuracy": "Share of the masked tokens that are named exactly.",
+    "mask_token_loss": "Of the positions that show [MASK] alone. Lower is better.",
+    "mask_token_accuracy": "Share of the positions that show [MASK] that are named exactly.",
+    "sentence_order_accuracy": "Share of the sentence pairs that are judged right.",
+    "hidden_error": "Distance to the teacher's hidden states. Lower is better.",
+    "vector_error": "Distance to the teacher's text vectors. Lower is better.",
+}
+
 
 def facts_of(record: Record) -> dict[str, str]:
     """Return the main figures; unknown figures are omitted."""
@@ -54,17 +64,6 @@ def python_lines(record: Record) -> list[str]:
         f"model = litebert.load({str(record.folder / 'model')!r})",
         'print(model.fill("The cat sat on the [MASK]."))',
     ]
-
-
-_CAPTIONS = {
-    "masked_lm_loss": "Lower is better.",
-    "masked_lm_accuracy": "Share of the masked tokens that are named exactly.",
-    "mask_token_loss": "Of the positions that show [MASK] alone. Lower is better.",
-    "mask_token_accuracy": "Share of the positions that show [MASK] that are named exactly.",
-    "sentence_order_accuracy": "Share of the sentence pairs that are judged right.",
-    "hidden_error": "Distance to the teacher's hidden states. Lower is better.",
-    "vector_error": "Distance to the teacher's text vectors. Lower is better.",
-}
 
 
 def charts_of(record: Record) -> list[Chart]:

@@ -19,6 +19,10 @@ SHAPES = ((1, 16), (1, 128), (8, 128))
 ROUNDS = 7
 
 
+__all__ = ["onnx", "onnxruntime", "onnxscript", "start"]
+_ERRORS_ONLY = 3
+
+
 def measure(
     runners: Mapping[str, Run], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
 ) -> dict[str, dict[str, float]]:
@@ -60,10 +64,6 @@ except ImportError as error:
     raise missing_package(
         error.name or "onnx", extra="onnx", needed_for="export to ONNX"
     ) from error
-
-__all__ = ["onnx", "onnxruntime", "onnxscript", "start"]
-
-_ERRORS_ONLY = 3
 
 
 def start(model: bytes) -> Run:
