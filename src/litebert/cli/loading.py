@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from litebert.cli.output import note
+from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.config import Precision
     from litebert.inference import Model
-
-
-from litebert.errors import LitebertError
 
 
 model_option = click.option(

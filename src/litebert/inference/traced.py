@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from litebert.tokenizer import Tokenizer
 
-
 Span = tuple[int, int]
 
 

@@ -15,7 +15,6 @@ from litebert.config import HeadConfig
 from litebert.nn import AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 
-
 Example = TypeVar("Example")
 Asked = TypeVar("Asked", contravariant=True)
 Answer = TypeVar("Answer")
