@@ -45,7 +45,7 @@ def allowed(field: FieldInfo) -> str:
         *names, last = map(str, get_args(kind))
         words = f"{', '.join(names)} or {last}" if names else last
     else:
-        other = "a list" if get_origin(kind) is list else "a value of another kind"
+        other = "a list" if get_origin(kind) in (list, tuple) else "a value of another kind"
         words = _KINDS.get(kind, other) + _range(field)
     return f"{words}, or null" if is_optional else words
 

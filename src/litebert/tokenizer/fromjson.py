@@ -14,7 +14,7 @@ a text becomes its id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from litebert import files
@@ -28,7 +28,8 @@ from litebert.tokenizer.jsonparts import (
     special_names,
     steps_of,
 )
-from litebert.tokenizer.modelfile import write_model
+from litebert.tokenizer.location import PIPELINE, read_settings, vocabulary_file
+from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, write_model
 from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.restore import restored
 from litebert.tokenizer.unigram import SPACE, UNIGRAM_SPECIAL
@@ -43,6 +44,17 @@ class Vocabulary:
     suffix: str
     data: bytes
     settings: Normalizer = field(default_factory=Normalizer)
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Read the vocabulary of a tokenizer folder, or a vocabulary file; see `Tokenizer.load`."""
+    file = vocabulary_file(path)
+    if file.name == PIPELINE:
+        found = read_tokenizer_json(file)
+    else:
+        data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
+        found = Vocabulary(file.suffix, data)
+    return replace(found, settings=read_settings(file.parent, found.settings))
 
 
 def read_tokenizer_json(path: Path) -> Vocabulary:

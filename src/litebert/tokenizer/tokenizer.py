@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert import files
 from litebert.errors import LitebertError
 from litebert.tokenizer.encoding import Encoding, Trace, spans_of
-from litebert.tokenizer.fromjson import Vocabulary, read_tokenizer_json
-from litebert.tokenizer.location import PIPELINE, read_settings, vocabulary_file
-from litebert.tokenizer.modelfile import MAX_MODEL_BYTES
+from litebert.tokenizer.fromjson import read_vocabulary
+from litebert.tokenizer.location import vocabulary_file
 from litebert.tokenizer.normalize import Normalizer, refuse_lone_string, replace_surrogates
 from litebert.tokenizer.subword import SubwordModel
 from litebert.tokenizer.unigram import UnigramModel
@@ -45,16 +43,10 @@ class Tokenizer:
                 for WordPiece is missing.
             DamagedError: The vocabulary is damaged.
         """
-        file = vocabulary_file(Path(path))
-        if file.name == PIPELINE:
-            found = read_tokenizer_json(file)
-        else:
-            data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
-            found = Vocabulary(file.suffix, data)
-        settings = read_settings(file.parent, found.settings)
+        name, found = str(vocabulary_file(Path(path))), read_vocabulary(Path(path))
         if found.suffix == ".model":
-            return cls(UnigramModel(found.data, settings, name=str(file)))
-        return cls(WordPieceModel(found.data, lowercase=settings.lowercase, name=str(file)))
+            return cls(UnigramModel(found.data, found.settings, name=name))
+        return cls(WordPieceModel(found.data, lowercase=found.settings.lowercase, name=name))
 
     @classmethod
     def from_model(cls, model: bytes, *, lowercase: bool = True) -> Tokenizer:

@@ -87,7 +87,9 @@ def test_the_pages_ids_are_ours_on_ten_thousand_texts(
         for text, ours, theirs in zip([*texts, *ODD], expected, found, strict=True)
         if ours != theirs
     ]
-    assert wrong == []
+    # "kkk" is k + kk or kk + k, equally likely: the sums round differently after a long text
+    ties = [text for text, ours, theirs in wrong if sorted(ours) == sorted(theirs)]
+    assert len(ties) == len(wrong) <= len(texts) // 5_000, wrong
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:

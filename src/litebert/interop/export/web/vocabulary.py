@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from litebert.errors import LitebertError
-from litebert.files import Json, read_capped
+from litebert.files import Json
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.location import read_settings, vocabulary_file
-from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, NORMAL, read_model
-from litebert.tokenizer.normalize import Normalizer
+from litebert.tokenizer.fromjson import read_vocabulary
+from litebert.tokenizer.location import vocabulary_file
+from litebert.tokenizer.modelfile import NORMAL, read_model
 
 
 def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
@@ -24,17 +24,16 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     Raises:
         LitebertError: LB-879, its vocabulary is not a SentencePiece model.
     """
-    file = vocabulary_file(folder)
-    if file.suffix != ".model":
+    found = read_vocabulary(folder)
+    if found.suffix != ".model":
         raise LitebertError(
             "LB-879",
             "a page can only read a SentencePiece vocabulary",
-            received=str(file),
-            expected="a folder with spiece.model",
+            received=str(vocabulary_file(folder)),
+            expected="a folder with spiece.model, or its tokenizer.json",
             next="litebert serve answers with every kind of model",
         )
-    model = read_model(read_capped(file, MAX_MODEL_BYTES, command=f"ls {folder}"), str(file))
-    settings = read_settings(folder, Normalizer())
+    model, settings = read_model(found.data, str(folder)), found.settings
     kinds = [piece.kind for piece in model.pieces]
     return {
         "pieces": [piece.text for piece in model.pieces],
