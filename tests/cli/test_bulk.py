@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from litebert.api.answer_file import answer_file
 from litebert.cli import cli
 from litebert.cli.boundary import run
 from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask
@@ -179,3 +181,14 @@ def test_progress_knows_how_many_rows_there_are() -> None:
     assert count_rows(["t.txt", "t.csv"]) == 4
     assert count_rows(["-"]) is None
     assert count_rows(["a text"]) is None
+
+
+@pytest.mark.parametrize("output", ["", ".", "models"])
+def test_answers_do_not_go_to_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LitebertError) as caught:
+        answer_file(Path(output), {"command": "fill"}, force=False)
+    assert caught.value.code == "LB-913"

@@ -178,8 +178,17 @@ def answer_file(path: Path, command: Mapping[str, str], *, force: bool) -> Answe
     """Open a file of answers; its suffix says which kind, JSONL if it is none of ours.
 
     Raises:
-        LitebertError: LB-911, vectors alone can be an array; those of `AnswerFile`.
+        LitebertError: LB-913, a folder; LB-911, vectors alone can be an array; those of
+            `AnswerFile`.
     """
+    if not path.name or path.is_dir():
+        raise LitebertError(
+            "LB-913",
+            "answers go to a file, not to a folder",
+            received=str(path),
+            expected="a name that ends in .jsonl or .csv, or in .npy for vectors",
+            next=f"--output {path / 'answers.jsonl'}",
+        )
     if path.suffix == ".npy" and command["command"] != "embed":
         raise LitebertError(
             "LB-911",
