@@ -292,8 +292,10 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(
 
 def test_a_file_that_was_only_touched_is_read_on(corpus: Path) -> None:
     opened = Corpus.open(corpus).shards[1]
+    tokens = opened.tokens.copy()
     array(corpus, "tokens").touch()
     opened.require_unchanged()
+    assert (opened.tokens == tokens).all()
 
 
 @pytest.mark.parametrize("change", ["model", "settings", "deleted"])

@@ -23,7 +23,9 @@ def _blocks(page: Path, language: str) -> list[str]:
 def test_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for block in _blocks(ROOT / "docs" / f"{name}.md", "python"):
+    blocks = _blocks(ROOT / "docs" / f"{name}.md", "python")
+    assert blocks
+    for block in blocks:
         exec(compile(block, f"{name}.md", "exec"), names)
 
 

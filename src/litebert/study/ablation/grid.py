@@ -53,6 +53,18 @@ class Scale:
         return f"model.embedding_size={embedding_size * self.base.hidden_size // 768}"
 
 
+_SMALL_TRAINING = (
+    "model.hidden_act=gelu",
+    "model.max_position_embeddings=64",
+    "start.attention=local",
+    "start.output_bias=unigram",
+    "objective.max_seq_length=64",
+    "optim.name=muon",
+    "optim.beta2=0.98",
+    "optim.warmup_steps=0.1",
+    "train.threads=1",
+)
+
 SCALES = {
     "smoke": Scale(
         name="smoke",
@@ -61,20 +73,12 @@ SCALES = {
         embedding_size=8,
         steps=300,
         training=(
-            "model.hidden_act=gelu",
-            "model.max_position_embeddings=64",
-            "start.attention=local",
-            "start.output_bias=unigram",
-            "objective.max_seq_length=64",
+            *_SMALL_TRAINING,
             "objective.whole_word=false",
-            "optim.name=muon",
             "optim.learning_rate=0.01",
             "optim.muon_learning_rate=0.02",
-            "optim.beta2=0.98",
-            "optim.warmup_steps=0.1",
             "train.batch_size=8",
             "train.precision=fp32",
-            "train.threads=1",
         ),
     ),
     "tiny": Scale(
@@ -84,19 +88,11 @@ SCALES = {
         embedding_size=16,
         steps=400,
         training=(
-            "model.hidden_act=gelu",
-            "model.max_position_embeddings=64",
-            "start.attention=local",
-            "start.output_bias=unigram",
-            "objective.max_seq_length=64",
-            "optim.name=muon",
+            *_SMALL_TRAINING,
             "optim.learning_rate=0.003",
             "optim.muon_learning_rate=0.004",
-            "optim.beta2=0.98",
-            "optim.warmup_steps=0.1",
             "train.batch_size=32",
             "train.precision=bf16",
-            "train.threads=1",
         ),
     ),
     "paper": Scale(
