@@ -127,17 +127,34 @@ def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
         ("/v1/order", {"first": "a", "second": "b"}),
     ]
     processes = [server.process.pid, *server.children()]
-    server.ask_all(calls * 100, clients=4)
+    _load(server, calls * 100, leavers=rounds // 10)
     before = [_usage(pid) for pid in processes]
-    for _ in range(rounds // 10):
-        with socket.create_connection(("127.0.0.1", server.port)) as link:
-            link.sendall(b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
-    server.ask_all(calls * rounds, clients=4)
+    _load(server, calls * rounds, leavers=rounds // 10)
     for (memory, files), (memory_now, files_now) in zip(
         before, map(_usage, processes), strict=True
     ):
         assert memory_now - memory < 2 << 10, "kB"
         assert files_now <= files + 1
+
+
+def _load(server, calls: list[tuple[str, object]], *, leavers: int) -> None:
+    """Send half a request and leave, often; then whole ones; wait until the server closed all."""
+    for _ in range(leavers):
+        with socket.create_connection(("127.0.0.1", server.port)) as link:
+            link.sendall(b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+    server.ask_all(calls, clients=4)
+    server.wait_until(lambda: not _held_connections(server.port), seconds=20)
+
+
+def _held_connections(port: int) -> list[str]:
+    """List the connections to a port that its server has not closed, whether the client has."""
+    established, left_by_client = "01", "08"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [
+        client
+        for _, own, client, state, *_ in rows
+        if own.endswith(f":{port:04X}") and state in (established, left_by_client)
+    ]
 
 
 def _usage(pid: int) -> tuple[int, int]:
@@ -180,6 +197,15 @@ async def deaf(_):
     await asyncio.Event().wait()
 verbs._departure = deaf
 """
+OPEN = """
+from litebert.serve.connection import PatientConnection
+lost = PatientConnection.connection_lost
+def losing(self, exc):
+    lost(self, exc)
+    open_ends.append(self.transport.get_extra_info("socket").dup())
+open_ends = []
+PatientConnection.connection_lost = losing
+"""
 UNBOUNDED = """
 from litebert.serve.queueing import JobQueue
 JobQueue.require_room = lambda *_: None
@@ -199,8 +225,9 @@ def test_without_its_guard_the_test_of_it_fails(run_small_server, without: str, 
 
 
 @pytest.mark.slow
-def test_a_server_that_keeps_bodies_fails_the_test_of_leaks(run_server, folders) -> None:
-    with run_server(f"base={folders['base']}", without=KEPT) as server:
+@pytest.mark.parametrize("without", [KEPT, OPEN], ids=["bodies", "connections"])
+def test_a_server_that_leaks_fails_the_test_of_leaks(run_server, folders, without: str) -> None:
+    with run_server(f"base={folders['base']}", without=without) as server:
         server.wait_for_line("base is ready")
         with pytest.raises(AssertionError):
             test_thousands_of_requests_leak_nothing(server, 250)
