@@ -55,6 +55,7 @@ def _show_table(run: Run) -> None:
             "{:.1%}",
             f"{after['masked_lm_baseline']:.1%}",
         ),
+        ("where a [MASK] stands", "mask_token_accuracy", "{:.1%}", ""),
         ("sentence-order loss", "sentence_order_loss", "{:.3f}", "0.693"),
         ("sentence-order accuracy", "sentence_order_accuracy", "{:.1%}", "50.0%"),
     ]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import litebert
+from litebert.api import PretrainJob
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
@@ -195,6 +196,14 @@ def test_a_stopped_distillation_resumes_bit_for_bit(
         path.rename(tmp_path / f"gone-{path.name}")
     resumed = run("cut")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -> None:
+    settings = {**SETTINGS, "distil.texts": 5, "distil.text_length": 9}
+    job = PretrainJob(texts=text, teacher=teacher_folder, recipe="distil", settings=settings)
+    train = job.resolved.config.train
+    pairs = train.batch_size * job.resolved.config.objective.max_seq_length
+    assert job.plan().values["tokens"] == train.steps * (pairs + 45)
 
 
 def test_another_width_than_the_teachers_is_refused(

@@ -24,7 +24,7 @@ from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.reading.find import find_texts
 from litebert.tokenizer import Tokenizer
-from litebert.train import Estimate, plan
+from litebert.train import Estimate, most_tokens, plan
 from litebert.train import pretrain as train_model
 from litebert.train.log import Listener
 from litebert.train.run import choose_device
@@ -96,7 +96,7 @@ class PretrainJob:
 
     def _described(self, config: PretrainConfig, needs: Estimate) -> Plan:
         train, model = config.train, config.model
-        tokens = train.steps * train.batch_size * config.objective.max_seq_length
+        tokens = train.steps * most_tokens(config)
         lines = {
             "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, "
             f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",

@@ -82,17 +82,6 @@ class World:
                 for tensor, piece in zip(bucket, pieces, strict=True):
                     tensor.copy_(piece.view_as(tensor))
 
-    def rows(self, mine: Tensor) -> Tensor:
-        """Return the rows of all processes end to end; gradients reach this one's own."""
-        if self.size == 1:
-            return mine
-        counts = self.gathered(len(mine))
-        start = sum(counts[: self.rank])
-        every = mine.new_zeros(sum(counts), *mine.shape[1:])
-        every[start : start + len(mine)] = mine.detach()
-        self.sum_([every])
-        return torch.cat([every[:start], mine, every[start + len(mine) :]])
-
     @torch.no_grad()
     def copy_first_(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of the first process."""

@@ -103,13 +103,11 @@ class Distillation:
             sums = [*pretraining.sums, *sums, *hidden.new_zeros(2)]
         else:
             vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
-            ours, theirs = map(work.world.rows, (vectors, work.reading.vectors))
-            error = _vector_error(ours, theirs)
-            # every process computes the same error, with the gradients of its own texts
-            once = error.detach() / work.world.size + (error - error.detach())
-            total = total + self._distil.vectors * once
+            errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)
+            (num_texts,) = work.world.totals(len(errors))
+            total = total + self._distil.vectors * errors.sum() / num_texts
             zeros = hidden.new_zeros(len(self._pretraining.sum_names))
-            sums = [*zeros, *sums, error * len(vectors), hidden.new_tensor(len(vectors))]
+            sums = [*zeros, *sums, errors.sum(), hidden.new_tensor(len(errors))]
         return Loss(total, torch.stack([value.detach().double() for value in sums]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
@@ -178,8 +176,3 @@ class Distillation:
             for ours, target, size in zip(states, targets, sizes, strict=True)
         ]
         return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
-
-
-def _vector_error(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Return the mean cosine distance to the teacher's vectors; both are (texts, hidden)."""
-    return 1 - F.cosine_similarity(ours, theirs.float(), dim=-1).mean()

@@ -1,7 +1,7 @@
 """Training: steps, checkpoints, logs, runs on disk."""
 
 from litebert.runs import read_metrics, read_run
-from litebert.train.estimate import Estimate, estimate
+from litebert.train.estimate import Estimate, estimate, most_tokens
 from litebert.train.log import duration
 from litebert.train.pretrain import plan, pretrain
 from litebert.train.run import Outcome
@@ -11,6 +11,7 @@ __all__ = [
     "Outcome",
     "duration",
     "estimate",
+    "most_tokens",
     "plan",
     "pretrain",
     "read_metrics",

@@ -62,19 +62,23 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size
-    tokens_per_step: float = config.train.batch_size * config.objective.max_seq_length
-    if config.distil.teacher:
-        texts = config.distil.texts * config.distil.text_length
-        tokens_per_step = _WITH_TEACHER * (tokens_per_step + texts)
+    teacher = _WITH_TEACHER if config.distil.teacher else 1.0
     return scaled(
         task,
         [_made_up(config, number, device) for number in (num_sequences, 2 * num_sequences)],
         train=config.train,
         optim=config.optim,
-        tokens_per_step=tokens_per_step,
+        tokens_per_step=teacher * most_tokens(config),
         tokens_at_once=at_once * _length(config),
         bytes_before=before,
     )
+
+
+def most_tokens(config: PretrainConfig) -> int:
+    """Return the tokens of a step whose sequences, and plain texts beside a teacher, are full."""
+    pairs = config.train.batch_size * config.objective.max_seq_length
+    distil = config.distil
+    return pairs + (distil.texts * distil.text_length if distil.teacher else 0)
 
 
 def scaled(
