@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.config import AlbertConfig, ObjectiveConfig
+from litebert.config import AlbertConfig, MiningConfig, ObjectiveConfig
 from litebert.corpus import Corpus
+from litebert.distributed import ALONE, World
+from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, PretrainingBatch, of_sequences
-from litebert.tasks.hardest import hardest, sequence_losses
+from litebert.tasks.hardest import hardest, require_alone, sequence_losses
 from litebert.tasks.pretraining import micro_batches
 from litebert.train.sources import vocabulary_of
 
@@ -84,3 +86,10 @@ def test_chosen_sequences_keep_tokens_masks_and_labels(batch: PretrainingBatch) 
         assert (found.masked_positions[here] - start).tolist() == one.masked_positions.tolist()
         assert found.masked_ids[here].tolist() == one.masked_ids.tolist()
         assert len(one.masked_ids) > 0
+
+
+def test_several_processes_cannot_choose_together() -> None:
+    require_alone(MiningConfig(pool=2), ALONE)
+    require_alone(MiningConfig(), World(rank=0, size=2))
+    with pytest.raises(LitebertError, match="LB-280"):
+        require_alone(MiningConfig(pool=2), World(rank=0, size=2))

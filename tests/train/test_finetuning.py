@@ -198,6 +198,37 @@ def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(
     assert _state(tmp_path / "killed") == _state(tmp_path / "whole")
 
 
+class StopAt:
+    """Ends a run when a row of this step is written."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def row(self, row: dict[str, object]) -> None:
+        if row["step"] == self.step:
+            raise KeyboardInterrupt
+
+
+def test_a_choice_of_the_hardest_examples_resumes_exactly_and_visits_the_data_faster(
+    tmp_path: Path, configure: Configure
+) -> None:
+    mining = configure("mining.pool=2", "train.log_every=1")
+    finetune(mining, tmp_path / "whole", is_quiet=True)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(mining, tmp_path / "stopped", is_quiet=True, listeners=(StopAt(6),))
+    finetune(mining, tmp_path / "stopped", is_quiet=True)
+    whole, stopped = (_state(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped["files"] == whole["files"]
+    assert max(row["step"] for row in read_metrics(tmp_path / "whole")) == 15  # 5 x 96 / (2 x 16)
+
+    _run(configure, tmp_path / "uniform", "train.steps=1", "train.log_every=1")
+    hard, uniform = (
+        next(row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train")
+        for name in ("whole", "uniform")
+    )
+    assert hard > uniform
+
+
 def test_micro_batches_change_memory_and_not_the_numbers(
     tmp_path: Path, configure: Configure
 ) -> None:

@@ -1,6 +1,12 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
-from litebert.config.curriculum import EarlyConfig, ElasticConfig, RampConfig
+from litebert.config.curriculum import (
+    EarlyConfig,
+    ElasticConfig,
+    MiningConfig,
+    RampConfig,
+    ReplacedConfig,
+)
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import (
     HEADS,
@@ -49,6 +55,7 @@ __all__ = [
     "HeadConfig",
     "HeadKind",
     "HeadRecord",
+    "MiningConfig",
     "ObjectiveConfig",
     "OptimConfig",
     "Origin",
@@ -56,6 +63,7 @@ __all__ = [
     "Precision",
     "PretrainConfig",
     "RampConfig",
+    "ReplacedConfig",
     "Resolved",
     "Schema",
     "Setting",

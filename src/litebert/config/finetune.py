@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from litebert.config.curriculum import MiningConfig
 from litebert.config.schema import OptimConfig, TrainConfig
 from litebert.config.section import Section
 
@@ -108,6 +109,7 @@ class FinetuneConfig(Section):
     optim: FinetuneOptimConfig = FinetuneOptimConfig()
     train: FinetuneTrainConfig = FinetuneTrainConfig()
     teacher: TeacherConfig = TeacherConfig()
+    mining: MiningConfig = MiningConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -6,7 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
+from litebert.config.curriculum import (
+    EarlyConfig,
+    ElasticConfig,
+    MiningConfig,
+    RampConfig,
+    ReplacedConfig,
+)
 from litebert.config.section import Section
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
@@ -124,7 +130,7 @@ class ObjectiveConfig(Section):
     sentence: str = Field(
         "order",
         description="order: swapped neighbours; order-official: with upstream's leak; next; none; "
-        "shuffle: all sentences; document: pairs of one document",
+        "shuffle: all sentences; document: pairs of one document; contrast: each half against all",
     )
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")
@@ -256,6 +262,7 @@ class PretrainConfig(Section):
     early: EarlyConfig = EarlyConfig()
     elastic: ElasticConfig = ElasticConfig()
     mining: MiningConfig = MiningConfig()
+    replaced: ReplacedConfig = ReplacedConfig()
     ramp: RampConfig = RampConfig()
     distil: DistilConfig = DistilConfig()
     optim: OptimConfig = OptimConfig()
@@ -274,6 +281,7 @@ class PretrainConfig(Section):
                     f"ramp.seq_lengths {length} must not exceed model.max_position_embeddings "
                     f"{self.model.max_position_embeddings}"
                 )
+        self._check_together()
         if self.optim.warmup_steps >= self.train.steps > 1:
             raise ValueError(
                 f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps "
@@ -285,3 +293,23 @@ class PretrainConfig(Section):
                 f"train.micro_batch_size {self.train.micro_batch_size}"
             )
         return self
+
+    def _check_together(self) -> None:
+        """Refuse what cannot be trained in one run."""
+        is_contrast = self.objective.sentence == "contrast"
+        alone = {
+            "distil.teacher": bool(self.distil.teacher),
+            "replaced.depth": bool(self.replaced.depth),
+            "elastic.teaching": bool(self.elastic.teaching),
+            "objective.sentence contrast": is_contrast,
+        }
+        chosen = [name for name, is_set in alone.items() if is_set]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} cannot be trained together: choose one")
+        if self.replaced.depth and (self.early.depth or self.elastic.least_depth):
+            raise ValueError("replaced.depth takes no early.depth and no elastic.least_depth")
+        if is_contrast and (self.train.micro_batch_size or self.mining.pool > 1):
+            raise ValueError(
+                "objective.sentence contrast compares the sequences of a step with each other: "
+                "leave train.micro_batch_size and mining.pool unset"
+            )

@@ -36,9 +36,14 @@ class MaskedLMHead(nn.Module):
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`."""
         dtype = hidden.dtype
+        return self.linear(self.embedded(hidden), table.to(dtype), self.bias.to(dtype))
+
+    def embedded(self, hidden: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows embed"]:
+        """Return the vectors that are compared with those of the words."""
+        dtype = hidden.dtype
         dense = self.linear(hidden, self.dense.weight.to(dtype), self.dense.bias.to(dtype))
-        embedded = self.norm(self.activation(dense).to(self.norm.weight.dtype)).to(dtype)
-        return self.linear(embedded, table.to(dtype), self.bias.to(dtype))
+        embedded: Tensor = self.norm(self.activation(dense).to(self.norm.weight.dtype))
+        return embedded.to(dtype)
 
 
 class SentenceOrderHead(nn.Module):

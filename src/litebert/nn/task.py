@@ -42,11 +42,19 @@ class AlbertForPretraining(nn.Module):
 
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
         """Return masked-LM logits at `masked_positions` (indices into the flat tokens) only."""
-        first, table = batch.first_tokens, self.albert.embedding.word.weight
+        first = batch.first_tokens
         hidden = self.albert(batch, torch.cat([first, masked_positions]))
+        return self.read(hidden[: len(first)], hidden[len(first) :])
+
+    def read(
+        self,
+        first: Float[Tensor, "sequences hidden"],
+        masked: Float[Tensor, "masked hidden"],
+    ) -> PretrainingOutput:
+        """Return the logits of both heads: from first tokens, and from the masked ones."""
         return PretrainingOutput(
-            masked_lm=self.masked_lm(hidden[len(first) :], table),
-            sentence_order=self.sentence_order(self.albert.pool(hidden[: len(first)])),
+            masked_lm=self.masked_lm(masked, self.albert.embedding.word.weight),
+            sentence_order=self.sentence_order(self.albert.pool(first)),
         )
 
 

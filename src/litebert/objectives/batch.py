@@ -19,7 +19,8 @@ class PretrainingBatch:
     `ids`, `positions` (within the sequence) and `segments` have shape (tokens,), `offsets`
     (sequences + 1,). `masked_positions` (masked,) index the token axis, `masked_ids` are the
     original tokens there. `sentence_labels` (sequences,) are 0 in order, 1 swapped or random, and
-    None where the objective has no sentence task.
+    None where the objective has no sentence task; for a contrast, sequences that belong together
+    have the same number.
     """
 
     ids: Ints
@@ -56,6 +57,26 @@ def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
         masked_ids=batch.masked_ids[masked],
         sentence_labels=None if labels is None else labels[order],
     )
+
+
+def apart(
+    pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, cls_id: int
+) -> tuple[tuple[FramedPair, ...], tuple[Masking, ...]]:
+    """Make two sequences of each pair, `[CLS] A [SEP]` and `[CLS] B [SEP]`, labelled by its number.
+
+    What is masked stays masked.
+    """
+    framed, masked = [], []
+    for number, (pair, masking) in enumerate(zip(pairs, maskings, strict=True)):
+        size = pair.first_length
+        first, second = pair.ids[:size], np.concatenate([[cls_id], pair.ids[size:]])
+        framed += [FramedPair(ids, len(ids), number) for ids in (first, second)]
+        is_first = masking.positions < size
+        masked += [
+            Masking(masking.positions[is_first], masking.replacements[is_first]),
+            Masking(masking.positions[~is_first] - size + 1, masking.replacements[~is_first]),
+        ]
+    return tuple(framed), tuple(masked)
 
 
 def collate(

@@ -10,7 +10,7 @@ import numpy as np
 from litebert import rng
 from litebert.config.schema import ObjectiveConfig
 from litebert.errors import LitebertError
-from litebert.objectives.batch import PretrainingBatch, collate
+from litebert.objectives.batch import PretrainingBatch, apart, collate
 from litebert.objectives.instances import plan_epoch
 from litebert.objectives.masking import Masking, mask
 from litebert.objectives.pairs import FramedPair, frame
@@ -72,11 +72,6 @@ class Loader:
         numbers = rank_range(step, self._batch_size, rank, world_size)
         return self.samples(numbers.start, numbers.stop)
 
-    @property
-    def has_sentence_task(self) -> bool:
-        """Whether batches have labels for sentences."""
-        return self._sentence.has_labels
-
     def sample(self, number: int) -> tuple[FramedPair, Masking]:
         """Return one sample, framed and masked."""
         epoch, position = divmod(number, self.epoch_size)
@@ -89,7 +84,13 @@ class Loader:
             for epoch, positions in self._by_epoch(start, stop)
             for position, row in zip(positions, self._rows(epoch, positions), strict=True)
         ]
+        return self.joined(made)
+
+    def joined(self, made: Sequence[tuple[FramedPair, Masking]]) -> PretrainingBatch:
+        """Lay samples end to end as a batch."""
         pairs, maskings = zip(*made, strict=True)
+        if self._sentence.is_contrast:
+            pairs, maskings = apart(pairs, maskings, cls_id=self._vocabulary.cls_id)
         return collate(pairs, maskings, has_sentence_task=self._sentence.has_labels)
 
     def _by_epoch(self, start: int, stop: int) -> Iterator[tuple[int, range]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from litebert import rng
 from litebert.errors import LitebertError
-from litebert.objectives.batch import PretrainingBatch, collate
+from litebert.objectives.batch import PretrainingBatch
 from litebert.objectives.loader import Loader, rank_range
 from litebert.rng import Ints
 
@@ -33,8 +33,7 @@ class Mixed:
             self._loaders[corpus].sample(index)
             for corpus, index in zip(*map(np.ndarray.tolist, self.places(numbers)), strict=True)
         ]
-        pairs, maskings = zip(*made, strict=True)
-        return collate(pairs, maskings, has_sentence_task=self._loaders[0].has_sentence_task)
+        return self._loaders[0].joined(made)
 
     def places(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the corpus of each sample, and its number within that corpus."""

@@ -159,11 +159,7 @@ class Distillation:
         )
 
     def _logits(self, hidden: Tensor, work: PretrainingWork) -> PretrainingOutput:
-        network, albert = self.network, self.network.albert
-        return PretrainingOutput(
-            network.masked_lm(hidden[work.masked_positions], albert.embedding.word.weight),
-            network.sentence_order(albert.pool(hidden[work.batch.first_tokens])),
-        )
+        return self.network.read(hidden[work.batch.first_tokens], hidden[work.masked_positions])
 
     def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
         """Return the mean relative error of the states; the last counts as all others together."""

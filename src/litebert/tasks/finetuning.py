@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic
+from typing import Generic, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
 from litebert.tasks.kinds.teaching import Teaching, wanted_of
+
+Select: TypeAlias = Callable[[list[Feature]], list[Feature]]
+"""Chooses the features of a step; it is called with the weights that the step will change."""
 
 TOKENS_AT_ONCE = 8_192
 """Tokens that are computed together when nothing is trained."""
@@ -57,20 +60,22 @@ class Finetuning(Generic[Example, Answer]):
         held_out: Mapping[str, LabelledSet[Example]],
         train: TrainConfig,
         teaching: Teaching | None = None,
+        select: Select | None = None,
+        pool: int = 1,
         world: World = ALONE,
     ) -> None:
         accelerate(network)
-        self._world = world
+        self._world, self._select, self._pool = world, select, pool
         self.network, self.family, self._teaching = network, family, teaching
         self._features, self._held_out, self._train = features, held_out, train
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
         """Yield the micro-batches of each step; every epoch has an order of its own."""
+        size = self._train.batch_size * self._pool
         for step in range(start, stop):
-            numbers = drawn(
-                len(self._features), step, batch_size=self._train.batch_size, seed=self._train.seed
-            )
-            yield list(self._works([self._features[number] for number in numbers]))
+            numbers = drawn(len(self._features), step, batch_size=size, seed=self._train.seed)
+            features = [self._features[number] for number in numbers]
+            yield list(self._works(self._select(features) if self._select else features))
 
     def loss(self, work: FinetuningWork) -> Loss:
         """Return this micro-batch's share of the weighted mean loss of its step."""

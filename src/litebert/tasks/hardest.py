@@ -1,4 +1,4 @@
-"""Hard example mining: of the sequences drawn for a step, train on those of the largest loss.
+"""Hard example mining: of what is drawn for a step, train on what has the largest loss.
 
 The choice is a function of the step's number and of the weights, so a stopped run resumes exactly.
 """
@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.nn import AlbertForPretraining
+from litebert.config import MiningConfig
+from litebert.distributed import World
+from litebert.errors import LitebertError
+from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.objectives import PretrainingBatch, longest_first, of_sequences
 from litebert.tasks.base import device_of
+from litebert.tasks.finetuning import by_length
+from litebert.tasks.kinds.family import Answer, Example, Family, Feature, joined, targets_of
 from litebert.tasks.pretraining import PretrainingWork, micro_batches
 
 
@@ -51,3 +56,40 @@ def sequence_losses(network: AlbertForPretraining, work: PretrainingWork) -> Ten
             logits.sentence_order.float(), work.sentence_labels, reduction="none"
         )
     return losses
+
+
+@torch.no_grad()
+def hardest_features(
+    features: list[Feature],
+    *,
+    network: AlbertForTask,
+    family: Family[Example, Answer],
+    keep: int,
+) -> list[Feature]:
+    """Return the `keep` features of the largest loss against their labels, without dropout."""
+    network.eval()
+    losses = np.empty(len(features))
+    for numbers in by_length([feature.num_tokens for feature in features]):
+        part = [features[number] for number in numbers]
+        batch, targets = joined(part), targets_of(part)
+        device = device_of(network)
+        found = family.losses(network, batch.to(device), targets.to(device))
+        losses[numbers] = found.double().cpu().numpy()
+    network.train()
+    return [features[row] for row in np.sort(np.argsort(-losses, kind="stable")[:keep])]
+
+
+def require_alone(mining: MiningConfig, world: World) -> None:
+    """Refuse a choice among several processes, each of which sees only its share.
+
+    Raises:
+        LitebertError: LB-280.
+    """
+    if mining.pool > 1 and world.size > 1:
+        raise LitebertError(
+            "LB-280",
+            "several processes cannot choose the hardest sequences together",
+            received=f"mining.pool={mining.pool}, {world.size} processes",
+            expected="one process, or every sequence",
+            next="omit mining.pool, or start without torchrun",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert import rng
-from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
+from litebert.config import EarlyConfig, ElasticConfig, ReplacedConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
-from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
+from litebert.nn import Albert, AlbertForPretraining, Batch, PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.masked_loss import masked_loss
@@ -42,7 +43,7 @@ class PretrainingWork:
 class Pretraining:
     """The task of pretraining; see tasks.base.Task."""
 
-    sum_names = (
+    sum_names: tuple[str, ...] = (
         "masked_loss",
         "masked_correct",
         "masked",
@@ -60,6 +61,7 @@ class Pretraining:
         train: TrainConfig,
         early: EarlyConfig | None = None,
         elastic: ElasticConfig | None = None,
+        replaced: ReplacedConfig | None = None,
         select: Select | None = None,
         mask_id: int | None = None,
         world: World = ALONE,
@@ -69,6 +71,7 @@ class Pretraining:
         self._open_loader, self._held_out, self._train = open_loader, held_out, train
         self._early, self._mask_id = early or EarlyConfig(), mask_id
         self._elastic, self._select = elastic or ElasticConfig(), select
+        self._replaced = replaced or ReplacedConfig()
         self._deepest = network.albert.depth
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
@@ -93,7 +96,12 @@ class Pretraining:
 
     def loss(self, work: PretrainingWork) -> Loss:
         """Return this micro-batch's share of masked-LM + sentence-order loss."""
-        return self.loss_of(work, self.network(work.batch, work.masked_positions))
+        return self.loss_of(work, self.logits(work))
+
+    def logits(self, work: PretrainingWork) -> PretrainingOutput:
+        """Return what the heads make of a micro-batch."""
+        output: PretrainingOutput = self.network(work.batch, work.masked_positions)
+        return output
 
     def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
         """Return the loss of logits that are already there."""
@@ -137,7 +145,7 @@ class Pretraining:
         hidden = torch.zeros(3, dtype=torch.float64, device=device)
         for batch in self.world.share(self._held_out):
             for work in micro_batches(batch, self._train.micro_batch_size, device):
-                logits = self.network(work.batch, work.masked_positions)
+                logits = self.logits(work)
                 sums += self.loss_of(work, logits).sums
                 if self._mask_id is not None:
                     hidden += self._mask_token_sums(work, logits.masked_lm)
@@ -241,6 +249,16 @@ def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int)
     if least == deepest or rng.uniform(seed, "is-deepest", step) < 0.5:
         return deepest
     return int(rng.integers(seed, "elastic-depth", least, deepest - 1, step))
+
+
+@contextmanager
+def at_depth(albert: Albert, depth: int) -> Iterator[None]:
+    """Apply so many steps of an encoder within the block."""
+    before, albert.depth = albert.depth, depth
+    try:
+        yield
+    finally:
+        albert.depth = before
 
 
 def _correct(logits: Tensor, labels: Tensor) -> Tensor:

@@ -62,13 +62,15 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size
-    teacher = _WITH_TEACHER if config.distil.teacher else 1.0
+    passes = _WITH_TEACHER if config.distil.teacher else 1.0
+    if config.replaced.depth:  # the generator's steps, beside those of the whole depth
+        passes += min(1.0, config.replaced.depth / config.model.num_steps)
     return scaled(
         task,
         [_made_up(config, number, device) for number in (num_sequences, 2 * num_sequences)],
         train=config.train,
         optim=config.optim,
-        tokens_per_step=teacher * most_tokens(config),
+        tokens_per_step=passes * most_tokens(config),
         tokens_at_once=at_once * _length(config),
         bytes_before=before,
     )

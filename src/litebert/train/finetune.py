@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from litebert.runs import (
     write_result,
 )
 from litebert.tasks.baseline import doubts
-from litebert.tasks.finetuning import Finetuning, answer
+from litebert.tasks.finetuning import Finetuning, Select, answer
+from litebert.tasks.hardest import hardest_features, require_alone
 from litebert.tasks.kinds.family import AnswerRow
 from litebert.tasks.kinds.teaching import Teachable, Teaching
 from litebert.train.best import BestModel
@@ -191,7 +193,23 @@ def _task(network: AlbertForTask, prepared: Prepared, world: World) -> Finetunin
         held_out=prepared.held_out,
         train=prepared.config.train,
         teaching=_teaching(prepared),
+        select=_select(network, prepared, world),
+        pool=prepared.config.mining.pool,
         world=world,
+    )
+
+
+def _select(network: AlbertForTask, prepared: Prepared, world: World) -> Select | None:
+    """Return what chooses the hardest examples of a step, where the settings say so."""
+    config = prepared.config
+    if config.mining.pool == 1:
+        return None
+    require_alone(config.mining, world)
+    return partial(
+        hardest_features,
+        network=network,
+        family=prepared.dataset.family,
+        keep=config.train.batch_size,
     )
 
 

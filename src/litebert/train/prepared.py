@@ -165,8 +165,9 @@ def _teacher_hash(config: FinetuneConfig) -> dict[str, JsonValue]:
 def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> FinetuneConfig:
     """Fill in the steps of the epochs, evaluation once an epoch, and this machine's precision."""
     train = config.train
-    per_epoch = math.ceil(num_features / train.batch_size)
-    steps = train.steps or max(1, round(train.epochs * num_features / train.batch_size))
+    drawn = train.batch_size * config.mining.pool
+    per_epoch = math.ceil(num_features / drawn)
+    steps = train.steps or max(1, round(train.epochs * num_features / drawn))
     precision = train.precision
     if precision == "auto":
         recorded = recorded_setting(folder, "train.precision")

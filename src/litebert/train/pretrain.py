@@ -13,7 +13,6 @@ import torch
 from litebert import rng
 from litebert.config import Origin, PretrainConfig, Resolved, TrainConfig
 from litebert.distributed import ALONE, World
-from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Batches, log_frequencies
@@ -21,8 +20,11 @@ from litebert.optim import averaged
 from litebert.runs import read_metrics, recorded_setting
 from litebert.tasks import Pretraining, Task
 from litebert.tasks.beginning import attend_locally
-from litebert.tasks.hardest import hardest
+from litebert.tasks.contrast import Contrast
+from litebert.tasks.hardest import hardest, require_alone
 from litebert.tasks.pretraining import Select
+from litebert.tasks.replaced import ReplacedTokens
+from litebert.tasks.taught_depths import TaughtDepths
 from litebert.tokenizer import Tokenizer
 from litebert.train.best import BestModel
 from litebert.train.build import build_trainer
@@ -181,13 +183,14 @@ def _built(
     if config.start.model:
         for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
             log.say(line)
-    task = Pretraining(
+    task = _kind_of(config)(
         network,
         open_loader=open_loader,
         held_out=sources.evaluation(config),
         train=train,
         early=config.early,
         elastic=config.elastic,
+        replaced=config.replaced,
         select=_select(network, config, world),
         mask_id=sources.tokenizer.mask_id,
         world=world,
@@ -195,18 +198,20 @@ def _built(
     return trainer, distillation(task, config, sources, teacher) if teacher else task
 
 
+def _kind_of(config: PretrainConfig) -> type[Pretraining]:
+    """Return what is learnt beside masked words; settings exclude two of these at once."""
+    if config.replaced.depth:
+        return ReplacedTokens
+    if config.elastic.teaching:
+        return TaughtDepths
+    return Contrast if config.objective.sentence == "contrast" else Pretraining
+
+
 def _select(network: AlbertForPretraining, config: PretrainConfig, world: World) -> Select | None:
     """Return what chooses the hardest sequences of a step, where the settings say so."""
     if config.mining.pool == 1:
         return None
-    if world.size > 1:
-        raise LitebertError(
-            "LB-280",
-            "several processes cannot choose the hardest sequences together",
-            received=f"mining.pool={config.mining.pool}, {world.size} processes",
-            expected="one process, or every sequence",
-            next="omit mining.pool, or start without torchrun",
-        )
+    require_alone(config.mining, world)
     train = config.train
     return partial(hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
 

@@ -2,6 +2,7 @@
 
 from litebert.errors import LitebertError, did_you_mean
 from litebert.objectives.sentences.base import Draws, InOrder, Instance, SentenceObjective
+from litebert.objectives.sentences.contrast import HalvesApart
 from litebert.objectives.sentences.document import SameDocument
 from litebert.objectives.sentences.kinds import NextSentence, NoSentences, OfficialOrder, Order
 from litebert.objectives.sentences.shuffle import Shuffle
@@ -21,6 +22,7 @@ _BUILT_IN: tuple[SentenceObjective, ...] = (
     NextSentence(),
     Shuffle(),
     SameDocument(),
+    HalvesApart(),
     NoSentences(),
 )
 

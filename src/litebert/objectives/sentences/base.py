@@ -69,6 +69,10 @@ class SentenceObjective(Protocol):
     def has_labels(self) -> bool:
         """Whether there are two segments and a label 0 or 1 for the sentence head."""
 
+    @property
+    def is_contrast(self) -> bool:
+        """Whether the segments are two sequences, each to find the other among all of a step."""
+
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return where the second segment starts, and the kind of each instance."""
 
@@ -90,6 +94,7 @@ class InOrder:
     name = "in-order"
     fewest_sentences = 1
     has_labels = True
+    is_contrast = False
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Draw where A ends; every instance is in order."""

@@ -1,0 +1,60 @@
+"""Masked words, and a contrast: each half of a chunk finds the other among those of the step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.nn import Batch, PretrainingOutput
+from litebert.tasks.base import Loss
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
+
+TEMPERATURE = 0.05
+"""Of the cosines, as in SimCSE (arXiv 2104.08821, section 3)."""
+
+
+class Contrast(Pretraining):
+    """Sequences of one label belong together; their vectors are means of the last states.
+
+    Logits of the sentence head are cosines with all sequences of the step, a row a sequence, so
+    `sentence_order_accuracy` is how often the nearest one is the right one.
+    """
+
+    def logits(self, work: PretrainingWork) -> PretrainingOutput:
+        """Return masked-LM logits, and cosines between all sequences."""
+        hidden = self.network.albert(work.batch)
+        table = self.network.albert.embedding.word.weight
+        vectors = F.normalize(_means(hidden.float(), work.batch))
+        cosines = (vectors @ vectors.T / TEMPERATURE).fill_diagonal_(-torch.inf)
+        return PretrainingOutput(
+            masked_lm=self.network.masked_lm(hidden[work.masked_positions], table),
+            sentence_order=cosines,
+        )
+
+    def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
+        """Return the loss, the label of a sequence being the number of its other half."""
+        labels = work.sentence_labels
+        assert labels is not None
+        return super().loss_of(replace(work, sentence_labels=_partners(labels)), logits)
+
+
+def _means(hidden: Tensor, batch: Batch) -> Tensor:
+    lengths = batch.offsets.diff()
+    owner = torch.arange(len(lengths), device=hidden.device).repeat_interleave(lengths)
+    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, owner, hidden)
+    return sums / lengths.unsqueeze(1)
+
+
+def _partners(labels: Tensor) -> Tensor:
+    """Return for each sequence the other one of its label.
+
+    >>> _partners(torch.tensor([7, 3, 3, 7])).tolist()
+    [3, 2, 1, 0]
+    """
+    order = labels.argsort(stable=True).view(-1, 2)
+    partners = torch.empty_like(labels)
+    partners[order[:, 0]], partners[order[:, 1]] = order[:, 1], order[:, 0]
+    return partners

@@ -1,0 +1,92 @@
+"""Replaced-token detection with one network (ELECTRA, arXiv 2003.10555, section 2).
+
+The first steps of the network fill the masks; all of its steps then tell which words are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert import rng
+from litebert.nn import Batch, PretrainingOutput
+from litebert.tasks.base import Loss, device_of
+from litebert.tasks.pretraining import Pretraining, PretrainingWork, at_depth
+
+
+class ReplacedTokens(Pretraining):
+    """Masked words at a part of the depth, wrong words and sentence order at the full one.
+
+    A token is scored by the product of its word vector with what the masked-LM head makes of its
+    state, without the bias (as Electric scores it, arXiv 2012.08561): there are no new weights, and
+    the model that is written is like any other.
+    """
+
+    sum_names = (*Pretraining.sum_names, "detection_loss", "detection_correct", "replaced", "read")
+    _draws: torch.Generator | None = None
+
+    def logits(self, work: PretrainingWork) -> PretrainingOutput:
+        """Return what the first steps make of the masks; the sentence head is not trained there."""
+        assert self._replaced.depth is not None
+        with at_depth(self.network.albert, self._replaced.depth):
+            return super().logits(work)
+
+    def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
+        """Return the loss of the masks, and of all tokens once the masks are filled."""
+        network, batch = self.network, work.batch
+        filled = batch.ids.clone()
+        filled[work.masked_positions] = self._drawn(logits.masked_lm)
+        true = batch.ids.clone()
+        true[work.masked_positions] = work.masked_ids
+        seen: Batch = replace(batch, ids=filled)
+        with at_depth(network.albert, network.config.num_steps):
+            hidden = network.albert(seen)
+        vectors = network.masked_lm.embedded(hidden).float()
+        scores = (vectors * network.albert.embedding.word.weight[filled]).sum(-1)
+        is_true = (filled == true).float()
+        losses = F.binary_cross_entropy_with_logits(scores, is_true, reduction="none")
+        detection = _mean_by_sequence(losses, batch)
+        first = hidden[batch.first_tokens]
+        order = network.sentence_order(network.albert.pool(first))
+        base = super().loss_of(work, logits._replace(sentence_order=order))
+        share = detection.sum() / work.step_sequences
+        correct = _mean_by_sequence(((scores > 0) == (is_true > 0)).float(), batch)
+        replaced = _mean_by_sequence(1 - is_true, batch)
+        count = detection.new_tensor(len(detection))
+        extra = (detection.sum(), correct.sum(), replaced.sum(), count)
+        sums = torch.stack([value.detach().double() for value in extra])
+        return Loss(base.total + self._replaced.weight * share, torch.cat([base.sums, sums]))
+
+    def measures(self, sums: Sequence[float]) -> dict[str, float]:
+        """Add how well wrong words are found; always `not replaced` would get the baseline."""
+        *_, loss, correct, replaced, read = sums
+        return super().measures(sums) | {
+            "detection_loss": loss / (read or 1.0),
+            "detection_accuracy": correct / (read or 1.0),
+            "detection_baseline": 1 - replaced / (read or 1.0),
+        }
+
+    def evaluate(self) -> dict[str, float]:
+        """Fill the masks with the same draws in every evaluation."""
+        seed = rng.torch_seed(self._train.seed, "replaced", 0)
+        self._draws = torch.Generator(device_of(self.network)).manual_seed(seed)
+        values = super().evaluate()
+        self._draws = None
+        return values
+
+    @torch.no_grad()
+    def _drawn(self, logits: Tensor) -> Tensor:
+        """Draw a word for each mask; in training from the stream of the step."""
+        chances = logits.float().softmax(-1)
+        return torch.multinomial(chances, 1, generator=self._draws).squeeze(-1)
+
+
+def _mean_by_sequence(values: Tensor, batch: Batch) -> Tensor:
+    """Return the mean of the tokens of each sequence."""
+    lengths = batch.offsets.diff()
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
+    return values.new_zeros(len(lengths)).index_add(0, owner, values) / lengths
