@@ -105,3 +105,10 @@ def test_progress_ends_with_everything_done(
     total = summary.train.tokens + summary.held_out.tokens
     assert (seen[-1].parts_done, seen[-1].num_parts, seen[-1].tokens) == (1, 1, total)
     assert seen[-1].tokens_per_second > 0
+
+
+def test_the_time_left_falls_while_a_part_is_built() -> None:
+    """Tokens of an unfinished part do not make the others larger."""
+    looks = [BuildProgress(1, 4, tokens, 10.0, 100) for tokens in (100, 150, 199)]
+    assert [look.seconds_left for look in looks] == [30, 25, 20.1]
+    assert BuildProgress(0, 4, 50, 10.0, 0).seconds_left is None

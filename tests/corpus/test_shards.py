@@ -3,6 +3,9 @@
 import json
 import resource
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -288,6 +291,46 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(
             file.truncate(200) if how == "truncated" else (file.seek(130), file.write(b"\x07"))
     with pytest.raises(DamagedError, match="LB-340"):
         opened.require_unchanged()
+
+
+CUT_OFF = """
+import os, sys
+from litebert.corpus import Corpus
+from litebert.errors import DamagedError
+from litebert.objectives.shards import Library
+library = Library.of(Corpus.open(sys.argv[1]).shards)
+os.truncate(sys.argv[2], 0)
+first = int(library.first_document[1])
+try:
+    print({"find": lambda: library.sentences_of(first), "own": lambda: library.document_of(1, 0),
+           "read": lambda: library.texts[1].between(0, 1)}[sys.argv[3]]())
+except DamagedError as error:
+    sys.exit(error.code)
+"""
+
+
+UNGUARDED = """
+from litebert.objectives.shards import Text
+Text.require_unchanged = lambda _: None
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [("find", "documents"), ("own", "documents"), ("read", "tokens"), ("read", "sentences")],
+)
+def test_each_read_of_a_file_that_was_cut_off_is_an_error_in_the_process_itself(
+    corpus: Path, how: str, name: str
+) -> None:
+    """Without the check it is a signal, SIGBUS, and no word: train.loader_workers=0 reads here."""
+    path = array(corpus, name)
+    content = path.read_bytes()
+    words = [sys.executable, "-c", CUT_OFF, str(corpus), str(path), how]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (1, "LB-340")
+    path.write_bytes(content)
+    words[2] = UNGUARDED + CUT_OFF
+    assert subprocess.run(words, capture_output=True, check=False).returncode == -signal.SIGBUS
 
 
 def test_a_file_that_was_only_touched_is_read_on(corpus: Path) -> None:

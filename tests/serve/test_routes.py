@@ -157,6 +157,25 @@ def test_a_request_beyond_the_limits_is_refused_by_code(server, status, code, pa
     assert (reply.status, reply.code) == (status, code)
     assert b"secret-word" not in reply.body
     assert reply.json["error"].keys() == {"message", "type", "param", "code"}
+    assert "Input should" not in reply.json["error"]["message"], "pydantic's words"
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("texts", "a list of at most 32"),
+        ("no texts", "a list of at least 1"),
+        ("characters", "at most 10,000 characters"),
+        ("top", "at most 50"),
+        ("pairs", "pairs must be as many as texts"),
+        ("number as text", "text"),
+        ("text as number", "a whole number"),
+        ("unknown field", "only the fields that /docs lists"),
+    ],
+)
+def test_a_refusal_names_the_range(server, case: str, words: str) -> None:
+    message = server.ask(*LIMITS[case][2:]).json["error"]["message"]
+    assert f"expected: {words}; next" in message
 
 
 def test_what_is_at_the_limit_is_answered(server) -> None:

@@ -70,10 +70,8 @@ def train_vocabulary(
 
 def describe(progress: BuildProgress) -> str:
     """Say in a line how far a build is."""
-    left = ""
-    if 0 < progress.parts_done < progress.num_parts and progress.tokens_per_second:
-        tokens = progress.tokens / progress.parts_done * (progress.num_parts - progress.parts_done)
-        left = f"  left {duration(tokens / progress.tokens_per_second)}"
+    seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
+    left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
     return (
         f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens  "
         f"{progress.tokens_per_second:,.0f} tok/s{left}"

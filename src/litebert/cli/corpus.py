@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from litebert.cli.output import note, show, show_json, stop
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, LitebertError
 
 
 @click.group()
@@ -100,6 +100,7 @@ def build(
 @click.option("--sentences", type=click.Choice(["segment", "line"]), default="segment")
 @click.option("--documents", type=click.Choice(["file", "blank-line"]))
 @click.option("--column", default="text", show_default=True)
+@click.option("--verify", is_flag=True, help="A corpus: only compare every file with its hash.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     inputs: tuple[str, ...],
@@ -107,6 +108,7 @@ def check(
     sentences: str,
     documents: str | None,
     column: str,
+    verify: bool,
     as_json: bool,
 ) -> None:
     """Say what is wrong with a text, or with one corpus folder, and what to do.
@@ -116,12 +118,21 @@ def check(
     \b
     litebert corpus check my-text.txt --tokenizer vocabularies/mine
     litebert corpus check corpora/mine --json
+    litebert corpus check corpora/mine --verify
     """
     from litebert.corpus import check_corpus, check_text
 
     is_corpus = len(inputs) == 1 and (Path(inputs[0]) / "corpus.json").exists()
     if is_corpus:
-        report = check_corpus(Path(inputs[0]))
+        report = check_corpus(Path(inputs[0]), verify_only=verify)
+    elif verify:
+        raise LitebertError(
+            "LB-218",
+            "only a corpus has hashes to verify",
+            received=", ".join(inputs),
+            expected="one folder made by litebert corpus build",
+            next="omit --verify to look through texts",
+        )
     else:
         report = check_text(
             inputs, tokenizer=tokenizer, sentences=sentences, documents=documents, column=column

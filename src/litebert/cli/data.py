@@ -110,4 +110,6 @@ def _length_of(task: str) -> int:
 
     if task not in recipe_names("finetune"):
         return 512
-    return int(str(recipe_settings("finetune", task)["task.max_length"].value))
+    length = recipe_settings("finetune", task)["task.max_length"].value
+    assert isinstance(length, int)
+    return length

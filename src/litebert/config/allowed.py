@@ -7,6 +7,7 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 Place = tuple[str | int, ...]
 _KINDS: dict[object, str] = {
@@ -18,15 +19,32 @@ _KINDS: dict[object, str] = {
     tuple[str, ...]: 'a list of texts, ["…"]',
     tuple[float, ...]: "a list of numbers, [1, 2]",
 }
-_OTHERS = {
+_BY_TYPE = {
     "missing": "this field",
     "extra_forbidden": "only known fields",
     "string_type": "text",
     "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
     "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a table",
     "model_type": "a table",
+    "model_attributes_type": "a table",
+    "greater_than": "a number above {gt:,}",
+    "greater_than_equal": "{ge:,} or more",
+    "less_than": "a number below {lt:,}",
+    "less_than_equal": "at most {le:,}",
+    "string_too_long": "at most {max_length:,} characters",
+    "string_too_short": "at least {min_length:,} characters",
+    "too_long": "a list of at most {max_length:,}",
+    "too_short": "a list of at least {min_length:,}",
+    "literal_error": "{expected}",
+    "string_pattern_mismatch": "text of the form {pattern}",
 }
-"""For what is no setting: labels, places in a list."""
+"""What pydantic's kinds of errors ask for; its own messages are in its own words."""
 
 
 def allowed(field: FieldInfo) -> str:
@@ -53,13 +71,31 @@ def allowed(field: FieldInfo) -> str:
 def expected(error: ValidationError, schema: type[BaseModel]) -> str:
     """Return what the first refused value of a model should have been."""
     first = error.errors(include_url=False)[0]
-    if first["type"] == "value_error":
-        return first["msg"].removeprefix("Value error, ")
     field = _field(schema, first["loc"])
-    if field:
-        return allowed(field)
-    names = first.get("ctx", {}).get("expected")  # of a choice within a list
-    return str(names) if names else _OTHERS.get(first["type"], "a value of another kind")
+    return allowed(field) if field and first["type"] != "value_error" else wanted(first)
+
+
+def wanted(error: ErrorDetails) -> str:
+    """Return what a refused value should have been, in words that do not repeat the value.
+
+    >>> wanted({"type": "less_than_equal", "loc": ("top",), "msg": "", "input": 99,
+    ...     "ctx": {"le": 50}})
+    'at most 50'
+    """
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    words = _BY_TYPE.get(error["type"], "a value of another kind")
+    return words.format(**error.get("ctx", {}))
+
+
+def refused(error: ValidationError) -> str:
+    """Say what is wrong with the first refused value of a record: `seed is not a whole number`."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the content"
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    unknown = first["type"] == "extra_forbidden"
+    return f"{place} is not known" if unknown else f"{place} is not {wanted(first)}"
 
 
 def _field(schema: type[BaseModel], place: Place) -> FieldInfo | None:

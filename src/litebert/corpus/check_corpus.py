@@ -22,8 +22,10 @@ EXAMPLE_TOKENS = 40
 """Long enough to recognise a text."""
 
 
-def check_corpus(path: str | Path) -> CheckReport:
+def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
     """Verify every byte of a corpus and of its held-out part; report what would harm training.
+
+    With `verify_only`, the texts themselves are not looked at.
 
     Raises: LitebertError where there is no finished corpus.
     """
@@ -36,6 +38,11 @@ def check_corpus(path: str | Path) -> CheckReport:
         what = error.what.replace(f"{path}/", "")  # the place is printed already
         found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
         return CheckReport(found.report(), {})
+    if verify_only:
+        parts = (corpus, held_out) if held_out else (corpus,)
+        files = [file for part in parts for shard in part.shards for file in shard.files]
+        sizes = sum(file.stored.size for file in files)
+        return CheckReport((), {"files": len(files), "bytes": sizes})
     documents = _look(corpus, tokenizer, found)
     if repetition := documents.repetition():
         repeats = f"repeats {repetition.original}"

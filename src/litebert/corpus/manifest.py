@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from litebert import files
+from litebert.config.allowed import refused
 from litebert.config.section import Section
 from litebert.errors import DamagedError
 
@@ -107,12 +108,10 @@ def read_record(path: Path, model: type[Model], *, command: str) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
         raise DamagedError(
             "LB-323",
             f"{path} is damaged or of another version",
-            received=f"{field}: {first['msg']}",
+            received=refused(error),
             expected=f"what litebert writes in format {FORMAT}",
             next=command,
         ) from error

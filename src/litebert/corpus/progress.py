@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,24 @@ SECONDS_BETWEEN = 1.0
 
 @dataclass(frozen=True)
 class BuildProgress:
-    """Say how far a build is; tokens count from its start, the rate from that of this run."""
+    """Say how far a build is; tokens count from its start, the rate from that of this run.
+
+    `finished_tokens` are those of the parts that are done.
+    """
 
     parts_done: int
     num_parts: int
     tokens: int
     tokens_per_second: float
+    finished_tokens: int
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left if all parts are like those done; None until the first is."""
+        if not self.finished_tokens or not self.tokens_per_second:
+            return None
+        expected = self.finished_tokens / self.parts_done * self.num_parts
+        return max(0.0, expected - self.tokens) / self.tokens_per_second
 
 
 Report = Callable[[BuildProgress], None]
@@ -62,15 +75,20 @@ class _Meter:
     started: float
 
     def look(self, tokens_before: int) -> BuildProgress:
-        tokens = sum(map(self._tokens, (self.output, self.output / HELD_OUT)))
+        done = {path.stem for path in (self.output / PARTS).glob("*.json")}
+        tokens = self._tokens_by_part()
+        total = sum(tokens.values())
         seconds = max(time.monotonic() - self.started, 1e-9)
-        done = len(list((self.output / PARTS).glob("*.json")))
-        rate = (tokens - tokens_before) / seconds
-        return BuildProgress(done, self.num_parts, tokens, rate)
+        rate, finished = (total - tokens_before) / seconds, sum(tokens[part] for part in done)
+        return BuildProgress(len(done), self.num_parts, total, rate, finished)
 
-    def _tokens(self, folder: Path) -> int:
+    def _tokens_by_part(self) -> Counter[str]:
         """Count from file sizes; a shard still being written counts as far as it is."""
-        return sum(map(self._tokens_in, folder.glob("shard-*/tokens.npy")))
+        tokens: Counter[str] = Counter()
+        for folder in (self.output, self.output / HELD_OUT):
+            for path in folder.glob("shard-*/tokens.npy"):
+                tokens[path.parent.name.split("-")[1]] += self._tokens_in(path)
+        return tokens
 
     def _tokens_in(self, path: Path) -> int:
         try:

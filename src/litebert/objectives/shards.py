@@ -33,7 +33,7 @@ class Shard(Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """Hold one shard as plain arrays, which index faster than memory maps; nothing is copied."""
+    """Hold one shard as plain arrays, which index faster than memory maps; no array is copied."""
 
     tokens: Tokens
     sentences: Ints
@@ -51,7 +51,7 @@ class Text:
         Raises: DamagedError where the corpus changed since it was opened.
         """
         self.require_unchanged()
-        return self.tokens[self.sentences[start] : self.sentences[stop]]
+        return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,14 @@ class Library:
 
     def document_of(self, shard: int, sentence: int) -> int:
         """Return the number of the document in which a sentence of a shard stands."""
+        self.texts[shard].require_unchanged()
         local = np.searchsorted(self.texts[shard].documents, sentence, side="right") - 1
         return int(self.first_document[shard] + local)
 
     def sentences_of(self, document: int) -> tuple[int, int, int]:
         """Return the shard of a document, its first sentence there and the one after its last."""
         shard = int(np.searchsorted(self.first_document, document, side="right")) - 1
+        self.texts[shard].require_unchanged()
         local = document - int(self.first_document[shard])
         first, stop = self.texts[shard].documents[local : local + 2].tolist()
         return shard, first, stop

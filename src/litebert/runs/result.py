@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from litebert.config.allowed import refused
 from litebert.errors import DamagedError
 from litebert.files import read_json, write_json
 from litebert.runs.metrics import Row
@@ -90,11 +91,10 @@ def read_result(folder: Path) -> Result | None:
     try:
         return Result.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
         raise DamagedError(
             "LB-653",
             f"{path} is not the result of a run",
-            received=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            received=refused(error),
             expected="task, key_measure, last, best, evaluations and fresh",
             next=f"delete {path} and run the litebert finetune command again",
         ) from error

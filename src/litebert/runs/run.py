@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from litebert.config import Origin
+from litebert.config.allowed import refused
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import read_json, write_json
 
@@ -77,11 +78,10 @@ def read_run(folder: Path) -> RunFile | None:
     try:
         return RunFile.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
         raise DamagedError(
             "LB-540",
             f"{path} is not the record of a run",
-            received=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            received=refused(error),
             expected="settings, origins, data and environment, as litebert writes them",
             next=f"restore {path}, or start again under another --name",
         ) from error

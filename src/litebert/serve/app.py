@@ -7,6 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from litebert.config.allowed import wanted
 from litebert.serve import embeddings, health, pages, verbs
 from litebert.serve.bodies import Bodies
 from litebert.serve.gate import Gate
@@ -78,12 +79,11 @@ def _invalid(_: Request, error: Exception) -> Response:
     is_unknown = first["type"] == "extra_forbidden"
     path = [str(part) for part in first["loc"][1:]]
     field = ".".join(path[:-1] if is_unknown else path) or None
-    expected = "only the fields that /docs lists" if is_unknown else str(first["msg"])
     refusal = HttpError(
         "LB-954",
         f"{field or 'the body'} is not as it should be",
         status=422,
-        expected=expected.removeprefix("Value error, "),
+        expected="only the fields that /docs lists" if is_unknown else wanted(first),
         next="/docs shows every field and an example",
     )
     return problem(refusal, param=field)

@@ -74,7 +74,7 @@ def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, f
         )
     first, second = (_unit(model.embed([str(row[name]) for row in rows])) for name in names[:2])
     try:
-        scores = np.array([float(str(row[names[2]])) for row in rows])
+        scores = np.array([_number(row[names[2]]) for row in rows])
     except ValueError as error:
         raise LitebertError(
             "LB-993",
@@ -144,6 +144,13 @@ def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.flo
         chosen = logits.log_softmax(-1)[torch.arange(len(rows)), torch.tensor(originals)]
         np.add.at(found, [copies[row][0] for row in rows], chosen.double().cpu().numpy())
     return found
+
+
+def _number(value: object) -> float:
+    """Read a number of a cell, which files of text hold as text."""
+    if not isinstance(value, (str, int, float)):
+        raise ValueError(f"{value!r}")
+    return float(value)
 
 
 def _rows(data: Path) -> Rows:

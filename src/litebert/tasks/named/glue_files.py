@@ -161,7 +161,9 @@ def _number(task: GlueTask, value: object, *, is_tsv: bool) -> int | None:
 
 
 def _score(value: object) -> float | None:
-    with suppress(ValueError):
-        score = float(str(value))
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    with suppress(ValueError, OverflowError):
+        score = float(value)
         return score if 0 <= score <= HIGHEST_SCORE else None
     return None
