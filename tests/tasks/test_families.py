@@ -200,6 +200,35 @@ def test_teacher_mixes_its_share_into_the_loss(
     assert near < copied.losses(network, batch, targets, -wanted).mean()
 
 
+def test_teacher_gives_its_pooled_state_too(small_tokenizer: Tokenizer, trained: Trained) -> None:
+    family, examples = FAMILIES["classification"]
+    network = trained(family, examples, small_tokenizer).eval()
+    size = network.config.hidden_size
+    plain = family.features(examples, small_tokenizer, max_length=32, training=True)
+    own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=size)
+    batch, targets, wanted = joined(own), targets_of(own), wanted_of(own)
+    assert wanted is not None
+    logits_alone = wanted.view(len(own), -1)[:, :-size]
+    with_state = Teaching(family, TeacherConfig(hidden=2.0))
+    without = Teaching(family, TeacherConfig()).losses(network, batch, targets, logits_alone)
+    assert torch.allclose(with_state.losses(network, batch, targets, wanted), without, atol=1e-5)
+    far = wanted.view(len(own), -1).clone()
+    far[:, -size:] *= -1  # a squared error of four times the size
+    moved = with_state.losses(network, batch, targets, far)
+    assert torch.allclose(moved, without + 8.0, atol=1e-3)
+
+
+def test_states_of_other_kinds_and_widths_are_refused(
+    small_tokenizer: Tokenizer, trained: Trained
+) -> None:
+    for name, size in (("choice", 0), ("classification", 7)):
+        family, examples = FAMILIES[name]
+        network = trained(family, examples, small_tokenizer)
+        size = size or network.config.hidden_size
+        with pytest.raises(LitebertError, match="LB-889"):
+            taught(family, [], examples, network, small_tokenizer, max_length=32, state_size=size)
+
+
 def test_teacher_of_another_task_and_spans_are_refused(
     small_tokenizer: Tokenizer, trained: Trained
 ) -> None:

@@ -1,4 +1,4 @@
-"""Learn a task from a fine-tuned run, too: its logits, softened (Hinton et al. 2015)."""
+"""Learn a task from a fine-tuned run, too: its softened logits (1503.02531), its pooled state."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForTask
-from litebert.tasks.finetuning import outputs_of
-from litebert.tasks.kinds.family import Family, Feature
-from litebert.tasks.kinds.teaching import Teachable
+from litebert.tasks.base import device_of
+from litebert.tasks.finetuning import by_length, outputs_of
+from litebert.tasks.kinds.family import Family, Feature, Output, joined
+from litebert.tasks.kinds.teaching import Teachable, pooled_state
 from litebert.tokenizer import Tokenizer
 
 
@@ -25,12 +27,15 @@ def taught(
     tokenizer: Tokenizer,
     *,
     max_length: int,
+    state_size: int | None = None,
 ) -> list[Feature]:
     """Return the features with the logits of a teacher, which reads with its own vocabulary.
 
+    With `state_size`, the hidden size of the student, its pooled states follow the logits.
+
     Raises:
         LitebertError: LB-883, this kind of task has no teacher yet; LB-884, the teacher has another
-            head or other labels.
+            head or other labels; LB-889, its states cannot be compared with the student's.
     """
     if not isinstance(family, Teachable):
         raise LitebertError(
@@ -48,12 +53,40 @@ def taught(
             expected=_described(family.head),
             next="give a run of the same task, with the same labels",
         )
+    if state_size is not None:
+        _require_comparable(teacher, state_size)
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
-    logits = outputs_of(teacher, family, read)
+    given: list[Output] = outputs_of(teacher, family, read)
+    if state_size is not None:
+        states = _pooled_states(teacher, read)
+        given = [np.concatenate(both) for both in zip(given, states, strict=True)]
     return [
-        replace(feature, teacher=np.asarray(logits[feature.example], dtype=np.float32))
+        replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32))
         for feature in features
     ]
+
+
+def _require_comparable(teacher: AlbertForTask, state_size: int) -> None:
+    kind, size = teacher.head_config.kind, teacher.config.hidden_size
+    if kind != "sequence-classification" or size != state_size:
+        raise LitebertError(
+            "LB-889",
+            "teacher.hidden compares the pooled states of networks of one width",
+            received=f"{kind}, hidden sizes {size} (teacher) and {state_size}",
+            expected="a text or a pair with labels or a score, and equal hidden sizes",
+            next="omit teacher.hidden",
+        )
+
+
+@torch.inference_mode()
+def _pooled_states(network: AlbertForTask, features: Sequence[Feature]) -> list[Output]:
+    """Return the pooled state of each feature, after `outputs_of` has packed the network."""
+    states: dict[int, Output] = {}
+    for numbers in by_length([feature.num_tokens for feature in features]):
+        batch = joined([features[number] for number in numbers]).to(device_of(network))
+        rows = pooled_state(network, batch).float().cpu().numpy()
+        states.update(zip(numbers, rows, strict=True))
+    return [states[number] for number in range(len(features))]
 
 
 def _described(head: HeadConfig) -> str:

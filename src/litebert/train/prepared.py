@@ -88,14 +88,14 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected="a task that gives a whole text, or a pair, labels or a score",
             next="omit train.exits",
         )
+    shape = _network_config(config, start)
     if config.teacher.run:
-        features = _taught(config, dataset, features, examples)
+        features = _taught(config, dataset, features, examples, shape.hidden_size)
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
         encoded = dataset.family.features(labelled, tokenizer, max_length=length, training=False)
         held_out[split] = LabelledSet(labelled, encoded)
-    shape = _network_config(config, start)
     suited = with_suited(resolved, shape.hidden_size, len(features))
     return Prepared(
         resolved=suited,
@@ -111,9 +111,13 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 
 
 def _taught(
-    config: FinetuneConfig, dataset: AnyDataset, features: list[Feature], examples: Sequence[Any]
+    config: FinetuneConfig,
+    dataset: AnyDataset,
+    features: list[Feature],
+    examples: Sequence[Any],
+    hidden_size: int,
 ) -> list[Feature]:
-    """Put the teacher's logits beside the labels; it is not needed after this."""
+    """Put what the teacher gives beside the labels; it is not needed after this."""
     if config.train.exits:
         raise LitebertError(
             "LB-885",
@@ -135,7 +139,15 @@ def _taught(
     network.to(choose_device(config.train.device))
     length = min(config.task.max_length, network.config.max_position_embeddings)
     tokenizer = Tokenizer.load(folder)
-    return taught(dataset.family, features, examples, network, tokenizer, max_length=length)
+    return taught(
+        dataset.family,
+        features,
+        examples,
+        network,
+        tokenizer,
+        max_length=length,
+        state_size=hidden_size if config.teacher.hidden else None,
+    )
 
 
 def _teacher_folder(config: FinetuneConfig) -> Path:

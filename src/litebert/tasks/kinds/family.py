@@ -27,7 +27,7 @@ class Feature:
 
     `target` is a flat array whose meaning the family knows (None: no label); `example` is the
     number of the example it was cut from; a step's loss is the weighted mean over its features.
-    `teacher` has the logits of a network that is imitated.
+    `teacher` has the logits of a network that is imitated, and its pooled state if it is, too.
     """
 
     ids: tuple[list[int], ...]

@@ -1,4 +1,4 @@
-"""A loss from a teacher's logits beside the labels."""
+"""A loss from a teacher's logits, and from its pooled state, beside the labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Teachable(Protocol):
 
 @dataclass(frozen=True)
 class Teaching:
-    """How the teacher's logits enter the loss: with a share, at a temperature."""
+    """How the teacher enters the loss: with a share, at a temperature, with its pooled state."""
 
     family: Teachable
     config: TeacherConfig
@@ -39,14 +39,29 @@ class Teaching:
     def losses(
         self, network: AlbertForTask, batch: Batch, targets: Tensor, wanted: Tensor
     ) -> Tensor:
-        """Return the mixed loss of each feature, from one pass through the network."""
-        logits = self.family.logits(network, batch)
-        share = self.config.weight
-        imitated = self.family.imitation(logits, wanted.view_as(logits), self.config.temperature)
-        return (1 - share) * self.family.losses_of(logits, targets) + share * imitated
+        """Return the mixed loss of each feature, from one pass through the network.
+
+        `wanted` has the teacher's logits of each feature, and its pooled state after them if that
+        is learnt, too: by squared error relative to the state's size, as in `litebert distil`.
+        """
+        share, weight = self.config.weight, self.config.hidden
+        state = pooled_state(network, batch) if weight else None
+        logits = self.family.logits(network, batch) if state is None else network.head(state)
+        theirs, their_state = wanted.view(len(logits), -1).tensor_split([logits.shape[-1]], dim=-1)
+        imitated = self.family.imitation(logits, theirs, self.config.temperature)
+        losses = (1 - share) * self.family.losses_of(logits, targets) + share * imitated
+        if state is None:
+            return losses
+        error = (state - their_state).square().sum(-1) / their_state.square().sum(-1)
+        return losses + weight * error
+
+
+def pooled_state(network: AlbertForTask, batch: Batch) -> Tensor:
+    """Return what the head of a text or a pair reads, (sequences, hidden)."""
+    return network.albert.pool(network.albert(batch, batch.first_tokens))
 
 
 def wanted_of(features: Sequence[Feature]) -> Tensor | None:
-    """Lay the teacher's logits of features end to end; None: there is no teacher."""
+    """Lay what a teacher gave the features end to end; None: there is no teacher."""
     parts = [feature.teacher for feature in features if feature.teacher is not None]
     return torch.from_numpy(np.concatenate(parts)) if parts else None
