@@ -141,6 +141,7 @@ def our_step(case: Case) -> Step:
     import torch
 
     from litebert.config import OptimConfig, preset
+    from litebert.fast import checkpoint_gradients
     from litebert.nn import AlbertForPretraining, Batch
     from litebert.optim import build_optimizer, clip_gradients
     from litebert.tasks.pretraining import Pretraining, PretrainingWork
@@ -148,7 +149,7 @@ def our_step(case: Case) -> Step:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.precision]
     network = AlbertForPretraining(preset(case.preset), dtype=dtype).train()
     if case.rival == "litebert checkpointed":
-        network.albert.checkpoint_gradients()
+        checkpoint_gradients(network)
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
     ids, masked, labels = made_up(case.sequences, network.config.vocab_size)
     flat = ids.flatten()

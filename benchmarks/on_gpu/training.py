@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining
 from on_gpu.notes import Bench
 from on_gpu.work import (
@@ -153,7 +154,7 @@ def memory(bench: Bench) -> None:
         return
     ours = our_network(setting)
     checkpointed = our_network(setting)
-    checkpointed.albert.checkpoint_gradients()
+    checkpoint_gradients(checkpointed)
     makers: dict[str, Callable[[Sequences], Run]] = {
         OURS: partial(our_run, ours, setting),
         f"{OURS}, checkpointed": partial(our_run, checkpointed, setting),

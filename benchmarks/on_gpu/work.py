@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.fast import accelerate
 from litebert.fast.attention import faster, full
+from litebert.fast.steps import blocks
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.batch import Layout
-from litebert.nn.block import AttentionBlock, Half, blocks
+from litebert.nn.block import AttentionBlock, Half
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 

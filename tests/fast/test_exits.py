@@ -6,7 +6,7 @@ import torch
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
-from litebert.fast import calibrate, limit_depth, pack, patient_logits, to_int8
+from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, to_int8
 from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
@@ -41,7 +41,8 @@ def _network(
 ) -> AlbertForTask:
     """Return a network whose classifiers disagree on some sequences and agree on others."""
     head = HeadConfig(kind="sequence-classification", labels=LABELS[problem], problem_type=problem)
-    network = AlbertForTask(_config(**changes), head, has_exits=has_exits, dtype=dtype).eval()
+    kind = AlbertWithExits if has_exits else AlbertForTask
+    network = kind(_config(**changes), head, dtype=dtype).eval()
     draws = torch.Generator().manual_seed(2)
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:

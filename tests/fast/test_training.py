@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from litebert.config import AlbertConfig
-from litebert.fast import accelerate
+from litebert.fast import accelerate, checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
 
 LENGTHS = (5, 5, 40, 1, 70, 2)
@@ -65,7 +65,7 @@ def test_gradient_checkpointing_changes_no_bit_of_the_engine() -> None:
     for is_checkpointed in (False, True):
         network = _network(is_fast=True, dtype=torch.bfloat16, hidden_dropout_prob=0.2)
         if is_checkpointed:
-            network.albert.checkpoint_gradients()
+            checkpoint_gradients(network)
         torch.manual_seed(1)
         found.append(_computed(network))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -12,6 +12,7 @@ import litebert
 from litebert.cli import cli
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
+from litebert.fast import AlbertWithExits
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.nn import AlbertForTask
@@ -45,7 +46,7 @@ def _folder(folder: Path, tokenizer: Tokenizer, *, has_exits: bool) -> Path:
         max_position_embeddings=48,
     )
     head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
-    network = AlbertForTask(config, head, has_exits=has_exits)
+    network = (AlbertWithExits if has_exits else AlbertForTask)(config, head)
     draws = torch.Generator().manual_seed(1)
     for parameter in network.parameters():
         if parameter.ndim > 1:

@@ -12,7 +12,8 @@ from litebert.cli.study import study
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.nn import Albert, AlbertForPretraining, Batch, Layout
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.batch import Layout
 from litebert.study.jacobian import dominant_eigenvalue
 from litebert.study.layers import Layers, _fate, layers_of, measure_layers
 from litebert.tokenizer import Tokenizer
@@ -79,7 +80,7 @@ def test_the_verdict_follows_the_criterion(
 
 def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
     albert, batch = _network(), Batch.from_lists([[2, 7, 3]])
-    state, layout = albert.embed(batch).detach(), Layout(batch)
+    state, layout = next(albert.states(batch)).detach(), Layout(batch)
     attend, transform = albert.attention[0], albert.feed_forward[0]
     jacobian = torch.autograd.functional.jacobian(
         lambda x: transform(attend(x.view(3, 16), layout), layout).flatten(), state.flatten()

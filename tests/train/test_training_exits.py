@@ -22,6 +22,7 @@ from litebert.config import (
     settings_from_words,
 )
 from litebert.errors import DamagedError, LitebertError
+from litebert.fast import AlbertWithExits
 from litebert.fast.exits import logits_by_step
 from litebert.files import Json, hash_file
 from litebert.folder import load_model, save_model, start_from
@@ -198,13 +199,14 @@ def test_training_that_starts_from_exits_takes_them_where_labels_are_the_same(
     finetune(configure("train.steps=1"), tmp_path / "run", is_quiet=True)
     folder = tmp_path / "run" / "model"
     trained = load_model(folder).network
-    same = AlbertForTask(trained.config, trained.head_config, has_exits=True)
+    assert isinstance(trained, AlbertWithExits)
+    same = AlbertWithExits(trained.config, trained.head_config)
     assert start_from(same, folder).fresh == ()
     assert torch.equal(same.exits[1].dense.weight, trained.exits[1].dense.weight)
     plain = AlbertForTask(trained.config, trained.head_config)
     assert all(name.startswith("exits.") for name in start_from(plain, folder).dropped)
     other = HeadConfig(kind="sequence-classification", labels=("a", "b", "c"))
-    fresh = start_from(AlbertForTask(trained.config, other, has_exits=True), folder).fresh
+    fresh = start_from(AlbertWithExits(trained.config, other), folder).fresh
     assert {name.split(".")[0] for name in fresh} == {"head", "exits"}
 
 

@@ -19,10 +19,11 @@ from litebert.config import (
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.fast import refuse_non_finite
+from litebert.fast.precision import DTYPES
 from litebert.folder import load_model, read_head, read_weights
 from litebert.hub import locate
 from litebert.inference.finetuned import run_of
-from litebert.nn import DTYPES, AlbertForPretraining
+from litebert.nn import AlbertForPretraining
 from litebert.objectives import PretrainingBatch, evaluation_batches
 from litebert.runs import RUN_FILE, read_run
 from litebert.tasks import Pretraining

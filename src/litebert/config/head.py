@@ -26,7 +26,7 @@ class HeadRecord:
     `num_outputs`. `verb` is the method of `litebert.load(...)` that uses it; the
     examples follow `litebert` in a shell and `model.` in Python. Of a head that transformers does
     not have it reads the encoder alone. `has_dropout` is for the linear layer's input. `module` is
-    the class of a head that is more than one linear layer, `package.module:Class`.
+    its class, `package.module:Class`.
     """
 
     kind: HeadKind
@@ -42,7 +42,7 @@ class HeadRecord:
     python_example: str
     is_in_transformers: bool = True
     has_dropout: bool = True
-    module: str = ""
+    module: str = "litebert.nn.heads:LinearHead"
 
 
 _RECORDS = (

@@ -14,6 +14,7 @@ from litebert.config.curriculum import (
     ReplacedConfig,
 )
 from litebert.config.section import Section
+from litebert.errors import LitebertError
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
@@ -76,6 +77,21 @@ class AlbertConfig(Section):
     def num_steps(self) -> int:
         """How many blocks a token passes: layers times inner groups."""
         return self.num_hidden_layers * self.inner_group_num
+
+    def require_room(self, num_tokens: int) -> None:
+        """Refuse a sequence that is longer than the position table.
+
+        Raises:
+            LitebertError: LB-451.
+        """
+        if num_tokens > self.max_position_embeddings:
+            raise LitebertError(
+                "LB-451",
+                "a sequence is longer than the model's position table",
+                received=f"{num_tokens} tokens",
+                expected=f"at most {self.max_position_embeddings} (max_position_embeddings)",
+                next="shorten the text, or split it into windows",
+            )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,14 +1,19 @@
 """The engine: faster training, packed and eight-bit weights for inference, and early exit."""
 
 from litebert.fast.calibration import calibrate, to_int8
-from litebert.fast.exits import limit_depth, patient_logits
+from litebert.fast.exits import AlbertWithExits, limit_depth, patient_logits
 from litebert.fast.finite import refuse_non_finite
 from litebert.fast.int8 import is_int8
-from litebert.fast.steps import accelerate, is_packed, pack
+from litebert.fast.precision import DTYPES
+from litebert.fast.steps import accelerate, blocks, checkpoint_gradients, is_packed, pack
 
 __all__ = [
+    "DTYPES",
+    "AlbertWithExits",
     "accelerate",
+    "blocks",
     "calibrate",
+    "checkpoint_gradients",
     "is_int8",
     "is_packed",
     "limit_depth",

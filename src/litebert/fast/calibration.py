@@ -18,8 +18,9 @@ from litebert.fast.packed import (
     packed_feed_forward,
     packed_linear,
 )
+from litebert.fast.steps import blocks
 from litebert.nn.batch import Batch
-from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear, blocks
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear
 from litebert.nn.model import Albert
 
 _NUM_DRAWN = 4_096

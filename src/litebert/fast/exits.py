@@ -8,18 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pkgutil import resolve_name
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
 from litebert.nn.batch import Batch, Layout
-from litebert.nn.task import AlbertForTask, Network
+from litebert.nn.heads import AlbertForTask, Network
+from litebert.nn.model import initialise
 
 SAME_SCORE = 0.1
 """Scores closer than this count as the same (section 3.2, tau; its authors' example for STS-B)."""
+
+
+class AlbertWithExits(AlbertForTask):
+    """The encoder with a classifier after every step."""
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        head: HeadConfig,
+        *,
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(config, head, dtype=dtype, generator=generator)
+        make = resolve_name(head.record.module)
+        self.exits = nn.ModuleList(make(config, head) for _ in range(config.num_steps - 1))
+        initialise(self.exits, std=config.initializer_range, generator=generator)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "sequences outputs"]:
+        """Return the logits of the head at the depth to which the encoder is applied."""
+        pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
+        logits: Tensor = heads_of(self)[self.albert.depth - 1](pooled)
+        return logits
+
+
+def heads_of(network: AlbertForTask) -> list[nn.Module]:
+    """Return the head after each step, or the only one."""
+    exits = network.exits if isinstance(network, AlbertWithExits) else ()
+    return [*exits, network.head]
 
 
 def limit_depth(network: Network, depth: int) -> None:
@@ -39,8 +71,8 @@ def limit_depth(network: Network, depth: int) -> None:
     network.albert.depth = depth
 
 
-def require_exits(network: AlbertForTask, patience: int) -> None:
-    """Refuse patience with a network that has one classifier alone.
+def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
+    """Return the network if it has a classifier after every step, else refuse patience.
 
     Raises:
         LitebertError: LB-453, LB-454.
@@ -53,7 +85,7 @@ def require_exits(network: AlbertForTask, patience: int) -> None:
             expected="1 or more; more is slower and surer",
             next="omit patience to take every step",
         )
-    if not network.exits:
+    if not isinstance(network, AlbertWithExits):
         raise LitebertError(
             "LB-454",
             "this model cannot stop early",
@@ -61,18 +93,20 @@ def require_exits(network: AlbertForTask, patience: int) -> None:
             expected="a classification model with a head after every step",
             next="litebert finetune TASK --model MODEL train.exits=true",
         )
+    return network
 
 
 def logits_by_step(
     network: AlbertForTask, batch: Batch
 ) -> list[Float[Tensor, "sequences outputs"]]:
     """Return the logits after every step that has a head, the last one at least."""
-    if not network.exits:
+    if not isinstance(network, AlbertWithExits):
         return [network(batch)]
     first = batch.first_tokens
     _, *inner, last = network.albert.states(batch, first)
     by_step = [*(hidden[first] for hidden in inner), last]
-    return [head(network.albert.pool(x)) for head, x in zip(network.heads, by_step, strict=False)]
+    heads = heads_of(network)
+    return [head(network.albert.pool(x)) for head, x in zip(heads, by_step, strict=False)]
 
 
 def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
@@ -94,13 +128,12 @@ def patient_logits(
     That is where a classifier has given the same answer as the one before `patience` times in a
     row (section 3.2), or the last step. A sequence gets the same in any batch.
     """
-    require_exits(network, patience)
-    albert, steps = network.albert, network.albert.steps()
-    layout, hidden = Layout(batch), albert.embed(batch)
+    albert, heads = network.albert, heads_of(require_exits(network, patience))
+    layout, hidden, steps = Layout(batch), next(albert.states(batch)), albert.steps()
     running = torch.arange(len(batch.lengths), device=hidden.device)
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
     answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
-    for step, ((attend, transform), head) in enumerate(zip(steps, network.heads, strict=False), 1):
+    for step, ((attend, transform), head) in enumerate(zip(steps, heads, strict=False), 1):
         first = layout.batch.first_tokens
         if is_last := step == len(steps):
             layout = replace(layout, queries=first)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from litebert.errors import DamagedError
+from litebert.fast.exits import heads_of
 from litebert.nn import AlbertForTask, Network
 
 
@@ -44,7 +45,7 @@ def refuse_non_finite(network: Network) -> None:
         DamagedError: LB-472, from the network when it is applied.
     """
     heads = (
-        network.heads
+        heads_of(network)
         if isinstance(network, AlbertForTask)
         else [network.masked_lm, network.sentence_order]
     )

@@ -9,7 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litebert.config import Precision
 from litebert.nn.block import Linear, Norm
+
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The dtype of activations for each precision."""
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:

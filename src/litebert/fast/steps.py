@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from litebert.fast.attention import faster, full
 from litebert.fast.int8 import Calibration, calibration_of, int8_attention, int8_feed_forward
@@ -19,13 +21,18 @@ from litebert.nn.block import (
     FeedForwardBlock,
     Half,
     Steps,
-    blocks,
     feed_forward_block,
 )
+from litebert.nn.heads import AlbertForPretraining, Network
 from litebert.nn.model import Albert
-from litebert.nn.task import AlbertForPretraining, Network
 
 MakeSteps: TypeAlias = Callable[[Albert], Steps]
+BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
+
+
+def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
+    """Iterate over the blocks of one kind, in the order that the plan numbers them."""
+    return (module for module in network.modules() if isinstance(module, kind))
 
 
 def accelerate(network: Network) -> None:
@@ -37,6 +44,11 @@ def accelerate(network: Network) -> None:
     network.albert.make_steps = training_steps
     if isinstance(network, AlbertForPretraining):
         network.masked_lm.linear = linear_on_filled
+
+
+def checkpoint_gradients(network: Network) -> None:
+    """Keep only each block's input for the backward pass and recompute the rest there."""
+    network.albert.apply_block = partial(checkpoint, use_reentrant=False)
 
 
 def training_steps(albert: Albert) -> Steps:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
-from litebert.fast import accelerate, is_int8, pack, refuse_non_finite, to_int8
+from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.calibration import without_calibration
 from litebert.fast.empty import without_numbers
 from litebert.folder.configuration import (
@@ -168,7 +168,8 @@ def _empty_network(
     with without_numbers():
         if head is None:
             return AlbertForPretraining(config, dtype=dtype)
-        return AlbertForTask(config, head, has_exits=has_exits, dtype=dtype)
+        kind = AlbertWithExits if has_exits and head.is_pooled else AlbertForTask
+        return kind(config, head, dtype=dtype)
 
 
 def _require_known_layers(unused: tuple[str, ...], source: Path, layout: Layout) -> None:

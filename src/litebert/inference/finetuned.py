@@ -22,10 +22,11 @@ from litebert.config import (
 from litebert.errors import LitebertError
 from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
+from litebert.fast.precision import DTYPES
 from litebert.files import Json
 from litebert.folder import load_model
 from litebert.hub import locate
-from litebert.nn import DTYPES, AlbertForTask
+from litebert.nn import AlbertForTask
 from litebert.runs import RUN_FILE, RunFile, is_run, read_record, read_run
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.ensemble import require_same_data

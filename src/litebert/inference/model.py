@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from litebert.config import HeadKind, Precision
 from litebert.errors import LitebertError, did_you_mean
 from litebert.fast import limit_depth
+from litebert.fast.precision import DTYPES
 from litebert.folder import (
     Pooling,
     SentenceVectors,
@@ -32,7 +33,7 @@ from litebert.inference.packaged import packaged_model
 from litebert.inference.pretrained import Filling, Order
 from litebert.inference.results import Results
 from litebert.inference.scoring import Score, score
-from litebert.nn import DTYPES, AlbertForPretraining, AlbertForTask, Network
+from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
 
 

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from litebert.config import Precision
 from litebert.errors import LitebertError
 from litebert.fast import pack
+from litebert.fast.precision import DTYPES
 from litebert.folder import build_network, parse_config
-from litebert.nn import DTYPES, Albert, Batch
+from litebert.nn import Albert, Batch
 
 ModelT = TypeVar("ModelT")
 Weights: TypeAlias = dict[str, tuple[int, int]]

@@ -16,24 +16,8 @@ Axes in annotations and shape comments, here and in the packages above:
     blocks      blocks of tokens in local attention; each reads a `span` of neighbours
 """
 
-from litebert.nn.batch import Batch, Layout
-from litebert.nn.heads import LinearHead
-from litebert.nn.init import DTYPES, initialise
-from litebert.nn.model import Albert
-from litebert.nn.plan import Step, depth_plan
-from litebert.nn.task import AlbertForPretraining, AlbertForTask, Network, PretrainingOutput
+from litebert.nn.batch import Batch
+from litebert.nn.heads import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.model import Albert, depth_plan
 
-__all__ = [
-    "DTYPES",
-    "Albert",
-    "AlbertForPretraining",
-    "AlbertForTask",
-    "Batch",
-    "Layout",
-    "LinearHead",
-    "Network",
-    "PretrainingOutput",
-    "Step",
-    "depth_plan",
-    "initialise",
-]
+__all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "Batch", "Network", "depth_plan"]

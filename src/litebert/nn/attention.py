@@ -1,9 +1,6 @@
 """Attention: softmax(q k^T / sqrt(D)) v within each sequence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pkgutil import resolve_name
 from typing import TypeAlias
 
 import torch
@@ -11,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.config import AlbertConfig
 from litebert.nn.batch import Layout
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
@@ -26,8 +23,10 @@ def attention(
     dropout_prob: float = 0.0,
 ) -> Float[Tensor, "queries heads head_size"]:
     """Mix each query with the tokens of its own sequence."""
-    mixed = []
-    for q, k, v in layout.by_sequence(query, key, value):
+    mixed, lengths = [], list(layout.batch.lengths)
+    sizes = (list(layout.query_lengths), lengths, lengths)
+    parts = map(torch.split, (query, key, value), sizes)
+    for q, k, v in zip(*parts, strict=True):
         scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
         weights = F.dropout(scores.softmax(-1), dropout_prob)
         mixed.append(torch.einsum("hqk,khd->qhd", weights, v))
@@ -37,9 +36,3 @@ def attention(
 def full(_config: AlbertConfig) -> Attend:
     """Return the attention of the paper, in which a token reads all tokens of its sequence."""
     return attention
-
-
-def attention_of(config: AlbertConfig) -> Attend:
-    """Return the kind of attention that the configuration names."""
-    attend: Attend = resolve_name(ATTENTION_KINDS[config.attention])(config)
-    return attend

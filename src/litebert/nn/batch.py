@@ -1,10 +1,10 @@
 """A ragged batch: the tokens of all sequences lie end to end, and padding is never computed."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from typing import Self
 
 import torch
 from jaxtyping import Int, Shaped
@@ -32,7 +32,7 @@ class Batch:
     @classmethod
     def from_lists(
         cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None
-    ) -> Batch:
+    ) -> Self:
         """Join lists of ids and of segment ids (default 0); LB-450 where a sequence is empty."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
@@ -44,16 +44,13 @@ class Batch:
                 next="encode with frame=True",
             )
         types = [[0] * length for length in lengths] if segments is None else segments
-        flat, flat_types = (
-            torch.tensor([x for row in rows for x in row], dtype=torch.int64)
-            for rows in (ids, types)
-        )
+        flat, flat_types = (torch.tensor([*chain(*x)], dtype=torch.int64) for x in (ids, types))
         return cls.from_flat(flat, flat_types, lengths)
 
     @classmethod
     def from_flat(
         cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]
-    ) -> Batch:
+    ) -> Self:
         """Take tokens that already lie end to end; positions count from 0 in each sequence."""
         sizes = torch.tensor(lengths, dtype=torch.int64)
         offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
@@ -66,7 +63,7 @@ class Batch:
         ids: Int[Tensor, "sequences width"],
         mask: Shaped[Tensor, "sequences width"] | None = None,
         segments: Int[Tensor, "sequences width"] | None = None,
-    ) -> Batch:
+    ) -> Self:
         """Drop the padding, where the mask is 0; a token keeps its column as its position."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
@@ -84,13 +81,10 @@ class Batch:
         place = (sequence.repeat_interleave(self.offsets.diff()), self.positions)
         return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> Self:
         """Move the tensors to a device."""
-        ids, positions, segments, offsets = (
-            x.to(device, non_blocking=True)
-            for x in (self.ids, self.positions, self.segments, self.offsets)
-        )
-        return Batch(ids, positions, segments, offsets, self.lengths)
+        tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
+        return replace(self, **{n: x.to(device, non_blocking=True) for n, x in tensors.items()})
 
     @property
     def first_tokens(self) -> Int[Tensor, " sequences"]:
@@ -125,11 +119,3 @@ class Layout:
     def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
         """Return the rows of the queries."""
         return rows if self.queries is None else rows[self.queries]
-
-    def by_sequence(
-        self, query: Tensor, key: Tensor, value: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the queries, keys and values of each sequence."""
-        lengths = (self.query_lengths, self.batch.lengths, self.batch.lengths)
-        parts = zip((query, key, value), lengths, strict=True)
-        return zip(*(torch.split(rows, list(sizes)) for rows, sizes in parts), strict=True)

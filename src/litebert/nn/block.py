@@ -1,18 +1,17 @@
 """The block, written once over the linear layers, norms and attention that compute it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import AlbertConfig
+from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.config.schema import Activation
-from litebert.nn.attention import attention_of
+from litebert.nn.attention import Attend
 from litebert.nn.batch import Layout
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
@@ -98,7 +97,7 @@ class AttentionBlock(nn.Module):
         self.output = Dense(size, size, config.hidden_dropout_prob)
         self.norm = LayerNorm(size, eps=config.layer_norm_eps)
         self.heads = (config.num_attention_heads, config.head_size)
-        self.attend = attention_of(config)
+        self.attend: Attend = resolve_name(ATTENTION_KINDS[config.attention])(config)
         self.dropout_prob = config.attention_probs_dropout_prob
 
     def projection(self) -> tuple[Tensor, Tensor]:
@@ -108,16 +107,14 @@ class AttentionBlock(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Compute the block for the queries of the layout."""
-
-        def project(x: Tensor, _: Tensor | None) -> Tensor:
-            weight, bias = self.projection()
-            return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
-
-        def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return self.attend(query, key, value, layout, self.dropout_prob * self.training)
-
-        pieces = AttentionPieces(project, self.output, self.norm, self.heads)
-        return attention_block(x, pieces, attend, layout.of_queries)
+        weight, bias = (y.to(x.dtype) for y in self.projection())
+        pieces = AttentionPieces(
+            lambda x, _: F.linear(x, weight, bias), self.output, self.norm, self.heads
+        )
+        prob = self.dropout_prob * self.training
+        return attention_block(
+            x, pieces, lambda q, k, v: self.attend(q, k, v, layout, prob), layout.of_queries
+        )
 
 
 class FeedForwardBlock(nn.Module):
@@ -125,25 +122,14 @@ class FeedForwardBlock(nn.Module):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.intermediate = Dense(config.hidden_size, config.intermediate_size)
-        self.output = Dense(
-            config.intermediate_size, config.hidden_size, config.hidden_dropout_prob
-        )
-        self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        size, wide = config.hidden_size, config.intermediate_size
+        self.intermediate = Dense(size, wide)
+        self.output = Dense(wide, size, config.hidden_dropout_prob)
+        self.norm = LayerNorm(size, eps=config.layer_norm_eps)
         self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
 
     def forward(self, x: Tensor, _layout: Layout) -> Tensor:
         """Compute the block for each row."""
-
-        def widen(x: Tensor, _: Tensor | None) -> Tensor:
-            return self.activation(self.intermediate(x))
-
-        return feed_forward_block(x, widen, self.output, self.norm)
-
-
-BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
-
-
-def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
-    """Iterate over the blocks of one kind, in the order that the plan numbers them."""
-    return (module for module in network.modules() if isinstance(module, kind))
+        return feed_forward_block(
+            x, lambda y, _: self.activation(self.intermediate(y)), self.output, self.norm
+        )

@@ -1,13 +1,10 @@
 """Factorised embeddings: words, positions and segments of width E, then one projection to H."""
 
-from __future__ import annotations
-
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig
-from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
 
 
@@ -16,7 +13,7 @@ class Embedding(nn.Module):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        size = config.embedding_size
+        self.config, size = config, config.embedding_size
         self.word = nn.Embedding(config.vocab_size, size)
         self.position = nn.Embedding(config.max_position_embeddings, size)
         self.segment = nn.Embedding(config.type_vocab_size, size)
@@ -28,14 +25,7 @@ class Embedding(nn.Module):
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Embed every token; a sequence longer than the position table is refused."""
-        if max(batch.lengths) > self.position.num_embeddings:
-            raise LitebertError(
-                "LB-451",
-                "a sequence is longer than the model's position table",
-                received=f"{max(batch.lengths)} tokens",
-                expected=f"at most {self.position.num_embeddings} (max_position_embeddings)",
-                next="shorten the text, or split it into windows",
-            )
+        self.config.require_room(max(batch.lengths))
         words = self.word(batch.ids)
         summed = words + self.position(batch.positions) + self.segment(batch.segments)
         dropped = F.dropout(self.norm(summed), self.dropout_prob, self.training)

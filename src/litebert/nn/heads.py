@@ -1,27 +1,23 @@
-"""Heads: what is read from the last hidden states."""
+"""Heads, and the networks that are trained: the encoder with its pretraining heads or a task's."""
 
-from __future__ import annotations
-
+from collections import OrderedDict
 from collections.abc import Callable
 from pkgutil import resolve_name
+from typing import NamedTuple, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
+from litebert.nn.batch import Batch
 from litebert.nn.block import ACTIVATIONS
-
-NEVER = -1e30
-"""The logit of what may not be chosen (official squad_utils.py L1246)."""
+from litebert.nn.model import Albert, initialise
 
 
 class MaskedLMHead(nn.Module):
-    """H to E, activation, layer norm, then the word table as output layer plus a bias.
-
-    Neither pretraining head has dropout (run_pretraining.py L294-361).
-    """
+    """H to E, activation, layer norm, then the word table as output layer plus a bias."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -46,19 +42,6 @@ class MaskedLMHead(nn.Module):
         return embedded.to(dtype)
 
 
-class SentenceOrderHead(nn.Module):
-    """Two logits on the pooled vector: 0 = in order, 1 = swapped."""
-
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
-        self.classifier = nn.Linear(config.hidden_size, 2)
-
-    def forward(self, pooled: Float[Tensor, "sequences hidden"]) -> Float[Tensor, "sequences 2"]:
-        """Return the logits of each sequence."""
-        logits: Tensor = self.classifier(pooled)
-        return logits
-
-
 class LinearHead(nn.Module):
     """Dropout, then one linear layer, on pooled vectors or on tokens (classifier_utils.py L794)."""
 
@@ -73,8 +56,84 @@ class LinearHead(nn.Module):
         return logits
 
 
-def task_head(config: AlbertConfig, head: HeadConfig) -> nn.Module:
-    """Return the module of a head: one linear layer, or the class that its record names."""
-    path = head.record.module
-    module: nn.Module = (resolve_name(path) if path else LinearHead)(config, head)
-    return module
+class PretrainingOutput(NamedTuple):
+    """Logits of the two objectives."""
+
+    masked_lm: Float[Tensor, "masked vocab"]
+    sentence_order: Float[Tensor, "sequences 2"]
+
+
+class AlbertForPretraining(nn.Module):
+    """The encoder with both pretraining heads, without dropout (run_pretraining.py L294-361)."""
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        *,
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = Albert(config, dtype=dtype, generator=generator)
+        self.masked_lm = MaskedLMHead(config)
+        order = nn.Linear(config.hidden_size, 2)  # of the pooled vector: 0 in order, 1 swapped
+        self.sentence_order = nn.Sequential(OrderedDict(classifier=order))
+        for head in (self.masked_lm, self.sentence_order):
+            initialise(head, std=config.initializer_range, generator=generator)
+
+    def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
+        """Return masked-LM logits at `masked_positions` (indices into the flat tokens) only."""
+        first = batch.first_tokens
+        hidden = self.albert(batch, torch.cat([first, masked_positions]))
+        return self.read(hidden[: len(first)], hidden[len(first) :])
+
+    def read(
+        self, first: Float[Tensor, "sequences hidden"], masked: Float[Tensor, "masked hidden"]
+    ) -> PretrainingOutput:
+        """Return the logits of both heads: from first tokens, and from the masked ones."""
+        return PretrainingOutput(
+            masked_lm=self.masked_lm(masked, self.albert.embedding.word.weight),
+            sentence_order=self.sentence_order(self.albert.pool(first)),
+        )
+
+
+class AlbertForTask(nn.Module):
+    """The encoder with a task head on its pooled [CLS] or on its tokens.
+
+    >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
+    >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
+    >>> network = AlbertForTask(config, head)
+    >>> network(Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])).shape
+    torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        head: HeadConfig,
+        *,
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self.head_config = config, head
+        self.albert = Albert(config, has_pooler=head.is_pooled, dtype=dtype, generator=generator)
+        self.head: nn.Module = resolve_name(head.record.module)(config, head)
+        initialise(self.head, std=config.initializer_range, generator=generator)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
+        """Return logits: a row a sequence from a pooled head, a row a token from the others.
+
+        Multiple choice gives one logit a sequence; the choices of a question are neighbours.
+        """
+        if self.head_config.is_pooled:
+            rows = self.albert.pool(self.albert(batch, batch.first_tokens))
+        else:
+            rows = self.albert(batch).float()
+        logits: Tensor = self.head(rows)
+        return logits
+
+
+Network: TypeAlias = AlbertForPretraining | AlbertForTask
+"""What a model folder holds: the encoder with its pretraining heads, or with a task head."""

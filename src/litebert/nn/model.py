@@ -1,21 +1,43 @@
 """ALBERT (paper 3.1): embed, apply the steps of the plan, pool."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from litebert.config import AlbertConfig
 from litebert.nn.batch import Batch, Layout
 from litebert.nn.block import AttentionBlock, FeedForwardBlock, Half, Steps
 from litebert.nn.embedding import Embedding
-from litebert.nn.init import initialise
-from litebert.nn.plan import depth_plan
+
+
+class Step(NamedTuple):
+    """Name the blocks of one step by their index in the two lists of blocks."""
+
+    attention: int
+    feed_forward: int
+
+
+def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
+    """Return the steps of a network, layer by layer and inner group by inner group.
+
+    Every sharing of paper Table 4, groups and inner groups are plans; BERT is the plan `none`.
+    Layer i uses group i * G // L (official modeling.py L1089, in integers).
+
+    >>> depth_plan(AlbertConfig(num_hidden_layers=2, sharing="attention"))
+    (Step(attention=0, feed_forward=0), Step(attention=0, feed_forward=1))
+    """
+    groups, inner = config.num_hidden_groups, config.inner_group_num
+    steps = []
+    for own in range(config.num_steps):
+        layer, inner_index = divmod(own, inner)
+        shared = layer * groups // config.num_hidden_layers * inner + inner_index
+        attention = shared if config.sharing in ("all", "attention") else own
+        feed_forward = shared if config.sharing in ("all", "ffn") else own
+        steps.append(Step(attention, feed_forward))
+    return tuple(steps)
 
 
 class Albert(nn.Module):
@@ -39,15 +61,16 @@ class Albert(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.dtype = config, dtype
+        self.config, self.dtype, self.embedding = config, dtype, Embedding(config)
         plan = self.plan = depth_plan(config)
-        self.depth = len(self.plan)
-        self.embedding = Embedding(config)
+        self.depth = len(plan)
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
         self.apply_block: Callable[[Half, Tensor, Layout], Tensor] = lambda f, x, y: f(x, y)
-        self.make_steps: Callable[[Albert], Steps] = blocks_of_plan
+        self.make_steps: Callable[[Albert], Steps] = lambda albert: [
+            (albert.attention[i], albert.feed_forward[j]) for i, j in albert.plan
+        ]
         initialise(self, std=config.initializer_range, generator=generator)
 
     def forward(
@@ -66,8 +89,8 @@ class Albert(nn.Module):
     ) -> Iterator[Float[Tensor, "rows hidden"]]:
         """Yield the projected embeddings, then the hidden states after each step."""
         num_tokens, order, layout = len(batch.ids), None, Layout(batch)
-        hidden, steps = self.embed(batch), self.steps()
-        yield hidden[:num_tokens]
+        yield (hidden := self.embedding(batch).to(self.dtype))
+        steps = self.steps()
         for number, (attend, transform) in enumerate(steps, start=1):
             if number == len(steps) and queries is not None:
                 ascending, order = queries.sort()
@@ -75,11 +98,6 @@ class Albert(nn.Module):
             hidden = self.apply_block(attend, hidden, layout)
             hidden = self.apply_block(transform, hidden, layout)
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
-
-    def embed(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        """Return the projected embeddings, which the first step is given."""
-        embedded: Tensor = self.embedding(batch)
-        return embedded.to(self.dtype)
 
     def steps(self) -> Steps:
         """Return the functions of the steps that are applied."""
@@ -90,11 +108,13 @@ class Albert(nn.Module):
         assert self.pooler is not None, "this encoder was built without its pooler"
         return torch.tanh(self.pooler(first.float()))
 
-    def checkpoint_gradients(self) -> None:
-        """Keep only each block's input for the backward pass and recompute the rest there."""
-        self.apply_block = partial(checkpoint, use_reentrant=False)
 
-
-def blocks_of_plan(albert: Albert) -> Steps:
-    """Return the blocks themselves, in the order of the plan."""
-    return [(albert.attention[i], albert.feed_forward[j]) for i, j in albert.plan]
+def initialise(module: nn.Module, *, std: float, generator: torch.Generator | None = None) -> None:
+    """Set kernels and tables to a truncated normal that is not rescaled (real std .88 of `std`)."""
+    for name, parameter in module.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.ndim == 1:
+            nn.init.ones_(parameter)
+        else:
+            nn.init.trunc_normal_(parameter, 0.0, std, -2 * std, 2 * std, generator)

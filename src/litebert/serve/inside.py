@@ -8,10 +8,11 @@ from typing import cast
 import torch
 
 from litebert.errors import LitebertError
+from litebert.fast.steps import blocks
 from litebert.files import Json
 from litebert.inference import Model
 from litebert.nn import Batch
-from litebert.nn.block import AttentionBlock, blocks
+from litebert.nn.block import AttentionBlock
 from litebert.serve.limits import MAX_ATTENTION_TOKENS
 
 

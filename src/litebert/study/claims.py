@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from litebert.config import AlbertConfig, Precision, preset
 from litebert.fast import accelerate, pack
-from litebert.nn import DTYPES, AlbertForPretraining, Batch
+from litebert.fast.precision import DTYPES
+from litebert.nn import AlbertForPretraining, Batch
 from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
 
 GIGABITS = (1, 10, 100)

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from torch import Tensor
 from torch.autograd.functional import jvp
 
-from litebert.nn import Albert, Batch, Layout
+from litebert.nn import Albert, Batch
+from litebert.nn.batch import Layout
 
 SEED = 12_345
 

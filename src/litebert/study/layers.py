@@ -19,7 +19,8 @@ from torch.nn import functional as F
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
 from litebert.inference.pretrained import framed
-from litebert.nn import Albert, Batch, Layout
+from litebert.nn import Albert, Batch
+from litebert.nn.batch import Layout
 from litebert.study.jacobian import Eigenvalue, dominant_eigenvalue
 
 BEYOND = (24, 48, 96)
@@ -154,7 +155,7 @@ def layers_of(
     fates: list[Fate] = []
     residuals: list[float] = []
     recent: list[Tensor] = []
-    at_depth = end = albert.embed(batch)
+    at_depth = end = next(albert.states(batch))
     for number, state in enumerate(_iterates(albert, batch, deepest)):
         if recent:
             changes.append(_change(number, recent[-1][counted], state[counted]))
@@ -179,7 +180,7 @@ def layers_of(
 
 def _iterates(albert: Albert, batch: Batch, depth: int) -> Iterator[Tensor]:
     """Yield the embeddings and the state after each step, the last step again beyond the plan."""
-    layout, state, steps = Layout(batch), albert.embed(batch), albert.steps()
+    layout, state, steps = Layout(batch), next(albert.states(batch)), albert.steps()
     yield state.float()
     for number in range(depth):
         attend, transform = steps[min(number, len(steps) - 1)]

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack
+from litebert.fast.steps import blocks
 from litebert.inference.model import Model
 from litebert.inference.pretrained import framed
-from litebert.nn import Albert, AlbertForPretraining, Batch, Layout
-from litebert.nn.block import AttentionBlock, blocks
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.batch import Layout
+from litebert.nn.block import AttentionBlock
 from litebert.study.masked import MaskedTexts, masked_texts
 
 LENGTHS = (512, 1_024, 2_048, 4_096, 8_192)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert import rng
+from litebert.fast.steps import blocks
 from litebert.nn import Albert
-from litebert.nn.block import AttentionBlock, blocks
+from litebert.nn.block import AttentionBlock
 
 OFFSETS = (-1, 1, -2, 2, -3, 3)
 """Where the heads look, in order: the piece before, the one after, and so on."""

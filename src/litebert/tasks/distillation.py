@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from litebert.config import DistilConfig, TrainConfig
 from litebert.distributed import ALONE, World
-from litebert.nn import AlbertForPretraining, Batch, PretrainingOutput
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches, whole_step

@@ -16,7 +16,8 @@ from litebert import rng
 from litebert.config import EarlyConfig, ElasticConfig, ReplacedConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
-from litebert.nn import Albert, AlbertForPretraining, Batch, PretrainingOutput
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.masked_loss import masked_loss

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import OptimConfig, PretrainConfig, TrainConfig
+from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks import Pretraining, PretrainingWork
@@ -58,7 +59,7 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     before = process_bytes(device)
     network = AlbertForPretraining(config.model, dtype=dtype).to(device)
     if config.train.gradient_checkpointing:
-        network.albert.checkpoint_gradients()
+        checkpoint_gradients(network)
     task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size

@@ -14,6 +14,7 @@ import torch
 from litebert import rng
 from litebert.config import FinetuneConfig, HeadConfig, Resolved
 from litebert.distributed import ALONE, World
+from litebert.fast import AlbertWithExits, checkpoint_gradients
 from litebert.files import write_text
 from litebert.folder import Start, start_from
 from litebert.hub import write_card
@@ -140,15 +141,10 @@ def _agreed(prepared: Prepared, world: World) -> Prepared:
 def _network(prepared: Prepared, config: FinetuneConfig) -> AlbertForTask:
     head: HeadConfig = prepared.dataset.family.head
     generator = torch.Generator().manual_seed(rng.torch_seed(config.train.seed, "init", 0))
-    network = AlbertForTask(
-        prepared.network_config,
-        head,
-        has_exits=config.train.exits,
-        dtype=dtype_of(config.train),
-        generator=generator,
-    )
+    kind = AlbertWithExits if config.train.exits else AlbertForTask
+    network = kind(prepared.network_config, head, dtype=dtype_of(config.train), generator=generator)
     if config.train.gradient_checkpointing:
-        network.albert.checkpoint_gradients()
+        checkpoint_gradients(network)
     return network
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from litebert.config import FinetuneConfig, Resolved
+from litebert.fast import AlbertWithExits, checkpoint_gradients
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import Finetuning, FinetuningWork
 from litebert.tasks.kinds.family import Feature
@@ -42,11 +43,10 @@ def _estimate(prepared: Prepared) -> Estimate:
     train, device = prepared.config.train, choose_device(prepared.config.train.device)
     before = process_bytes(device)
     family = prepared.dataset.family
-    network = AlbertForTask(
-        prepared.network_config, family.head, has_exits=train.exits, dtype=dtype_of(train)
-    ).to(device)
+    kind = AlbertWithExits if train.exits else AlbertForTask
+    network = kind(prepared.network_config, family.head, dtype=dtype_of(train)).to(device)
     if train.gradient_checkpointing:
-        network.albert.checkpoint_gradients()
+        checkpoint_gradients(network)
     at_once = train.micro_batch_size or train.batch_size
     large = min(_PROBED, max(2, at_once))
     probes = [_probe(prepared, network, number) for number in (max(1, large // 2), large)]

@@ -13,6 +13,7 @@ import torch
 from litebert import rng
 from litebert.config import Origin, PretrainConfig, Resolved, TrainConfig
 from litebert.distributed import ALONE, World
+from litebert.fast import checkpoint_gradients
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Batches, log_frequencies
@@ -173,7 +174,7 @@ def _built(
         _begin(network, config, sources)
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
-        network.albert.checkpoint_gradients()
+        checkpoint_gradients(network)
     open_loader: Callable[[], Batches] = partial(
         batches_of, sources.corpus.path, config=config, sentence=sources.sentence
     )

@@ -15,10 +15,11 @@ import litebert
 from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened
 from litebert.distributed import ALONE, World, local_rank, world_size
 from litebert.errors import LitebertError
+from litebert.fast.precision import DTYPES
 from litebert.files import Json, remove_unfinished, staged_folder
 from litebert.folder import save_model
 from litebert.hub import write_card
-from litebert.nn import DTYPES, Network
+from litebert.nn import Network
 from litebert.runs import RunFile, locked, read_record, read_run, write_run
 from litebert.tokenizer import Tokenizer
 from litebert.train.interrupt import Interruption, interruptible

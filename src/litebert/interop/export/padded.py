@@ -19,7 +19,7 @@ from litebert.nn.block import (
     attention_block,
     feed_forward_block,
 )
-from litebert.nn.heads import NEVER
+from litebert.tasks.kinds.family import NEVER
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from litebert.interop.export.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
-from litebert.nn import AlbertForPretraining, AlbertForTask, LinearHead, Network
-from litebert.nn.heads import NEVER, MaskedLMHead
+from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.heads import LinearHead, MaskedLMHead
+from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans
 
 NUM_STARTS = 5
@@ -60,7 +63,7 @@ def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str])
         readers.append(_MaskedLM(network.masked_lm, words))
     if has("sentence_order.", "albert.pooler."):
         assert network.albert.pooler is not None
-        classifier = network.sentence_order.classifier
+        classifier = cast(nn.Linear, network.sentence_order[0])
         readers.append(_PooledLogits(network.albert.pooler, classifier, "sop_logits"))
     return readers
 

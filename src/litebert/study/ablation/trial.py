@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError
+from litebert.fast.precision import DTYPES
 from litebert.files import read_json, staged_folder, write_json
 from litebert.folder import load_model, read_config, save_model
-from litebert.nn import DTYPES, AlbertForPretraining
+from litebert.nn import AlbertForPretraining
 from litebert.objectives import evaluation_batches
 from litebert.rng import hashed
 from litebert.runs import read_metrics

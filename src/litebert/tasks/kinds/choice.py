@@ -15,9 +15,8 @@ from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.heads import NEVER
 from litebert.tasks.kinds.classification import Scores
-from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output, frame_ids
+from litebert.tasks.kinds.family import NEVER, AnswerRow, Feature, Item, Output, frame_ids
 from litebert.tasks.kinds.problems import softened, softmax
 from litebert.tokenizer import Tokenizer
 

@@ -19,6 +19,8 @@ Example = TypeVar("Example")
 Asked = TypeVar("Asked", contravariant=True)
 Answer = TypeVar("Answer")
 Output: TypeAlias = NDArray[np.float32]
+NEVER = -1e30
+"""The logit of what may not be chosen (official squad_utils.py L1246)."""
 
 
 @dataclass(frozen=True)

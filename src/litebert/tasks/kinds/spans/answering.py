@@ -16,8 +16,7 @@ from litebert.config import HeadConfig
 from litebert.metrics import squad1_measures
 from litebert.metrics.spans import best, word_f1
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.heads import NEVER
-from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
+from litebert.tasks.kinds.family import NEVER, AnswerRow, Feature, Item, Output
 from litebert.tasks.kinds.spans.decode import (
     EMPTY,
     NO_SPAN,

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.heads import NEVER
+from litebert.tasks.kinds.family import NEVER
 
 Map: TypeAlias = Callable[[Tensor], Tensor]
 
