@@ -149,7 +149,7 @@ def our_step(case: Case) -> Step:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.precision]
     network = AlbertForPretraining(preset(case.preset), dtype=dtype).train()
     if case.rival == "litebert checkpointed":
-        checkpoint_gradients(network)
+        checkpoint_gradients(network.albert)
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
     ids, masked, labels = made_up(case.sequences, network.config.vocab_size)
     flat = ids.flatten()

@@ -154,7 +154,7 @@ def memory(bench: Bench) -> None:
         return
     ours = our_network(setting)
     checkpointed = our_network(setting)
-    checkpoint_gradients(checkpointed)
+    checkpoint_gradients(checkpointed.albert)
     makers: dict[str, Callable[[Sequences], Run]] = {
         OURS: partial(our_run, ours, setting),
         f"{OURS}, checkpointed": partial(our_run, checkpointed, setting),

@@ -7,7 +7,7 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import Problem
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, to_int8
-from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
+from litebert.fast.exits import SAME_SCORE, heads_of, is_same_answer, logits_by_step, mean_by_depth
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
 STEPS = 5
@@ -227,7 +227,7 @@ def test_later_heads_weigh_more_in_the_loss() -> None:
 def test_gradients_reach_every_head() -> None:
     network = _network().train()
     mean_by_depth([x.square().mean(1) for x in logits_by_step(network, _batch())]).sum().backward()
-    for head in network.heads:
+    for head in heads_of(network):
         assert all(parameter.grad is not None for parameter in head.parameters())
 
 

@@ -8,6 +8,7 @@ import torch
 
 from litebert.config import PRESETS, AlbertConfig
 from litebert.errors import LitebertError
+from litebert.fast import checkpoint_gradients
 from litebert.nn import Albert, AlbertForPretraining, Batch, depth_plan
 from litebert.nn.batch import Layout
 from litebert.study import sizes_of
@@ -159,7 +160,7 @@ def test_gradient_checkpointing_changes_no_bit(
     gradients = []
     for checkpointed in (False, True):
         if checkpointed:
-            network.checkpoint_gradients()
+            checkpoint_gradients(network)
         torch.manual_seed(1)
         network.zero_grad()
         network(ragged).square().sum().backward()

@@ -11,6 +11,7 @@ from litebert.config.section import Section
 
 HeadKind: TypeAlias = str
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
+_CLASSIFIER = "output_weights"
 _ANSWER = (
     'answer "Who sat there?" --context "The cat sat on the mat."',
     'answer("Who sat there?", "The cat sat on the mat.")',
@@ -26,7 +27,9 @@ class HeadRecord:
     `num_outputs`. `verb` is the method of `litebert.load(...)` that uses it; the
     examples follow `litebert` in a shell and `model.` in Python. Of a head that transformers does
     not have it reads the encoder alone. `has_dropout` is for the linear layer's input. `module` is
-    its class, `package.module:Class`.
+    its class, `package.module:Class`; `logits` names the columns of a linear head that is read
+    token by token. `variable` shows the head in an official checkpoint.
+    `has_problem_type`: the outputs can be one label, a set of labels, or a score.
     """
 
     kind: HeadKind
@@ -40,6 +43,10 @@ class HeadRecord:
     verb: str
     shell_example: str
     python_example: str
+    variable: str = ""
+    logits: tuple[str, ...] = ("logits",)
+    has_problem_type: bool = False
+    has_choices: bool = False
     is_in_transformers: bool = True
     has_dropout: bool = True
     module: str = "litebert.nn.heads:LinearHead"
@@ -58,6 +65,8 @@ _RECORDS = (
         verb="classify",
         shell_example='classify "A first text." "Another one."',
         python_example='classify(["A first text.", "Another one."])',
+        variable=_CLASSIFIER,
+        has_problem_type=True,
     ),
     HeadRecord(
         kind="token-classification",
@@ -71,6 +80,7 @@ _RECORDS = (
         verb="tag",
         shell_example='tag "The words of this text are tagged."',
         python_example='tag(["The words of this text are tagged."])',
+        variable=_CLASSIFIER,
     ),
     HeadRecord(
         kind="question-answering",
@@ -84,6 +94,8 @@ _RECORDS = (
         verb="answer",
         shell_example=_ANSWER[0],
         python_example=_ANSWER[1],
+        variable="cls/squad/output_weights",
+        logits=("start_logits", "end_logits"),
         has_dropout=False,  # unlike the official classifiers (squad_utils.py L708)
     ),
     HeadRecord(
@@ -98,6 +110,7 @@ _RECORDS = (
         verb="answer",
         shell_example=_ANSWER[0],
         python_example=_ANSWER[1],
+        variable="start_logits/dense/kernel",
         is_in_transformers=False,
         module="litebert.tasks.kinds.spans.head:ConditionalSpanHead",
     ),
@@ -113,6 +126,8 @@ _RECORDS = (
         verb="choose",
         shell_example='choose "Who sat there?" "the cat" nobody',
         python_example='choose("Who sat there?", ["the cat", "nobody"])',
+        variable=_CLASSIFIER,
+        has_choices=True,
     ),
 )
 HEADS: dict[HeadKind, HeadRecord] = {record.kind: record for record in _RECORDS}
@@ -157,9 +172,8 @@ class HeadConfig(Section):
             raise ValueError(f"a {self.kind} head has no labels")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("two labels have the same name")
-        if self.problem_type != "single_label_classification" and (
-            self.kind != "sequence-classification"
-        ):
+        is_special = self.problem_type != "single_label_classification"
+        if is_special and not self.record.has_problem_type:
             raise ValueError(f"a {self.kind} head has no problem_type {self.problem_type}")
         return self
 

@@ -46,9 +46,9 @@ def accelerate(network: Network) -> None:
         network.masked_lm.linear = linear_on_filled
 
 
-def checkpoint_gradients(network: Network) -> None:
+def checkpoint_gradients(albert: Albert) -> None:
     """Keep only each block's input for the backward pass and recompute the rest there."""
-    network.albert.apply_block = partial(checkpoint, use_reentrant=False)
+    albert.apply_block = partial(checkpoint, use_reentrant=False)
 
 
 def training_steps(albert: Albert) -> Steps:

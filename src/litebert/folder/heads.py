@@ -33,7 +33,7 @@ def head_table(head: HeadConfig | None) -> dict[str, Json]:
     names: dict[str, Json] = {str(index): name for index, name in enumerate(head.labels)}
     ids: dict[str, Json] = {name: index for index, name in enumerate(head.labels)}
     table: dict[str, Json] = {"id2label": names, "label2id": ids}
-    if head.kind == "sequence-classification":
+    if head.record.has_problem_type:
         table["problem_type"] = head.problem_type
     return table
 
@@ -55,7 +55,7 @@ def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) ->
         "regression" if len(labels) == 1 else "single_label_classification"
     )
     fields: dict[str, object] = {"kind": kind, "labels": labels}
-    if kind == "sequence-classification":
+    if HEADS[kind].has_problem_type:
         fields["problem_type"] = problem
     try:
         return HeadConfig.model_validate(fields)

@@ -13,7 +13,7 @@ from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, Span, SpanAnswering, SpanExample
+from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, Span, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tokenizer import Tokenizer
 
@@ -135,15 +135,13 @@ def answer(
 
     A context of any length is read in overlapping windows.
     """
-    is_linear = network.head_config.kind == "question-answering"
-    family = SpanAnswering() if is_linear else ConditionalSpanAnswering()
+    family = SPAN_FAMILIES[network.head_config.kind]
     examples = [SpanExample(str(n), question, context) for n, context in enumerate(contexts)]
     features = family.features(examples, tokenizer, max_length=_longest(network), training=False)
     found = answers_of(network, family, examples, features)
-    shares = _shares([_best_score(answer.n_best) for answer in found]) if is_linear else None
-    empty = [1.0 if each.null_score is None else _sigmoid(each.null_score) for each in found]
-    nothing = None if is_linear else math.prod(empty)
-    weights = shares or [(1 - each) for each in empty]
+    empty = [_sigmoid(each.null_score) for each in found if each.null_score is not None]
+    nothing = math.prod(empty) if isinstance(family, ConditionalSpanAnswering) else None
+    weights = [1 - each for each in empty] or _shares([_best_score(each.n_best) for each in found])
     scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
     spans = [
         SpanFound(
@@ -169,7 +167,7 @@ def _best_score(spans: Sequence[Span]) -> float:
 
 def _shares(scores: Sequence[float]) -> list[float]:
     """Return the share of each document: the softmax of their best scores."""
-    highest = max(scores)
+    highest = max(scores, default=0.0)
     weights = [math.exp(score - highest) if score > -math.inf else 0.0 for score in scores]
     return [weight / (sum(weights) or 1.0) for weight in weights]
 

@@ -12,7 +12,7 @@ from typing import get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.config import HeadKind, Precision
+from litebert.config import HEADS, Precision
 from litebert.errors import LitebertError, did_you_mean
 from litebert.fast import limit_depth
 from litebert.fast.precision import DTYPES
@@ -258,7 +258,7 @@ class Model:
         with the one before; for a model that was trained with `train.exits`. A text longer than
         the model reads is cut at its end.
         """
-        network = self._with_head("sequence-classification", "classify")
+        network = self._with_head("classify")
         listed = several(texts, "classify")
         seconds = paired(listed, pairs, "classify")
         found = Results(
@@ -272,7 +272,7 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word of each text; words end at white space."""
-        network = self._with_head("token-classification", "tag")
+        network = self._with_head("tag")
         found = Results(downstream.tag(network, self.tokenizer, several(texts, "tag")))
         return found[0] if isinstance(texts, str) else found
 
@@ -281,7 +281,7 @@ class Model:
 
         A context longer than the model reads is cut at its end.
         """
-        network = self._with_head("multiple-choice", "choose")
+        network = self._with_head("choose")
         listed = list_of(choices, "choose", "choices")
         question, context = several([question, context], "choose")
         return downstream.choose(network, self.tokenizer, question, listed, context)
@@ -292,8 +292,7 @@ class Model:
         The best comes first. A model of SQuAD 2.0 may find no answer: an empty text
         comes first then, and `no_answer` of each span is how likely that is.
         """
-        kinds: tuple[HeadKind, ...] = ("question-answering", "conditional-question-answering")
-        network = self._with_head(*kinds, "answer")
+        network = self._with_head("answer")
         (question,) = several([question], "answer")
         contexts = several(context, "answer")
         return downstream.answer(network, self.tokenizer, question, contexts, top=count(top, "top"))
@@ -320,11 +319,11 @@ class Model:
             next="use a model that litebert pretrained, or pretrain this one further",
         )
 
-    def _with_head(self, *kinds_and_verb: str) -> AlbertForTask:
-        """Return the network if its head is of one of the kinds; raise what it has if not."""
-        *kinds, verb = kinds_and_verb
-        if isinstance(self.network, AlbertForTask) and self.network.head_config.kind in kinds:
+    def _with_head(self, verb: str) -> AlbertForTask:
+        """Return the network if its head has the verb; raise what it has if not."""
+        if isinstance(self.network, AlbertForTask) and self.network.head_config.record.verb == verb:
             return self.network
+        kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
         raise LitebertError(
             "LB-615",
             f"{self.source} cannot {verb}: it was not fine-tuned for that",

@@ -17,7 +17,7 @@ from litebert.inference.pretrained import masked_logits, special_ids, window
 from litebert.inference.traced import Framed, framed_pieces, pieces_of
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, asked_texts
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
+from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -161,8 +161,7 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     if start < 0:
         raise _no_such(answer, "words of the context")
     network = cast(AlbertForTask, model.network)
-    is_linear = network.head_config.kind == "question-answering"
-    family = SpanAnswering() if is_linear else ConditionalSpanAnswering()
+    family = SPAN_FAMILIES[network.head_config.kind]
     asked = pieces_of(model.tokenizer, "question", question).cut(slice(family.max_query_length))
     pieces = pieces_of(model.tokenizer, "context", context)
     inside = [n for n, (a, b) in enumerate(pieces.offsets) if a < stop and b > start]

@@ -1,10 +1,11 @@
 """A ragged batch: the tokens of all sequences lie end to end, and padding is never computed."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Self
 
 import torch
 from jaxtyping import Int, Shaped
@@ -32,7 +33,7 @@ class Batch:
     @classmethod
     def from_lists(
         cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None
-    ) -> Self:
+    ) -> Batch:
         """Join lists of ids and of segment ids (default 0); LB-450 where a sequence is empty."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
@@ -50,7 +51,7 @@ class Batch:
     @classmethod
     def from_flat(
         cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]
-    ) -> Self:
+    ) -> Batch:
         """Take tokens that already lie end to end; positions count from 0 in each sequence."""
         sizes = torch.tensor(lengths, dtype=torch.int64)
         offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
@@ -63,7 +64,7 @@ class Batch:
         ids: Int[Tensor, "sequences width"],
         mask: Shaped[Tensor, "sequences width"] | None = None,
         segments: Int[Tensor, "sequences width"] | None = None,
-    ) -> Self:
+    ) -> Batch:
         """Drop the padding, where the mask is 0; a token keeps its column as its position."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
@@ -81,7 +82,7 @@ class Batch:
         place = (sequence.repeat_interleave(self.offsets.diff()), self.positions)
         return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> Batch:
         """Move the tensors to a device."""
         tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
         return replace(self, **{n: x.to(device, non_blocking=True) for n, x in tensors.items()})

@@ -59,7 +59,7 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     before = process_bytes(device)
     network = AlbertForPretraining(config.model, dtype=dtype).to(device)
     if config.train.gradient_checkpointing:
-        checkpoint_gradients(network)
+        checkpoint_gradients(network.albert)
     task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size

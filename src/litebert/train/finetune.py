@@ -144,7 +144,7 @@ def _network(prepared: Prepared, config: FinetuneConfig) -> AlbertForTask:
     kind = AlbertWithExits if config.train.exits else AlbertForTask
     network = kind(prepared.network_config, head, dtype=dtype_of(config.train), generator=generator)
     if config.train.gradient_checkpointing:
-        checkpoint_gradients(network)
+        checkpoint_gradients(network.albert)
     return network
 
 

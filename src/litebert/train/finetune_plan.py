@@ -46,7 +46,7 @@ def _estimate(prepared: Prepared) -> Estimate:
     kind = AlbertWithExits if train.exits else AlbertForTask
     network = kind(prepared.network_config, family.head, dtype=dtype_of(train)).to(device)
     if train.gradient_checkpointing:
-        checkpoint_gradients(network)
+        checkpoint_gradients(network.albert)
     at_once = train.micro_batch_size or train.batch_size
     large = min(_PROBED, max(2, at_once))
     probes = [_probe(prepared, network, number) for number in (max(1, large // 2), large)]

@@ -80,7 +80,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected=f"examples of {dataset.name}",
             next=f"litebert data check {data}",
         )
-    if config.train.exits and dataset.family.head.kind != "sequence-classification":
+    if config.train.exits and not dataset.family.head.record.has_problem_type:
         raise LitebertError(
             "LB-518",
             f"{dataset.name} cannot have a head after every step",

@@ -174,7 +174,7 @@ def _built(
         _begin(network, config, sources)
     network.to(choose_device(train.device)).train()
     if train.gradient_checkpointing:
-        checkpoint_gradients(network)
+        checkpoint_gradients(network.albert)
     open_loader: Callable[[], Batches] = partial(
         batches_of, sources.corpus.path, config=config, sentence=sources.sentence
     )

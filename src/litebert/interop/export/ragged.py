@@ -62,9 +62,8 @@ def _read(name: str, network: Network, hidden: Tensor, batch: Batch) -> tuple[Te
         return network.masked_lm(hidden, network.albert.embedding.word.weight), True
     if network.head_config.is_pooled:
         return network.head(network.albert.pool(hidden[batch.first_tokens])), False
-    columns = {"start_logits": 0, "end_logits": 1}
-    logits: Tensor = network.head(hidden)
-    return (logits[:, columns[name]] if name in columns else logits), True
+    names, logits = network.head_config.record.logits, network.head(hidden)
+    return (logits if len(names) == 1 else logits[:, names.index(name)]), True
 
 
 def _on_rectangle(values: Tensor, batch: Batch, *, width: int) -> Tensor:

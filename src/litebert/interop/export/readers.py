@@ -38,12 +38,9 @@ def padded(
         readers = [_task_reader(network)]
     if has_states and not isinstance(readers[0], _States):
         readers = [_States(), *readers]
-    has_choices = (
-        has_head
-        and isinstance(network, AlbertForTask)
-        and network.head_config.kind == "multiple-choice"
-    )
-    return (PaddedChoices if has_choices else PaddedNetwork)(encoder, readers).eval()
+    head = network.head_config if has_head and isinstance(network, AlbertForTask) else None
+    kind = PaddedChoices if head and head.record.has_choices else PaddedNetwork
+    return kind(encoder, readers).eval()
 
 
 def _state_readers(network: Network, missing: frozenset[str]) -> list[Reader]:
@@ -75,7 +72,8 @@ def _task_reader(network: AlbertForTask) -> Reader:
     dense = network.head.dense
     if network.albert.pooler is not None:
         return _PooledLogits(network.albert.pooler, dense, "logits")
-    return _OF_TOKENS.get(network.head_config.kind, _TokenLogits)(dense)
+    names = network.head_config.record.logits
+    return _TokenLogits(dense) if len(names) == 1 else _Spans(dense, names)
 
 
 class _States(Reader):
@@ -135,18 +133,15 @@ class _TokenLogits(Reader):
 
 
 class _Spans(_TokenLogits):
-    """Logits of starts and ends; padding can be neither."""
+    """Logits of starts and ends, each an output; padding can be neither."""
 
-    output_names = ("start_logits", "end_logits")
+    def __init__(self, dense: nn.Linear, names: tuple[str, ...]) -> None:
+        super().__init__(dense)
+        self.output_names = names
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         (logits,) = super().forward(hidden, mask, segments)
-        start, end = logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
-        return start, end
-
-
-_OF_TOKENS = {"question-answering": _Spans}
-"""Heads on tokens whose logits are more than one output."""
+        return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
 
 
 class _ConditionalSpans(Reader):

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from litebert.config import HeadConfig, HeadKind, numbered_labels
+from litebert.config import HEADS, HeadConfig, HeadKind, numbered_labels
 from litebert.errors import LitebertError
 
 _CLASSIFIER = "output_weights"
-_SPANS = {
-    "cls/squad/output_weights": "question-answering",
-    "start_logits/dense/kernel": "conditional-question-answering",
-}
-CLASSIFIERS: tuple[HeadKind, ...] = (
-    "sequence-classification",
-    "multiple-choice",
-    "token-classification",
-)
-"""Kinds with the same names in a checkpoint; Google's code has the first two."""
+"""The variable of several kinds of heads."""
 _MAX_LABELS = 100_000
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -32,7 +23,8 @@ def find_head(
     Raises:
         LitebertError: LB-711 to LB-714, the variables leave it open or contradict the user.
     """
-    found = [head for name, head in _SPANS.items() if name in variables]
+    kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
+    found = [kinds[name] for name in kinds if name in variables and name != _CLASSIFIER]
     if _CLASSIFIER in variables:
         found.append(_CLASSIFIER)
     if len(found) > 1:
@@ -72,11 +64,13 @@ def _classifier(
             expected="--head sequence-classification (STS-B) or --head multiple-choice (RACE)",
             next="name it with --head",
         )
-    kind = kind or CLASSIFIERS[0]
-    is_choice = kind == "multiple-choice"
+    kind = kind or "sequence-classification"
+    record = HEADS.get(kind)
+    is_choice = record is not None and record.has_choices
     names = () if is_choice else labels or numbered_labels(min(num_outputs, _MAX_LABELS))
-    fits = kind in CLASSIFIERS and (labels == () if is_choice else len(names) == num_outputs > 0)
-    if not fits or (is_choice and num_outputs != 1) or len(set(names)) < len(names):
+    fits = num_outputs == 1 and not labels if is_choice else len(names) == num_outputs > 0
+    is_classifier = record is not None and record.variable == _CLASSIFIER
+    if not is_classifier or not fits or len(set(names)) < len(names):
         raise LitebertError(
             "LB-714",
             "the checkpoint's head does not fit the requested one",
@@ -85,6 +79,6 @@ def _classifier(
             next="litebert import google --help",
         )
     fields: dict[str, object] = {"kind": kind, "labels": names}
-    if kind == "sequence-classification" and num_outputs == 1:
+    if HEADS[kind].has_problem_type and num_outputs == 1:
         fields["problem_type"] = "regression"
     return HeadConfig.model_validate(fields)

@@ -64,6 +64,7 @@ def _example(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Examp
     classes = read_json(folder / "config.json", command=f"ls {folder}").get("architectures")
     kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
     rows = [row for some in answers.values() for row in some]
-    if kind == "sequence-classification" and rows and all(_BETWEEN in row.text for row in rows):
+    is_pair = kind and HEADS[kind].verb == "classify"
+    if is_pair and rows and all(_BETWEEN in row.text for row in rows):
         return _PAIR
     return Example(HEADS[kind].shell_example, HEADS[kind].python_example) if kind else None

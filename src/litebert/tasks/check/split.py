@@ -13,7 +13,6 @@ from litebert.tasks.kinds.family import Item
 
 RARE, MOST = 10, 0.9
 UNKNOWN_SHARE = 0.01
-_LOSES_TEXT = ("sequence-classification", "multiple-choice")
 """Kinds of task that cut off what is too long; the others cut it into several sequences."""
 
 
@@ -57,7 +56,7 @@ class Split:
             "contradictory labels", self.seen.contradictory(), self, "another answer than"
         )
         lengths = self._lengths.report() if self._lengths else None
-        if lengths and lengths.num_too_long and head.kind in _LOSES_TEXT:
+        if lengths and lengths.num_too_long and head.is_pooled:
             example = f"{lengths.num_too_long / self._num_rows:.2%} of rows lose their end"
             place = self.place(lengths.first_too_long)
             self._say("too long", place, example, lengths.num_too_long)

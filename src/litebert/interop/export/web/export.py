@@ -18,6 +18,8 @@ from litebert.interop.export.web.vocabulary import vocabulary
 from litebert.tokenizer import Tokenizer
 
 PAGE = Path(__file__).parent / "page"
+_VERBS = {"prediction_logits": "fill", "logits": "classify"}
+"""What the page can do with an output of the network."""
 _NOTICE = f"""\
 A page in which a model of litebert answers, with no server behind it.
 
@@ -66,7 +68,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
     table = vocabulary(folder, tokenizer)
     found = read_runtime(runtime)
     head = head_of(load_model(folder).network)
-    has_head = head is None or head.kind == "sequence-classification"
+    has_head = head is None or head.record.verb in _VERBS.values()
     with TemporaryDirectory() as scratch:
         report = export_onnx(
             folder,
@@ -77,8 +79,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
             has_states=True,
         )
         model = report.output.read_bytes()
-    heads = {"prediction_logits": "fill", "logits": "classify"}
-    verbs = (*(heads[name] for name in report.outputs if name in heads), "search")
+    verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
     settings: dict[str, Json] = {"name": _name(folder.resolve()), "verbs": list(verbs)}
     settings |= _vectors(read_sentence_vectors(folder) or SentenceVectors())
     settings["positions"] = load_model(folder).network.config.max_position_embeddings

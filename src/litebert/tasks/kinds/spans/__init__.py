@@ -7,7 +7,11 @@ from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, score_spans
 from litebert.tasks.kinds.spans.threshold import tuned_threshold
 
+SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())}
+"""The families of the heads that answer with spans."""
+
 __all__ = [
+    "SPAN_FAMILIES",
     "ConditionalSpanAnswering",
     "ConditionalSpanHead",
     "GoldAnswer",
