@@ -22,7 +22,7 @@ def test_each_local_head_looks_at_its_offset(name: str) -> None:
     albert = begun(config)
     ids = torch.randint(5, 500, (64,), generator=torch.Generator().manual_seed(3))
 
-    hidden = albert.embed(Batch.from_lists([ids.tolist()]))[:64]
+    hidden = next(albert.states(Batch.from_lists([ids.tolist()])))[:64]
 
     block = next(blocks(albert, AttentionBlock))
     shape = (64, config.num_attention_heads, config.head_size)

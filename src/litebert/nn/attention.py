@@ -24,8 +24,7 @@ def attention(
 ) -> Float[Tensor, "queries heads head_size"]:
     """Mix each query with the tokens of its own sequence."""
     mixed, lengths = [], list(layout.batch.lengths)
-    sizes = (list(layout.query_lengths), lengths, lengths)
-    parts = map(torch.split, (query, key, value), sizes)
+    parts = map(torch.split, (query, key, value), (list(layout.query_lengths), lengths, lengths))
     for q, k, v in zip(*parts, strict=True):
         scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
         weights = F.dropout(scores.softmax(-1), dropout_prob)

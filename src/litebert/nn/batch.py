@@ -98,8 +98,7 @@ class Layout:
     """Which rows are queries and which are keys, sequence by sequence.
 
     Keys are all tokens; queries are the tokens at `queries`, ascending, or all of them. Sequence i
-    has the keys between `batch.offsets[i]` and the next, and the queries between
-    `query_offsets[i]` and the next, as variable-length kernels take them.
+    has the queries from `query_offsets[i]` to the next, as variable-length kernels take them.
     """
 
     batch: Batch

@@ -26,8 +26,7 @@ class Embedding(nn.Module):
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Embed every token; a sequence longer than the position table is refused."""
         self.config.require_room(max(batch.lengths))
-        words = self.word(batch.ids)
-        summed = words + self.position(batch.positions) + self.segment(batch.segments)
-        dropped = F.dropout(self.norm(summed), self.dropout_prob, self.training)
+        total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)
+        dropped = F.dropout(self.norm(total), self.dropout_prob, self.training)
         projected: Tensor = self.projection(dropped)
         return projected

@@ -31,8 +31,8 @@ class MaskedLMHead(nn.Module):
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`."""
-        dtype = hidden.dtype
-        return self.linear(self.embedded(hidden), table.to(dtype), self.bias.to(dtype))
+        vectors = self.embedded(hidden)
+        return self.linear(vectors, table.to(vectors.dtype), self.bias.to(vectors.dtype))
 
     def embedded(self, hidden: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows embed"]:
         """Return the vectors that are compared with those of the words."""
@@ -123,15 +123,11 @@ class AlbertForTask(nn.Module):
         initialise(self.head, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
-        """Return logits: a row a sequence from a pooled head, a row a token from the others.
-
-        Multiple choice gives one logit a sequence; the choices of a question are neighbours.
-        """
+        """Return logits: a row a sequence from a pooled head, a row a token from the others."""
         if self.head_config.is_pooled:
-            rows = self.albert.pool(self.albert(batch, batch.first_tokens))
+            logits: Tensor = self.head(self.albert.pool(self.albert(batch, batch.first_tokens)))
         else:
-            rows = self.albert(batch).float()
-        logits: Tensor = self.head(rows)
+            logits = self.head(self.albert(batch).float())
         return logits
 
 

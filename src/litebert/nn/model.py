@@ -43,9 +43,8 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
 class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector a token out.
 
-    Weights stay in float32; activations have `dtype` (bf16 halves time and memory). `depth` is how
-    many steps of the plan are applied. `make_steps` returns the functions of the steps: the blocks
-    themselves, unless an engine puts faster ones in their place.
+    Weights stay in float32; activations have `dtype`. `depth` is how many steps of the plan are
+    applied; `make_steps` returns them: the blocks, unless an engine puts faster ones in place.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -76,10 +75,7 @@ class Albert(nn.Module):
     def forward(
         self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
     ) -> Float[Tensor, "queries hidden"]:
-        """Return the last hidden state of every token, or of those at `queries` in that order.
-
-        `queries` index the flat tokens, each once; the last step computes nothing for the others.
-        """
+        """Return the last hidden state of every token, or of the tokens at `queries`, in order."""
         for hidden in self.states(batch, queries):
             last = hidden
         return last
@@ -92,11 +88,10 @@ class Albert(nn.Module):
         yield (hidden := self.embedding(batch).to(self.dtype))
         steps = self.steps()
         for number, (attend, transform) in enumerate(steps, start=1):
-            if number == len(steps) and queries is not None:
+            if number == len(steps) and queries is not None:  # it computes nothing for others
                 ascending, order = queries.sort()
                 layout = Layout(batch, ascending)
-            hidden = self.apply_block(attend, hidden, layout)
-            hidden = self.apply_block(transform, hidden, layout)
+            hidden = self.apply_block(transform, self.apply_block(attend, hidden, layout), layout)
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
     def steps(self) -> Steps:

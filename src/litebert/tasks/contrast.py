@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.nn import Batch, PretrainingOutput
+from litebert.nn import Batch
+from litebert.nn.heads import PretrainingOutput
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert import rng
-from litebert.nn import Batch, PretrainingOutput
+from litebert.nn import Batch
+from litebert.nn.heads import PretrainingOutput
 from litebert.tasks.base import Loss, device_of
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, at_depth
 
