@@ -25,7 +25,15 @@ def _small() -> Scale:
         "train.batch_size=8",
     )
     shape = Shape(16, 2, 8)
-    return Scale("small", shape, shape, embedding_size=8, steps=3, training=training)
+    return Scale(
+        "small",
+        shape,
+        shape,
+        embedding_sizes={64: 4, 128: 8, 256: 12, 768: 16},
+        usual_embedding=8,
+        steps=3,
+        training=training,
+    )
 
 
 @pytest.fixture
@@ -39,7 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_row_of_every_table_is_a_valid_configuration(grid, scale: Scale) -> None:
     variants = grid.variants(scale)
     assert len({variant.label for variant in variants}) == len(variants)
-    bench = Bench(Path("corpus"), Path("runs"), scale)
+    bench = Bench(Path("corpus"), Path("runs"), scale, Path("more"))
     for variant in variants:
         resolve(PretrainConfig, settings_from_words(bench.words(variant, 1)))
 
@@ -120,6 +128,39 @@ def sizes_of_trial(settings: list[str]):
     return sizes_of(resolve(PretrainConfig, settings_from_words(words)).config.model)
 
 
+def test_one_network_is_measured_at_every_depth_and_taught_ones_cost_the_full_one(
+    corpus: Path, tmp_path: Path, small: None
+) -> None:
+    plan = Plan(seeds=(1,), only=("elastic", "elastic, taught"))
+    found = ablate("elastic", corpus, tmp_path, scale="small", plan=plan)
+    rows = {row.label: row for row in found.rows}
+    for label in plan.only:
+        (trial,) = rows[label].trials
+        assert {f"mask_token_accuracy_at_{n}" for n in (1, 2)} <= set(trial.measures)
+    alone, taught = (rows[n].predicted_flops for n in ("2 steps alone", "elastic, taught"))
+    assert taught == alone
+
+
+def test_rows_of_probes_are_compared_by_their_mean(
+    corpus: Path, tmp_path: Path, small: None
+) -> None:
+    names = ("masked words", "replaced, generator of 1")
+    found = ablate("replaced", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), only=names))
+    assert found.rows[0].values("probes") == []
+    trial = found.rows[0].trials[0]
+    trial.probes.update({"a": 0.5, "b": 0.7})
+    assert found.rows[0].values("probes") == [pytest.approx(0.6)]
+
+
+def test_additional_data_is_drawn_beside_the_first_corpus(
+    corpus: Path, tmp_path: Path, small: None
+) -> None:
+    plan = Plan(seeds=(1,), more=corpus)
+    found = ablate("data", corpus, tmp_path, scale="small", plan=plan)
+    one, two = (row.trials[0].measures["masked_lm_loss"] for row in found.rows)
+    assert one != two
+
+
 def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, small: None) -> None:
     plan = Plan(seeds=(1,), only=("3 layers",))
     found = ablate("depth", corpus, tmp_path, scale="small", plan=plan)
@@ -154,6 +195,7 @@ def test_what_cannot_be_afforded_is_predicted_and_not_trained(
         (["sharing", "--scale", "tyni"], "LB-745"),
         (["sharing", "--row", "x"], "LB-748"),
         (["sharing", "--probe", "sst2"], "LB-762"),
+        (["data"], "LB-829"),
     ],
 )
 def test_wrong_names_are_refused_with_the_right_ones(words: list[str], code: str) -> None:

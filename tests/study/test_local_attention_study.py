@@ -103,3 +103,18 @@ def test_the_commands_print_what_they_write(model: Path, tmp_path: Path) -> None
     ] == ["Local attention", "Elastic depth"]
     config = litebert.load(tmp_path / "long").network.config
     assert (config.attention, config.max_position_embeddings) == ("local", 96)
+
+
+def test_only_trained_positions_are_repeated(model: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "texts.txt"
+    lines.write_text("\n".join(TEXTS), encoding="utf-8")
+    words = ["attention", str(model), "--texts", str(lines), "--lengths", "100", "--rounds", "1"]
+    words += ["--longest", "32", "--write-model", str(tmp_path / "long"), "--trained-length", "32"]
+    result = CliRunner().invoke(study, words)
+    assert result.exit_code == 0, result.output
+    short, long = (
+        litebert.load(path).network.albert.embedding.position.weight
+        for path in (model, tmp_path / "long")
+    )
+    assert torch.equal(long[32:64], short[:32])
+    assert torch.equal(long[96:], short[:4])

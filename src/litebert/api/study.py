@@ -49,10 +49,12 @@ def study_texts(path: str | Path, most: int | None = None) -> list[str]:
     return list(islice(lines, most))
 
 
-def write_lengthened(model: Model, folder: Path, positions: int, window: int) -> Path:
-    """Write a model with local attention and more positions, to train on from."""
+def write_lengthened(
+    model: Model, folder: Path, positions: int, window: int | None, *, trained: int | None = None
+) -> Path:
+    """Write a model with more positions and, with a window, local attention, to train on from."""
     assert isinstance(model.network, AlbertForPretraining)
-    longer = lengthened(model.network, positions, window=window)
+    longer = lengthened(model.network, positions, window=window, trained=trained)
     with staged_folder(folder) as staged:
         save_model(longer, staged)
         model.tokenizer.save(staged, max_length=positions)

@@ -104,10 +104,15 @@ def layers_part(found: Sequence[Layers]) -> Part:
 
 def ablation_part(found: Ablation) -> Part:
     """Return a table of the paper with our rows beside it."""
-    names = ("masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy")
+    names = ("mask_token_accuracy", "masked_lm_loss", "sentence_order_accuracy")
     crossed = ("nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest")
+    by_depth = sorted(
+        {n for row in found.rows for t in row.trials for n in t.measures if "_at_" in n},
+        key=lambda name: int(name.rpartition("_")[2]),
+    )
     probes = sorted({name for row in found.rows for t in row.trials for name in t.probes})
-    measures = [n for n in (*names, *crossed) if any(row.values(n) for row in found.rows)]
+    wanted = (*names, *crossed, *by_depth)
+    measures = [n for n in wanted if any(row.values(n) for row in found.rows)]
     headings = [
         "row",
         "paper",

@@ -38,6 +38,9 @@ from litebert.cli.output import Format, note, printed, show, with_formats
     metavar="TASK=PATH",
     help="Fine-tune each row at a fixed budget: sst2, squad, race-middle, or a file of your own.",
 )
+@click.option(
+    "--more", type=click.Path(path_type=Path), help="Second corpus, for the table `data` alone."
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
 @with_formats
 def ablation(
@@ -50,14 +53,16 @@ def ablation(
     afford: float,
     trains_all: bool,
     probes: tuple[str, ...],
+    more: Path | None,
     html: Path | None,
     written_as: Format,
 ) -> None:
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
-    NAME is embedding (Table 3), sharing (4), sentence (5), time (6), dropout (8), depth (11), width
-    (12), ngram or groups; or of what the authors name as next: objectives, mining, masking,
-    attention or elastic. A trained row is not trained again: rerun the command to resume.
+    NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth
+    (11), width (12), ngram or groups; or of what the authors name as next: objectives, mining,
+    masking, attention, replaced or elastic. A trained row is not trained again: rerun the command
+    to resume.
 
     \b
     litebert study ablation sharing --corpus corpora/mine
@@ -74,6 +79,7 @@ def ablation(
         most_cpu_seconds=None if trains_all else 60 * afford,
         only=rows,
         probes=tuple(map(Probe.parse, probes)),
+        more=more.absolute() if more else None,
     )
     found = ablate(name, corpus, output, scale=scale, plan=plan, say=note)
     part = ablation_part(found)

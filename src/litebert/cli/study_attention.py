@@ -23,6 +23,11 @@ from litebert.cli.output import Format, note, printed, show, with_formats
     help="Write it with local attention and the "
     "longest length as positions; its position table is repeated. Train on from it.",
 )
+@click.option(
+    "--trained-length",
+    type=click.IntRange(1),
+    help="With --write-model: longest sequence of its training. Unset: all positions.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
 @with_formats
@@ -34,6 +39,7 @@ def attention(
     rounds: int,
     longest: int,
     write_model: Path | None,
+    trained_length: int | None,
     output: Path | None,
     html: Path | None,
     written_as: Format,
@@ -64,7 +70,9 @@ def attention(
         [part], metrics={f"attention-{Path(found.source).name}": found}, output=output, html=html
     )
     if write_model is not None:
-        written.append(write_lengthened(loaded, write_model, max(numbers), window))
+        written.append(
+            write_lengthened(loaded, write_model, max(numbers), window, trained=trained_length)
+        )
     if written_as == "json":
         show(json.dumps(found.model_dump(mode="json"), indent=2))
     else:

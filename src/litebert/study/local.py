@@ -114,11 +114,16 @@ def measure_local_attention(
 
 
 def lengthened(
-    network: AlbertForPretraining, positions: int, *, window: int | None
+    network: AlbertForPretraining,
+    positions: int,
+    *,
+    window: int | None,
+    trained: int | None = None,
 ) -> AlbertForPretraining:
     """Return the same weights with more positions, their table repeated, and local attention.
 
-    Repeated rows begin where a trained model's neighbours are right; train on from there.
+    Repeated rows begin where a trained model's neighbours are right; train on from there. Only the
+    first `trained` rows are repeated: those that the model's training reached, by default all.
 
     >>> from litebert.config import AlbertConfig
     >>> config = AlbertConfig(
@@ -136,7 +141,7 @@ def lengthened(
     state = {name: tensor for name, tensor in network.state_dict().items() if not tensor.is_meta}
     name = "albert.embedding.position.weight"
     table = state[name]
-    rows = torch.arange(positions, device=table.device) % len(table)
+    rows = torch.arange(positions, device=table.device) % min(trained or len(table), len(table))
     longer.load_state_dict(state | {name: table[rows]}, strict=False)
     return longer.eval()
 

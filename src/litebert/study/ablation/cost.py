@@ -26,19 +26,35 @@ class Cost:
 
 
 def training_flops(words: Words) -> float:
-    """Return the FLOPs of a training: three forward passes of every token, more with mining."""
+    """Return the FLOPs of a training: three forward passes of every token, and what is added."""
     config = _config(words)
     length = config.objective.max_seq_length
     tokens = config.train.steps * config.train.batch_size * length
-    pool = config.mining.pool
-    passes = 3.0 if pool == 1 else 3.0 + pool
-    return passes * forward_flops(config.model, seq_length=length) * tokens
+    return passes(config) * forward_flops(config.model, seq_length=length) * tokens
+
+
+def passes(config: PretrainConfig) -> float:
+    """Return how many forward passes of the whole depth a step costs: a backward pass is two.
+
+    Hard examples are chosen by a forward pass of each candidate; a generator of replaced words is a
+    part of the depth; elastic depth omits steps, unless the full depth teaches.
+
+    >>> settings = ["data.corpus=none", "model.num_hidden_layers=4", "elastic.least_depth=1"]
+    >>> passes(resolve(PretrainConfig, settings_from_words(settings)).config)
+    2.25
+    """
+    full = config.model.num_steps
+    least = config.elastic.least_depth or full
+    depth = 1.0
+    if least < full and not config.elastic.teaching:
+        depth = (1 + (least + full - 1) / 2 / full) / 2
+    chosen = config.mining.pool if config.mining.pool > 1 else 0
+    return 3 * (depth + (config.replaced.depth or 0) / full) + chosen
 
 
 def measured_rate(scale: Scale) -> float:
     """Return the FLOPs per CPU second of training steps of the scale's base network."""
-    words = (*scale.training, *scale.base.words())
-    config = _config((*words, f"model.embedding_size={scale.embedding_size}"))
+    config = _config((*scale.training, *scale.network(scale.base)))
     precision = DTYPES["bf16" if config.train.precision == "bf16" else "fp32"]
     length = config.objective.max_seq_length
     network = AlbertForPretraining(config.model, dtype=precision)

@@ -9,7 +9,10 @@ from litebert.study.ablation.cost import training_flops
 from litebert.study.ablation.grid import Grid, Scale, Variant, Words
 
 AVERAGE = "average of five tasks, %"
-MLM = "masked_lm_accuracy"
+MLM = "mask_token_accuracy"
+"""Only positions that show [MASK] count: at the others the answer may be in sight."""
+
+PROBES = "probes"
 
 # Table 3: (E, not shared, all shared).
 _EMBEDDING = ((64, 81.3, 79.0), (128, 81.7, 80.1), (256, 81.8, 79.6), (768, 82.3, 79.8))
@@ -27,14 +30,14 @@ _WIDTH = {1: 71.2, 2: 74.6, 4: 76.3, 6: 74.0}
 
 
 def _base(scale: Scale, *words: str) -> Words:
-    return (*scale.base.words(), f"model.embedding_size={scale.embedding_size}", *words)
+    return (*scale.network(scale.base), *words)
 
 
 def _embedding(scale: Scale) -> tuple[Variant, ...]:
     return tuple(
         Variant(
-            f"E {size}/768 of H, {'all shared' if sharing == 'all' else 'not shared'}",
-            (*scale.base.words(), scale.part_of_hidden(size), f"model.sharing={sharing}"),
+            f"E {size}, {'all shared' if sharing == 'all' else 'not shared'}",
+            (*scale.base.words(), scale.embedding(size), f"model.sharing={sharing}"),
             figure,
         )
         for sharing, column in (("none", 1), ("all", 2))
@@ -45,8 +48,8 @@ def _embedding(scale: Scale) -> tuple[Variant, ...]:
 def _sharing(scale: Scale) -> tuple[Variant, ...]:
     return tuple(
         Variant(
-            f"E {size}/768 of H, shared: {sharing}",
-            (*scale.base.words(), scale.part_of_hidden(size), f"model.sharing={sharing}"),
+            f"E {size}, shared: {sharing}",
+            (*scale.base.words(), scale.embedding(size), f"model.sharing={sharing}"),
             figures[column],
         )
         for column, size in enumerate((768, 128))
@@ -63,10 +66,9 @@ def _sentence(scale: Scale) -> tuple[Variant, ...]:
 
 
 def _depth(scale: Scale) -> tuple[Variant, ...]:
-    embedding = f"model.embedding_size={scale.embedding_size}"
     found: list[Variant] = []
     for layers, figure in _DEPTH.items():
-        words = (*scale.large.words(num_layers=layers), embedding)
+        words = scale.network(scale.large, num_layers=layers)
         # From three layers on, each starts from the weights of the depth before it.
         start = found[-1].label if layers >= 3 else None
         found.append(Variant(f"{layers} layers", words, figure, start=start))
@@ -77,10 +79,7 @@ def _width(scale: Scale) -> tuple[Variant, ...]:
     return tuple(
         Variant(
             f"H x {factor}",
-            (
-                *scale.large.words(hidden_size=factor * scale.large.hidden_size, num_layers=3),
-                f"model.embedding_size={scale.embedding_size}",
-            ),
+            scale.network(scale.large, hidden_size=factor * scale.large.hidden_size, num_layers=3),
             figure,
         )
         for factor, figure in _WIDTH.items()
@@ -100,8 +99,7 @@ def _time(scale: Scale) -> tuple[Variant, ...]:
     """Give BERT-large and ALBERT-xxlarge the same compute, that of the output layer not counted."""
     size, layers = scale.large.hidden_size, scale.large.num_layers
     bert = (*scale.large.words(), f"model.embedding_size={size}", "model.sharing=none")
-    wide = scale.large.words(hidden_size=4 * size, num_layers=max(1, layers // 2))
-    albert = (*wide, f"model.embedding_size={scale.embedding_size}")
+    albert = scale.network(scale.large, hidden_size=4 * size, num_layers=max(1, layers // 2))
     of_bert, of_albert = (
         training_flops((*scale.training, *words, "model.vocab_size=6")) for words in (bert, albert)
     )
@@ -122,16 +120,20 @@ def _groups(scale: Scale) -> tuple[Variant, ...]:
     layers = scale.base.num_layers
     counts = [n for n in (1, 2, 3, 6, 12) if layers % n == 0]
     groups = [Variant(f"{n} groups", _base(scale, f"model.num_hidden_groups={n}")) for n in counts]
-    inner = (
-        *scale.base.words(num_layers=layers // 2),
-        f"model.embedding_size={scale.embedding_size}",
-        "model.inner_group_num=2",
-    )
+    inner = (*scale.network(scale.base, num_layers=layers // 2), "model.inner_group_num=2")
     return (*groups, Variant(f"2 inner blocks, {layers // 2} layers", inner))
 
 
+def _more_data(scale: Scale) -> tuple[Variant, ...]:
+    base = _base(scale)
+    return (
+        Variant("one corpus", base, 80.1),
+        Variant("additional data", base, 80.8, has_more_data=True),
+    )
+
+
 def _objectives(scale: Scale) -> tuple[Variant, ...]:
-    names = ("order", "shuffle", "document")
+    names = ("order", "shuffle", "document", "contrast", "none")
     return tuple(Variant(n, _base(scale, f"objective.sentence={n}")) for n in names)
 
 
@@ -163,14 +165,28 @@ def _attention(scale: Scale) -> tuple[Variant, ...]:
     return (Variant("full", _base(scale)), *local)
 
 
+def _replaced(scale: Scale) -> tuple[Variant, ...]:
+    """Give every row the compute of masked words alone; the generator's steps are extra."""
+    full = scale.base.num_layers
+    rows = [Variant("masked words", _base(scale))]
+    for depth in sorted({1, full // 2}):
+        words = _base(scale, f"replaced.depth={depth}")
+        rows.append(Variant(f"replaced, generator of {depth}", words, steps=full / (full + depth)))
+    return tuple(rows)
+
+
 def _elastic(scale: Scale) -> tuple[Variant, ...]:
-    embedding = f"model.embedding_size={scale.embedding_size}"
+    """Give one network for all depths the compute of the full depth alone."""
     layers = scale.base.num_layers
-    half = (*scale.base.words(num_layers=layers // 2), embedding)
+    halves = [layers // 2, 1] if layers > 2 else [1]
+    apart = [Variant(f"{n} steps alone", scale.network(scale.base, num_layers=n)) for n in halves]
+    elastic = _base(scale, "elastic.least_depth=1")
+    share = (1 + 1 / 2) / 2  # half of the steps at full depth, the others at half of it on average
     return (
-        Variant("all steps always", _base(scale)),
-        Variant("elastic", _base(scale, "elastic.least_depth=1")),
-        Variant("half the depth", half),
+        Variant(f"{layers} steps alone", _base(scale)),
+        *apart,
+        Variant("elastic", elastic, steps=1 / share),
+        Variant("elastic, taught", (*elastic, "elastic.teaching=1")),
     )
 
 
@@ -189,6 +205,7 @@ GRIDS = {
             crosses_objectives=True,
         ),
         Grid("time", "Equal compute", "Table 6", AVERAGE, MLM, _time),
+        Grid("data", "Additional data", "Table 7", AVERAGE, MLM, _more_data),
         Grid("dropout", "Dropout", "Table 8 and Figure 2b", AVERAGE, MLM, _dropout),
         Grid("depth", "Depth, each from the one before", "Table 11", AVERAGE, MLM, _depth),
         Grid("width", "Width of three layers", "Table 12", AVERAGE, MLM, _width),
@@ -199,14 +216,23 @@ GRIDS = {
             "Other sentence objectives",
             "5, no table",
             "none",
-            MLM,
+            PROBES,
             _objectives,
             crosses_objectives=True,
         ),
         Grid("mining", "Hard examples at equal compute", "5, no table", "none", MLM, _mining),
         Grid("masking", "Masking rate", "5, no table", "none", MLM, _masking),
         Grid("attention", "Local attention", "5, no table", "none", MLM, _attention),
-        Grid("elastic", "Elastic depth", "5, no table", "none", MLM, _elastic),
+        Grid("replaced", "Replaced words", "5, no table", "none", PROBES, _replaced),
+        Grid(
+            "elastic",
+            "Elastic depth",
+            "5, no table",
+            "none",
+            MLM,
+            _elastic,
+            measures_depths=True,
+        ),
     )
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from pydantic import BaseModel
 
@@ -29,7 +30,9 @@ class Row(BaseModel):
     predicted_cpu_seconds: float
 
     def values(self, measure: str) -> list[float]:
-        """Return one measure of all seeds."""
+        """Return one measure of all seeds; `probes` is the mean of a seed's probes."""
+        if measure == "probes":
+            return [fmean(t.probes.values()) for t in self.trials if t.probes]
         return [t.measures[measure] for t in self.trials if measure in t.measures]
 
     def spread(self, measure: str) -> Spread | None:
@@ -81,12 +84,16 @@ class Ablation(BaseModel):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to train: the seeds, and how many CPU seconds a row may take; None: any."""
+    """What to train: the seeds, and how many CPU seconds a row may take; None: any.
+
+    `more` is a second corpus, which the table of additional data needs.
+    """
 
     seeds: tuple[int, ...] = (1, 2)
     most_cpu_seconds: float | None = 600.0
     only: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
+    more: Path | None = None
 
     def includes(self, row: Variant, cpu_seconds: float) -> bool:
         """Tell whether a row is trained."""
@@ -114,7 +121,7 @@ def ablate(
     grid, chosen, plan = known_grid(name), known_scale(scale), plan or Plan()
     variants = {variant.label: variant for variant in grid.variants(chosen)}
     _require_rows(plan.only, variants)
-    bench = Bench(Path(corpus).absolute(), Path(output) / "runs", chosen)
+    bench = Bench(Path(corpus).absolute(), Path(output) / "runs", chosen, plan.more)
     rate = measured_rate(chosen)
     rows = {}
     for label, variant in variants.items():
@@ -138,6 +145,7 @@ def ablate(
                 variants,
                 seed,
                 crosses=grid.crosses_objectives,
+                by_depth=grid.measures_depths,
                 probes=plan.probes,
             )
             rows[label].trials.append(trial)

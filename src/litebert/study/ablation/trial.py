@@ -57,6 +57,7 @@ class Bench:
     corpus: Path
     runs: Path
     scale: Scale
+    more: Path | None = None
 
     def folder(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Path:
         """Return the run of a row: rows of two tables with the same settings share it."""
@@ -66,10 +67,23 @@ class Bench:
         return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(sorted(words)))):016x}"
 
     def words(self, variant: Variant, seed: int) -> Words:
-        """Return all settings of a row but the model that it starts from."""
+        """Return all settings of a row but the model that it starts from.
+
+        Raises:
+            LitebertError: LB-829, the row needs a second corpus.
+        """
+        if variant.has_more_data and self.more is None:
+            raise LitebertError(
+                "LB-829",
+                "this table compares one corpus with two",
+                received="no second corpus",
+                expected="a corpus of the same vocabulary, beside that of --corpus",
+                next="litebert study ablation data --corpus CORPUS --more CORPUS",
+            )
         steps = max(1, round(self.scale.steps * variant.steps))
         return (
             f"data.corpus={self.corpus}",
+            *([f'data.mix=["{self.more}"]'] if variant.has_more_data else []),
             *self.scale.training,
             *variant.words,
             f"train.steps={steps}",
@@ -96,12 +110,20 @@ class Bench:
         variants: dict[str, Variant],
         seed: int,
         *,
-        crosses: bool,
+        crosses: bool = False,
+        by_depth: bool = False,
         probes: Sequence[Probe] = (),
     ) -> Trial:
-        """Train and probe a row, or return what it gave before; rows that it starts from first."""
+        """Train and probe a row, or return what it gave before; rows that it starts from first.
+
+        `crosses` measures next sentence and sentence order, too, `by_depth` every depth.
+        """
         folder = self.folder(variant, variants, seed)
-        trial = self._trained(variant, variants, seed, crosses=crosses)
+        trial = self._trained(variant, variants, seed)
+        missing_measures = self._missing(trial, folder, crosses=crosses, by_depth=by_depth)
+        if missing_measures:
+            trial.measures.update(missing_measures)
+            write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         missing = [probe for probe in probes if probe.task not in trial.probes]
         if missing:
             longest = read_config(folder / "run" / "model").max_position_embeddings
@@ -112,16 +134,13 @@ class Bench:
             write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
-    def _trained(
-        self, variant: Variant, variants: dict[str, Variant], seed: int, *, crosses: bool
-    ) -> Trial:
+    def _trained(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Trial:
         folder = self.folder(variant, variants, seed)
-        recorded = self.finished(folder)
-        if recorded and (not crosses or "nsp_accuracy" in recorded.measures):
+        if recorded := self.finished(folder):
             return recorded.model_copy(update={"label": variant.label})
         words = self.words(variant, seed)
         if variant.start:
-            before = self.train(variants[variant.start], variants, seed, crosses=False)
+            before = self.train(variants[variant.start], variants, seed)
             start = self.folder(variants[before.label], variants, seed)
             words = _warm_words(words, _deepened(start, words, folder / "start"))
         resolved = resolve(PretrainConfig, settings_from_words(words))
@@ -135,22 +154,17 @@ class Bench:
                 expected="a finished run",
                 next="rerun the command to resume",
             )
-        trial = self._measured(variant, seed, words, folder, outcome.model, crosses=crosses)
+        trial = self._measured(variant, seed, words, folder)
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
-    def _measured(
-        self, variant: Variant, seed: int, words: Words, folder: Path, model: Path, *, crosses: bool
-    ) -> Trial:
+    def _measured(self, variant: Variant, seed: int, words: Words, folder: Path) -> Trial:
         config = resolve(PretrainConfig, settings_from_words(words)).config
-        network = load_model(model, dtype=DTYPES["fp32"]).network
-        assert isinstance(network, AlbertForPretraining)
-        measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
-        if crosses:
-            for name, sentence in (("nsp", "next"), ("sop", "order")):
-                found = measure(network, self.corpus, config, sentence=sentence)
-                measures[f"{name}_accuracy"] = found["sentence_order_accuracy"]
-                measures[f"{name}_commonest"] = found["sentence_commonest"]
+        network = _network(folder)
+        sentence = config.objective.sentence
+        # A contrast is trained on single sequences, and its labels are no classes.
+        sentence = "none" if sentence == "contrast" else sentence
+        measures = measure(network, self.corpus, config, sentence=sentence)
         rows = [row for row in read_metrics(folder / "run") if row["kind"] == "train"]
         sizes = sizes_of(network.config)
         return Trial(
@@ -164,6 +178,32 @@ class Bench:
             body=sizes.total - sizes.embeddings,
             measures={name: round(value, 6) for name, value in measures.items()},
         )
+
+    def _missing(
+        self, trial: Trial, folder: Path, *, crosses: bool, by_depth: bool
+    ) -> dict[str, float]:
+        """Return the measures that a table wants and the trial has not."""
+        config = resolve(PretrainConfig, settings_from_words(["data.corpus=x", *trial.settings]))
+        found = {}
+        if crosses and "nsp_accuracy" not in trial.measures:
+            network = _network(folder)
+            for name, sentence in (("nsp", "next"), ("sop", "order")):
+                values = measure(network, self.corpus, config.config, sentence=sentence)
+                found[f"{name}_accuracy"] = values["sentence_order_accuracy"]
+                found[f"{name}_commonest"] = values["sentence_commonest"]
+        if by_depth and "mask_token_accuracy_at_1" not in trial.measures:
+            network = _network(folder)
+            for depth in range(1, network.config.num_steps + 1):
+                network.albert.depth = depth
+                values = measure(network, self.corpus, config.config, sentence="order")
+                found[f"mask_token_accuracy_at_{depth}"] = values["mask_token_accuracy"]
+        return {name: round(value, 6) for name, value in found.items()}
+
+
+def _network(folder: Path) -> AlbertForPretraining:
+    network = load_model(folder / "run" / "model", dtype=DTYPES["fp32"]).network
+    assert isinstance(network, AlbertForPretraining)
+    return network
 
 
 def measure(
