@@ -10,7 +10,7 @@ from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
 from litebert.fast import calibrate, int8_product, is_packed, pack, packed, rectangles, to_int8
 from litebert.fast.attention import full
-from litebert.fast.int8 import Calibration
+from litebert.fast.int8 import Int8Calibration
 from litebert.fast.int8_product import Grid, quantize
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.attention import Attend, attention
@@ -238,7 +238,7 @@ def test_channels_far_from_zero_cost_eight_bits_little() -> None:
     exact, found = network(_batch()), calibrate(network, [_batch()])
     ends = [float(exact.min()), float(exact.max())]
     biases = torch.cat([block.bias for block in _products(network)])
-    unshifted = Calibration(
+    unshifted = Int8Calibration(
         found.ranges.clone(), torch.zeros_like(found.shifts), biases.expand_as(found.biases)
     )
     unshifted.ranges[:, [0, 2]] = torch.tensor(ends)

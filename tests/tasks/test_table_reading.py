@@ -18,7 +18,7 @@ from litebert.errors import LitebertError
 from litebert.reading import json_rows, lines
 from litebert.reading.tagged import MAX_WORDS
 from litebert.tasks.own.dialect import guess_dialect, guess_header
-from litebert.tasks.own.rows import Table, open_table
+from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.values import label_of, list_of, number_of, text_of
 
 Write = Callable[[str, bytes | str], Path]
@@ -37,11 +37,11 @@ def write(tmp_path: Path) -> Write:
     return write_file
 
 
-def rows(table: Table) -> list[dict[str, object]]:
+def rows(table: TableFile) -> list[dict[str, object]]:
     return [dict(row) for _, row in table.rows()]
 
 
-def problems(table: Table) -> list[tuple[int, str]]:
+def problems(table: TableFile) -> list[tuple[int, str]]:
     return [(number, row.code) for number, row in table.scan() if isinstance(row, LitebertError)]
 
 

@@ -17,8 +17,8 @@ from litebert.tasks.finetuning import Finetuning, answer
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tasks.kinds.tagging import (
     IGNORED,
+    TagAnswer,
     TagExample,
-    Tagged,
     TokenClassification,
     encode_words,
     runs,
@@ -150,7 +150,7 @@ def test_training_learns_the_tags(tokenizer: Tokenizer, network: AlbertForTask) 
 
 
 def test_rows_are_written_in_words() -> None:
-    answered = Tagged(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
+    answered = TagAnswer(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
     (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])
     assert (row.id, row.text, row.expected, row.answer) == (
         "7",
@@ -163,11 +163,11 @@ def test_rows_are_written_in_words() -> None:
 
 
 def test_sentence_without_words_has_a_row_without_numbers() -> None:
-    (row,) = FAMILY.rows([TagExample("7", ())], [Tagged(np.zeros((0, 3)))])
+    (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])
     assert (row.expected, row.answer, row.confidence, row.score) == (None, "", None, None)
 
 
 def test_ensemble_has_the_mean_probability_of_each_tag() -> None:
-    one, other = (Tagged(np.array([[p, 1 - p, 0.0]])) for p in (0.9, 0.2))
+    one, other = (TagAnswer(np.array([[p, 1 - p, 0.0]])) for p in (0.9, 0.2))
     (mean,) = FAMILY.averaged([[one], [other]])
     np.testing.assert_allclose(mean.probabilities, [[0.55, 0.45, 0.0]])

@@ -59,16 +59,16 @@ def serve(
     from litebert.reading.extras import missing_package
 
     try:
-        from litebert.serve import Settings, Source
+        from litebert.serve import ModelSource, Settings
         from litebert.serve import serve as serve_models
     except ModuleNotFoundError as error:
         package = str(error.name)
         raise missing_package(package, extra="serve", needed_for="litebert serve") from error
-    sources = {name: Source(path, precision, threads) for name, path in map(_named, models)}
+    sources = {name: ModelSource(path, precision, threads) for name, path in map(_named, models)}
     _require_distinct(sources, models)
     if not models:
         note(f"no MODEL given: serving the packaged model as {PACKAGED_NAME}")
-        sources = {PACKAGED_NAME: Source(None, precision, threads)}
+        sources = {PACKAGED_NAME: ModelSource(None, precision, threads)}
     settings = Settings(
         queue=queue,
         batch_tokens=batch_tokens,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from litebert.corpus.findings import ADVICE, Place, UnknownPieces
+from litebert.corpus.findings import ADVICE, Place, UnknownTokens
 from litebert.corpus.read import read_passages
 from litebert.corpus.repeats import Documents, RepeatedLines
 from litebert.corpus.sentences import sentence_chunks
@@ -80,7 +80,7 @@ class _TextCheck:
         self._counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
         self._documents = Documents()
         self._lines = RepeatedLines()
-        self._unknown = None if tokenizer is None else UnknownPieces(tokenizer)
+        self._unknown = None if tokenizer is None else UnknownTokens(tokenizer)
         self._has_blank_lines = False
 
     def read(self, source: Source) -> None:

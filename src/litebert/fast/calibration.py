@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
-from litebert.fast.int8 import NUM_SHIFTED, SITES, Calibration
+from litebert.fast.int8 import NUM_SHIFTED, SITES, Int8Calibration
 from litebert.fast.int8_layers import Int8Embedding, Int8Linear
 from litebert.fast.int8_product import Grid
 from litebert.fast.packed import (
@@ -63,7 +63,7 @@ class Observer:
         return ranges[errors.index(min(errors))]
 
 
-def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
+def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     """Observe what each product of each step multiplies."""
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
     attention = list(blocks(albert, AttentionBlock))
@@ -87,7 +87,7 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Calibration:
         [seen[0].range(first), seen[1].range(0.0), seen[2].range(second), seen[3].range(0.0)]
         for seen, (first, _, second, _) in zip(observers, means, strict=True)
     ]
-    return Calibration(
+    return Int8Calibration(
         ranges=torch.tensor(ranges),
         shifts=torch.stack([torch.stack([first, second]) for first, _, second, _ in means]),
         biases=torch.stack(
@@ -147,7 +147,7 @@ def _error(sample: Tensor, grid: Grid) -> float:
     return float((rounded - sample).square().mean())
 
 
-def to_int8(network: nn.Module, calibration: Calibration) -> None:
+def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
     """Store the word table, the blocks and other large layers in eight bits, in place."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
@@ -163,11 +163,11 @@ def to_int8(network: nn.Module, calibration: Calibration) -> None:
                 module.register_buffer(field, tensor)
 
 
-def without_calibration(config: AlbertConfig) -> Calibration:
+def without_calibration(config: AlbertConfig) -> Int8Calibration:
     """Return a calibration that has shapes but no numbers, which a file will bring."""
     steps, size = config.num_steps, config.hidden_size
     with torch.device("meta"):
-        return Calibration(
+        return Int8Calibration(
             ranges=torch.empty(steps, len(SITES), 2),
             shifts=torch.empty(steps, NUM_SHIFTED, size),
             biases=torch.empty(steps, 5 * size + config.intermediate_size),

@@ -35,6 +35,7 @@ def _is_finite(tensor: Tensor | NDArray[np.floating]) -> bool:
     if isinstance(tensor, np.ndarray):
         return bool(np.isfinite(tensor).all())
     has_ends = tensor.is_floating_point() and tensor.numel() > 0
+    # Copies nothing; NaN is both the least and the largest.
     return not has_ends or all(bool(end.isfinite()) for end in tensor.aminmax())
 
 

@@ -38,7 +38,7 @@ NUM_SHIFTED = 2
 AtStep: TypeAlias = Callable[[int], Half]
 
 
-class Calibration(NamedTuple):
+class Int8Calibration(NamedTuple):
     """What each product of each step is given and adds.
 
     `shifts` are the means of the inputs of blocks. `biases` are joined, a product after the
@@ -60,12 +60,12 @@ class Calibration(NamedTuple):
         return torch.split(bias, [3 * hidden, hidden, len(bias) - 5 * hidden, hidden])
 
 
-def calibration_of(albert: Albert) -> Calibration | None:
+def calibration_of(albert: Albert) -> Int8Calibration | None:
     """Return the calibration of an eight-bit network; None in float."""
     buffers = dict(albert.named_buffers(recurse=False))
     if not buffers:
         return None
-    return Calibration(*(buffers[name] for name in Calibration._fields))
+    return Int8Calibration(*(buffers[name] for name in Int8Calibration._fields))
 
 
 def is_int8(albert: Albert) -> bool:
@@ -73,7 +73,7 @@ def is_int8(albert: Albert) -> bool:
     return calibration_of(albert) is not None
 
 
-def int8_attention(block: AttentionBlock, calibration: Calibration) -> AtStep:
+def int8_attention(block: AttentionBlock, calibration: Int8Calibration) -> AtStep:
     """Return what prepares the block for a step; its result is less the step's second mean.
 
     For the feed-forward block of the same step alone.
@@ -98,7 +98,7 @@ def int8_attention(block: AttentionBlock, calibration: Calibration) -> AtStep:
     return at
 
 
-def int8_feed_forward(block: FeedForwardBlock, calibration: Calibration) -> AtStep:
+def int8_feed_forward(block: FeedForwardBlock, calibration: Int8Calibration) -> AtStep:
     """Return what prepares the block for a step, on states less the step's second mean."""
     intermediate, output = side_by_side(block.intermediate), side_by_side(block.output)
     norm, act = cast_norm(block.norm, torch.float32), block.hidden_act

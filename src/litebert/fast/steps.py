@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.fast.attention import faster, full
-from litebert.fast.int8 import Calibration, calibration_of, int8_attention, int8_feed_forward
+from litebert.fast.int8 import Int8Calibration, calibration_of, int8_attention, int8_feed_forward
 from litebert.fast.packed import packed_attention, packed_feed_forward
 from litebert.fast.precision import cast_linear, cast_norm
 from litebert.fast.rows import linear_on_filled, on_batch
@@ -136,7 +136,7 @@ def _packed_steps(albert: Albert) -> Steps:
     )
 
 
-def _int8_steps(albert: Albert, calibration: Calibration) -> Steps:
+def _int8_steps(albert: Albert, calibration: Int8Calibration) -> Steps:
     """Bind the blocks, packed once, to the inputs that each step gives them."""
     attention = [int8_attention(block, calibration) for block in blocks(albert, AttentionBlock)]
     feed_forward = [

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError
+from litebert.fast.finite import require_finite
 from litebert.files import read_json, write_bytes
 
 WEIGHTS_FILE = "model.safetensors"
@@ -50,7 +51,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if single.is_file() or not index.is_file():
         return _mapped(single)
     tensors: dict[str, Tensor] = {}
-    for name in _shards(index):
+    names = shard_names(
+        "LB-608",
+        f"{index} does not list the files of a model",
+        index,
+        expected="names of safetensors files in the same folder",
+        next="fetch the model again",
+    )
+    for name in names:
         tensors |= _mapped(folder / name)
     return tensors
 
@@ -75,15 +83,13 @@ def widened(tensor: Tensor, place: str) -> Tensor:
     if not tensor.is_floating_point():
         return tensor
     wide = tensor.float()
-    # Copies nothing; NaN is both the least and the largest.
-    if wide.numel() > 0 and not all(end.isfinite() for end in wide.aminmax()):
-        raise DamagedError(
-            "LB-607",
-            f"{place} holds weights that are not numbers",
-            received="NaN or infinity",
-            expected="finite weights",
-            next="fetch the model again, or take an earlier checkpoint",
-        )
+    require_finite(
+        "LB-607",
+        f"{place} holds weights that are not numbers",
+        {place.rpartition(": ")[2]: wide},
+        expected="finite weights",
+        next="fetch the model again, or take an earlier checkpoint",
+    )
     return wide
 
 
@@ -103,19 +109,18 @@ def _mapped(path: Path) -> dict[str, Tensor]:
         raise _damaged(path, str(error)) from error
 
 
-def _shards(index: Path) -> list[str]:
-    """Return the names of the files that an index lists; they may be in no other folder."""
+def shard_names(code: str, what: str, index: Path, *, expected: str, next: str) -> list[str]:
+    """Return the names of the files that an index lists; they may be in no other folder.
+
+    Raises:
+        DamagedError: of this code, it lists none, or files elsewhere.
+    """
     table = read_json(index, command=f"fetch {index} again").get("weight_map")
     names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
     strange = [name for name in names if Path(name).name != name or "\0" in name]
     if not names or strange:
-        raise DamagedError(
-            "LB-608",
-            f"{index} does not list the files of a model",
-            received=", ".join(strange[:3]) or "no weight_map",
-            expected="names of safetensors files in the same folder",
-            next="fetch the model again",
-        )
+        received = ", ".join(strange[:3]) or "no weight_map"
+        raise DamagedError(code, what, received=received, expected=expected, next=next)
     return names
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
-from litebert.errors import DamagedError, LitebertError, NoVocabularyError
+from litebert.errors import LitebertError, NoVocabularyError
 from litebert.fast.finite import require_finite
 from litebert.files import Json, read_json, staged_folder
 from litebert.folder import (
@@ -30,7 +30,7 @@ from litebert.folder import (
 from litebert.folder.configuration import CONFIG_FILE, read_layout
 from litebert.folder.doubts import doubts
 from litebert.folder.names import BERT
-from litebert.folder.weights import INDEX_FILE, weights_path
+from litebert.folder.weights import INDEX_FILE, shard_names, weights_path
 from litebert.hub import locate, require_new
 from litebert.interop.old_names import folded, renamed
 from litebert.interop.torchfile import read_torch_file
@@ -164,16 +164,13 @@ def _pickled_files(source: Path) -> list[Path]:
     index = source / PICKLED_INDEX
     if not index.is_file():
         return []
-    table = read_json(index, command=f"fetch {index} again").get("weight_map")
-    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
-    if not names or any(Path(name).name != name or "\0" in name for name in names):
-        raise DamagedError(
-            "LB-741",
-            f"{index} does not list the files of a model",
-            received=", ".join(names[:3]) or "no weight_map",
-            expected="names of files in the same folder",
-            next="fetch the model again",
-        )
+    names = shard_names(
+        "LB-741",
+        f"{index} does not list the files of a model",
+        index,
+        expected="names of files in the same folder",
+        next="fetch the model again",
+    )
     return [source / name for name in names]
 
 

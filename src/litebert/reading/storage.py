@@ -26,7 +26,7 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs")
 class FileSystem(Protocol):
     """Give what we use of an fsspec file system."""
 
-    def info(self, path: str) -> dict[str, object]: ...
+    def size(self, path: str) -> int: ...
     def cat_file(self, path: str, start: int | None, end: int | None) -> bytes: ...
     def pipe_file(self, path: str, value: bytes) -> None: ...
 
@@ -38,7 +38,7 @@ def is_url(name: str) -> bool:
 
 def object_size(url: str) -> int:
     """Return the bytes of an object; a missing one is an OSError at once."""
-    return int(str(_tried(lambda: filesystem(url).info(url), url)["size"]))
+    return _tried(lambda: filesystem(url).size(url), url)
 
 
 def read_object(url: str) -> Iterator[bytes]:
@@ -68,7 +68,7 @@ def write_object(url: str, path: Path) -> None:
 
     def write() -> None:
         filesystem(url).pipe_file(url, data)
-        if (size := int(str(filesystem(url).info(url)["size"]))) != len(data):
+        if (size := filesystem(url).size(url)) != len(data):
             raise OSError(f"{size:,} bytes arrived of {len(data):,}")
 
     _tried(write, url)

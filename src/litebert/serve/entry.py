@@ -9,7 +9,7 @@ from litebert.config import Precision
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """What a model process loads, and with how many threads it computes (0: torch decides).
 
     Without a path, it loads the model that comes with the package.
@@ -20,7 +20,7 @@ class Source:
     threads: int = 0
 
 
-def enter(connection: socket.socket, source: Source) -> None:
+def enter(connection: socket.socket, source: ModelSource) -> None:
     """Become the model process."""
     from litebert.serve.model_process import run
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import Json
-from litebert.serve.entry import Source, enter
+from litebert.serve.entry import ModelSource, enter
 from litebert.serve.frames import frame, receive_frame
 from litebert.serve.limits import BATCH_SECONDS
 
@@ -36,7 +36,7 @@ class Link:
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, source: Source) -> Link:
+    async def start(cls, source: ModelSource) -> Link:
         """Start a process, wait until its model is loaded and tested.
 
         Raises:
@@ -108,7 +108,7 @@ def _as_error(told: dict[str, Json]) -> LitebertError:
     return kind(str(told["code"]), str(told["what"]), **fields)
 
 
-def _spawn(theirs: socket.socket, source: Source) -> BaseProcess:
+def _spawn(theirs: socket.socket, source: ModelSource) -> BaseProcess:
     """Fork from a process that has torch imported already: a restart takes well under a second."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["litebert.serve.model_process"])

@@ -16,13 +16,13 @@ from litebert.files import Json, hash_file
 from litebert.inference import Model
 from litebert.inference.model import model_folder
 from litebert.serve.answering import Request, answer_all
-from litebert.serve.entry import Source
+from litebert.serve.entry import ModelSource
 from litebert.serve.frames import frame, read_frame
 
 _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
 
 
-def run(connection: socket.socket, source: Source) -> None:
+def run(connection: socket.socket, source: ModelSource) -> None:
     """Serve one server over one connection; leave when it closes."""
     # Ctrl-C and service managers signal the whole group: the server decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -43,7 +43,7 @@ def run(connection: socket.socket, source: Source) -> None:
             _send(file, answer_all(model, requests))
 
 
-def _load(source: Source) -> Model:
+def _load(source: ModelSource) -> Model:
     if source.threads:
         torch.set_num_threads(source.threads)
     model = Model.load(source.path, precision=source.precision)
@@ -75,7 +75,7 @@ def self_test(model: Model) -> None:
     )
 
 
-def _facts(model: Model, source: Source) -> Json:
+def _facts(model: Model, source: ModelSource) -> Json:
     folder = model_folder(source.path)
     files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])
     return {

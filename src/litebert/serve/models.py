@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from litebert.errors import LitebertError
-from litebert.serve.entry import Source
+from litebert.serve.entry import ModelSource
 from litebert.serve.limits import Settings
 from litebert.serve.link import ProcessDiedError
 from litebert.serve.metrics import Metrics
@@ -17,7 +17,9 @@ from litebert.serve.served import ServedModel
 class Models:
     """The served models; the first one answers requests that name none."""
 
-    def __init__(self, sources: Mapping[str, Source], settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, sources: Mapping[str, ModelSource], settings: Settings, metrics: Metrics
+    ) -> None:
         self.all = [
             ServedModel(name, source, settings, metrics) for name, source in sources.items()
         ]

@@ -10,7 +10,7 @@ from typing import cast
 
 from litebert.errors import LitebertError
 from litebert.files import Json
-from litebert.serve.entry import Source
+from litebert.serve.entry import ModelSource
 from litebert.serve.limits import Settings
 from litebert.serve.link import Link, ProcessDiedError
 from litebert.serve.metrics import Metrics
@@ -26,7 +26,9 @@ HEALTHY_SECONDS = 30
 class ServedModel:
     """A model by its name; at most one of its batches is computed at a time."""
 
-    def __init__(self, name: str, source: Source, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, source: ModelSource, settings: Settings, metrics: Metrics
+    ) -> None:
         self.name, self.source = name, source
         self.queue = JobQueue(settings.queue)
         self.facts: dict[str, Json] = {}
@@ -42,11 +44,6 @@ class ServedModel:
     def is_ready(self) -> bool:
         """Whether a tested model process is there."""
         return self._link is not None
-
-    @property
-    def process_id(self) -> int | None:
-        """The model process, while there is one."""
-        return None if self._link is None else self._link.process.pid
 
     async def start(self) -> None:
         """Load the model for the first time; from then on, keep it there.

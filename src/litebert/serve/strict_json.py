@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from typing import cast
 
-from litebert.files import Json
+from litebert.files import Json, parse_json
 from litebert.serve.limits import MAX_BODY_DEPTH
 from litebert.serve.refusals import HttpError
 
@@ -29,7 +30,7 @@ def decode(body: bytes) -> Json:
     try:
         text = body.decode("utf-8")
         _require_shallow(text)
-        value: Json = json.loads(text, parse_constant=_refuse, object_pairs_hook=_distinct)
+        value = cast(Json, parse_json(text, distinct_keys=True))
         _require_scalar_values(value)
     except (ValueError, RecursionError) as error:
         raise HttpError(
@@ -56,17 +57,6 @@ def _require_shallow(text: str) -> None:
         depth += 1 if bracket[0] in "[{" else -1
         if depth > MAX_BODY_DEPTH:
             raise ValueError("too deep")
-
-
-def _refuse(_: str) -> Json:
-    raise ValueError("not a number of JSON")
-
-
-def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("duplicate key")
-    return found
 
 
 def _require_scalar_values(value: Json) -> None:

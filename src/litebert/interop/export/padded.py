@@ -71,7 +71,7 @@ class PaddedChoices(PaddedNetwork):
         return (logits.reshape(input_ids.shape[:2]),)
 
 
-class Product(nn.Module):
+class Affine(nn.Module):
     """x W + b, plus a residual, with W as [in, out]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -80,7 +80,7 @@ class Product(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
 
     @classmethod
-    def of(cls, linear: nn.Linear) -> Product:
+    def of(cls, linear: nn.Linear) -> Affine:
         """Copy a linear layer."""
         return cls(linear.weight, linear.bias)
 
@@ -101,9 +101,7 @@ class Encoder(nn.Module):
         self.word, self.segment = embedding.word, embedding.segment
         self.position, self.norm = embedding.position.weight, embedding.norm
         projection = embedding.projection
-        self.projection = (
-            Product.of(projection) if isinstance(projection, nn.Linear) else projection
-        )
+        self.projection = Affine.of(projection) if isinstance(projection, nn.Linear) else projection
         self.attention = nn.ModuleList(
             _Attention(cast(AttentionBlock, b)) for b in albert.attention
         )
@@ -132,8 +130,8 @@ class _Attention(nn.Module):
         weight, bias = (x.detach().clone() for x in block.projection())
         weight[:hidden] *= scale
         bias[:hidden] *= scale
-        self.fused = Product(weight, bias)
-        self.output, self.norm = Product.of(block.output), block.norm
+        self.fused = Affine(weight, bias)
+        self.output, self.norm = Affine.of(block.output), block.norm
 
     def forward(self, hidden: Tensor, penalty: Tensor) -> Tensor:
         """Attend where `penalty`, (batch, 1, 1, length), is zero."""
@@ -151,8 +149,8 @@ class _Attention(nn.Module):
 class _FeedForward(nn.Module):
     def __init__(self, block: FeedForwardBlock) -> None:
         super().__init__()
-        self.intermediate = Product.of(block.intermediate)
-        self.output, self.norm = Product.of(block.output), block.norm
+        self.intermediate = Affine.of(block.intermediate)
+        self.output, self.norm = Affine.of(block.output), block.norm
         self.activation = block.activation
 
     def forward(self, hidden: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from litebert.interop.export.padded import Encoder, PaddedChoices, PaddedNetwork, Product, Reader
+from litebert.interop.export.padded import Affine, Encoder, PaddedChoices, PaddedNetwork, Reader
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.tasks.kinds.family import NEVER
@@ -88,7 +88,7 @@ class _Pooled(Reader):
 
     def __init__(self, pooler: nn.Linear) -> None:
         super().__init__()
-        self.pooler = Product.of(pooler)
+        self.pooler = Affine.of(pooler)
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
         return (torch.tanh(self.pooler(hidden[:, 0])),)
@@ -97,7 +97,7 @@ class _Pooled(Reader):
 class _PooledLogits(_Pooled):
     def __init__(self, pooler: nn.Linear, classifier: nn.Linear, name: str) -> None:
         super().__init__(pooler)
-        self.classifier = Product.of(classifier)
+        self.classifier = Affine.of(classifier)
         self.output_names = (name,)
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
@@ -112,7 +112,7 @@ class _MaskedLM(Reader):
 
     def __init__(self, head: MaskedLMHead, words: nn.Embedding) -> None:
         super().__init__()
-        self.dense, self.norm = Product.of(head.dense), head.norm
+        self.dense, self.norm = Affine.of(head.dense), head.norm
         self.activation = head.activation
         self.table, self.bias = words.weight, head.bias
 
@@ -126,7 +126,7 @@ class _TokenLogits(Reader):
 
     def __init__(self, dense: nn.Linear) -> None:
         super().__init__()
-        self.dense = Product.of(dense)
+        self.dense = Affine.of(dense)
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
         return (self.dense(hidden),)
@@ -156,11 +156,11 @@ class _ConditionalSpans(Reader):
     def __init__(self, head: ConditionalSpanHead) -> None:
         super().__init__()
         for_token, for_start = head.end_hidden.weight.chunk(2, dim=1)
-        self.start, self.end = Product.of(head.start), Product.of(head.end)
-        self.end_token = Product(for_token, head.end_hidden.bias)
-        self.end_start = Product(for_start, None)
+        self.start, self.end = Affine.of(head.start), Affine.of(head.end)
+        self.end_token = Affine(for_token, head.end_hidden.bias)
+        self.end_start = Affine(for_start, None)
         self.end_norm = head.end_norm
-        self.answer_hidden, self.answer = Product.of(head.answer_hidden), Product.of(head.answer)
+        self.answer_hidden, self.answer = Affine.of(head.answer_hidden), Affine.of(head.answer)
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         allowed = allowed_positions(mask, segments)

@@ -25,7 +25,7 @@ _COMPANIONS = (
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceModel:
     """A loaded model, and the same weights for padded rectangles; `head` names what is read."""
 
     folder: Path
@@ -40,7 +40,7 @@ class Source:
         return sum(path.stat().st_size for path in self.folder.glob("*.safetensors"))
 
 
-def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> Source:
+def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> SourceModel:
     """Load a model folder to export it with its own head, or with `head="none"` without.
 
     `has_states` gives the last hidden states beside what the head gives.
@@ -68,7 +68,7 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
         has_head=chosen != ENCODER_ONLY,
         has_states=has_states,
     )
-    return Source(folder, chosen, network, rectangle, tokenizer)
+    return SourceModel(folder, chosen, network, rectangle, tokenizer)
 
 
 def _require_full_attention(config: AlbertConfig) -> None:

@@ -15,14 +15,14 @@ from litebert.files import read_json, write_json
 from litebert.folder.weights import read_tensors
 from litebert.interop.google.names import SLOTS, is_slot
 from litebert.interop.google.plan import Plan, Wanted, require_shape
-from litebert.interop.google.source import Source
+from litebert.interop.google.source import Checkpoint
 from litebert.interop.google.streamed import write_tensors
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 """As in the checkpoints of a run; of state.json only `step` is written and read."""
 
 
-def require_optimizer(source: Source) -> None:
+def require_optimizer(source: Checkpoint) -> None:
     """Refuse a checkpoint whose optimizer cannot be kept.
 
     Raises:
@@ -87,7 +87,7 @@ def read_optimizer(
     return tensors, step if isinstance(step, int) and 0 <= step < 1 << 63 else 0
 
 
-def _moment(source: Source, wanted: Wanted, slot: str) -> NDArray[np.float32]:
+def _moment(source: Checkpoint, wanted: Wanted, slot: str) -> NDArray[np.float32]:
     if source.variables_of(wanted.tensor, slot):
         return source.read(wanted.tensor, slot)
     return np.zeros(wanted.shape, np.float32)

@@ -10,7 +10,7 @@ from litebert.errors import DamagedError
 from litebert.fast.empty import without_numbers
 from litebert.folder.names import tensor_names
 from litebert.interop.google.names import STEP, is_slot
-from litebert.interop.google.source import Source
+from litebert.interop.google.source import Checkpoint
 from litebert.nn import AlbertForPretraining, AlbertForTask
 
 
@@ -32,7 +32,7 @@ class Wanted:
 class Plan:
     """What is taken from a checkpoint; `extra` is kept although the network has no use for it."""
 
-    source: Source
+    source: Checkpoint
     config: AlbertConfig
     head: HeadConfig | None
     found: tuple[Wanted, ...]
@@ -52,7 +52,7 @@ class Plan:
         return sorted(name for name in left if not is_slot(name))
 
 
-def plan_import(source: Source, config: AlbertConfig, head: HeadConfig | None) -> Plan:
+def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | None) -> Plan:
     """Find every parameter's variable.
 
     The pretraining heads and their pooler may be missing, as from TF-Hub modules; the encoder and
@@ -75,7 +75,7 @@ def plan_import(source: Source, config: AlbertConfig, head: HeadConfig | None) -
     return Plan(source, config, head, found, missing, _divided(source, extra)[0])
 
 
-def require_shape(source: Source, wanted: Wanted, slot: str = "") -> None:
+def require_shape(source: Checkpoint, wanted: Wanted, slot: str = "") -> None:
     """Refuse a variable, or the optimizer's beside it, whose shape is not the parameter's."""
     shape = source.shape(wanted.tensor, slot)
     if shape not in (None, wanted.shape):
@@ -123,7 +123,9 @@ def _idle_pooler(config: AlbertConfig) -> list[Wanted]:
     return [Wanted(name, name, shape) for name, shape in shapes.items()]
 
 
-def _divided(source: Source, wanted: list[Wanted]) -> tuple[tuple[Wanted, ...], tuple[Wanted, ...]]:
+def _divided(
+    source: Checkpoint, wanted: list[Wanted]
+) -> tuple[tuple[Wanted, ...], tuple[Wanted, ...]]:
     """Return what the checkpoint has and what it lacks."""
     shapes = {each: source.shape(each.tensor) for each in wanted}
     return (
@@ -132,7 +134,7 @@ def _divided(source: Source, wanted: list[Wanted]) -> tuple[tuple[Wanted, ...], 
     )
 
 
-def _require_none(source: Source, missing: tuple[Wanted, ...] | list[Wanted]) -> None:
+def _require_none(source: Checkpoint, missing: tuple[Wanted, ...] | list[Wanted]) -> None:
     if missing:
         raise DamagedError(
             "LB-723",

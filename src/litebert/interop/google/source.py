@@ -28,7 +28,7 @@ _GROUP = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1
 
 
 @dataclass(frozen=True)
-class Source:
+class Checkpoint:
     """The variables of an ALBERT by official name; `stored` gives the name in the checkpoint."""
 
     bundle: Bundle
@@ -114,14 +114,14 @@ class Source:
         return self.bundle.entries[self.stored[name]].shape
 
 
-def albert_in(bundle: Bundle) -> Source:
+def albert_in(bundle: Bundle) -> Checkpoint:
     """Return a checkpoint's variables by official name.
 
     Raises:
         LitebertError: LB-719, they are not those of an ALBERT.
     """
     stored = {name.removeprefix(HUB_PREFIX): name for name in bundle.entries}
-    source = Source(bundle, stored)
+    source = Checkpoint(bundle, stored)
     is_albert = WORDS in stored and (source.is_old or any(map(_GROUP.match, stored)))
     if is_albert and len(stored) == len(bundle.entries):
         return source
@@ -135,7 +135,7 @@ def albert_in(bundle: Bundle) -> Source:
     )
 
 
-def require_groups(source: Source, config: AlbertConfig) -> None:
+def require_groups(source: Checkpoint, config: AlbertConfig) -> None:
     """Refuse a configuration whose layers are not the checkpoint's.
 
     Raises:

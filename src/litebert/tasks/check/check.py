@@ -19,14 +19,14 @@ from litebert.tasks.check.split import Split
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.family import Item
 from litebert.tasks.own.roles import chosen_header
-from litebert.tasks.own.rows import Table, open_table
+from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.settle import LEARNT, Settled, settle
 from litebert.tokenizer import Tokenizer
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def rows_of(table: Table, found: TableFindings) -> Iterator[tuple[int, Row]]:
+def rows_of(table: TableFile, found: TableFindings) -> Iterator[tuple[int, Row]]:
     """Yield the good rows of a table; the others, and where it cannot be read on, are noted."""
     try:
         for number, row in table.scan():
@@ -39,7 +39,7 @@ def rows_of(table: Table, found: TableFindings) -> Iterator[tuple[int, Row]]:
 
 
 def items(
-    table: Table, settled: Settled, found: TableFindings, *, has_labels: bool
+    table: TableFile, settled: Settled, found: TableFindings, *, has_labels: bool
 ) -> Iterator[tuple[int, Item]]:
     """Yield what is to be looked at in each row that training could use."""
     _note_mark(table, found)
@@ -53,13 +53,13 @@ def items(
             yield number, family.item(example)
 
 
-def is_labelled(table: Table, settled: Settled) -> bool:
+def is_labelled(table: TableFile, settled: Settled) -> bool:
     """Whether the first rows of a table say what is right."""
     names = [name for role in LEARNT for name in settled.reading.columns.all(role)]
     return any(row.get(name) not in (None, "") for row in table.sample() for name in names)
 
 
-def _note_mark(table: Table, found: TableFindings) -> None:
+def _note_mark(table: TableFile, found: TableFindings) -> None:
     try:
         first = next(read_pieces(table.source), b"")
     except CorruptStreamError:

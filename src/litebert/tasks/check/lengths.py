@@ -10,9 +10,9 @@ import numpy as np
 
 from litebert.tasks.kinds.family import Item
 from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.unknown import UnknownPieces
 
 AT_ONCE = 2_048
-MOST_COMMON = 10
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,8 @@ class Lengths:
         self._tokenizer, self._max_length = tokenizer, max_length
         self._held: list[tuple[int, Item]] = []
         self._lengths = Counter[int]()
-        self._num_pieces = self._num_unknown = 0
         self._first_too_long = self._first_unknown = 0
-        self._characters = Counter[str]()
-        self._is_unknown: dict[str, bool] = {}
+        self._unknown = UnknownPieces(tokenizer)
 
     def add(self, number: int, item: Item) -> None:
         """Count an item, whose row has a number."""
@@ -71,10 +69,10 @@ class Lengths:
             longest=int(lengths[-1]),
             num_too_long=int(counts[lengths > self._max_length].sum()),
             first_too_long=self._first_too_long,
-            num_pieces=self._num_pieces,
-            num_unknown=self._num_unknown,
+            num_pieces=self._unknown.num_pieces,
+            num_unknown=self._unknown.num_unknown,
             first_unknown=self._first_unknown,
-            unknown_characters=tuple(self._characters.most_common(MOST_COMMON)),
+            unknown_characters=self._unknown.characters,
         )
 
     def _count(self) -> None:
@@ -92,15 +90,6 @@ class Lengths:
 
     def _size(self, number: int, text: str, ids: Sequence[int]) -> int:
         """Count the pieces of one text, and notice unknown ones."""
-        self._num_pieces += len(ids)
-        if unknown := ids.count(self._tokenizer.unk_id):
-            self._num_unknown += unknown
+        if self._unknown.add(text, ids):
             self._first_unknown = self._first_unknown or number
-            self._characters.update(filter(self._lacks, text))
         return len(ids)
-
-    def _lacks(self, character: str) -> bool:
-        if character not in self._is_unknown:
-            ids = self._tokenizer.encode_ids([character], num_threads=1)[0]
-            self._is_unknown[character] = self._tokenizer.unk_id in ids
-        return self._is_unknown[character]

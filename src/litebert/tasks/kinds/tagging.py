@@ -34,7 +34,7 @@ class TagExample:
 
 
 @dataclass(frozen=True, eq=False)
-class Tagged:
+class TagAnswer:
     """The answer to one sentence: probabilities of shape (words, labels)."""
 
     probabilities: NDArray[np.float64]
@@ -95,17 +95,17 @@ class TokenClassification:
         features: Sequence[Feature],
         outputs: Sequence[Output],
         /,
-    ) -> list[Tagged]:
+    ) -> list[TagAnswer]:
         """Turn the logits at first pieces into probabilities, word by word."""
         none = np.zeros((0, self.head.num_outputs), dtype=np.float32)
         logits: list[list[Output]] = [[none] for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
             assert feature.target is not None, "words are answered where the target says"
             logits[feature.example].append(output[feature.target != IGNORED])
-        return [Tagged(softmax(np.concatenate(parts))) for parts in logits]
+        return [TagAnswer(softmax(np.concatenate(parts))) for parts in logits]
 
     def measures(
-        self, examples: Sequence[TagExample], answers: Sequence[Tagged], /
+        self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
     ) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
         wanted = [self._named(example.tags or ()) for example in examples]
@@ -113,11 +113,11 @@ class TokenClassification:
 
     def constant(
         self, training: Sequence[TagExample], examples: Sequence[TagExample], /
-    ) -> list[Tagged]:
+    ) -> list[TagAnswer]:
         """Return the share of each training tag, for every word."""
         tags = [tag for example in training for tag in example.tags or ()]
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
-        return [Tagged(np.tile(shares, (len(example.words), 1))) for example in examples]
+        return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
 
     def item(self, example: TagExample, /) -> Item:
         """Return what a data check looks at."""
@@ -125,21 +125,23 @@ class TokenClassification:
         answer = None if example.tags is None else " ".join(tags)
         return Item((text,), text, labels=tags, answer=answer)
 
-    def rows(self, examples: Sequence[TagExample], answers: Sequence[Tagged], /) -> list[AnswerRow]:
+    def rows(
+        self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
+    ) -> list[AnswerRow]:
         """Return tags with spaces between; confidence and score are means over the words."""
         return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
 
-    def averaged(self, answers: Sequence[Sequence[Tagged]], /) -> list[Tagged]:
+    def averaged(self, answers: Sequence[Sequence[TagAnswer]], /) -> list[TagAnswer]:
         """Return the mean probability of each tag."""
         return [
-            Tagged(np.mean([tagged.probabilities for tagged in of_one], axis=0))
+            TagAnswer(np.mean([tagged.probabilities for tagged in of_one], axis=0))
             for of_one in zip(*answers, strict=True)
         ]
 
     def _named(self, tags: Sequence[int]) -> list[str]:
         return [self.head.labels[tag] for tag in tags]
 
-    def _row(self, example: TagExample, answer: Tagged) -> AnswerRow:
+    def _row(self, example: TagExample, answer: TagAnswer) -> AnswerRow:
         has_words, is_labelled = bool(example.words), example.tags is not None
         tags = np.array(example.tags or (), dtype=np.int64)
         return AnswerRow(

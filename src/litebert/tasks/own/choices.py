@@ -14,7 +14,7 @@ from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import Columns
-from litebert.tasks.own.rows import Table
+from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, list_of, text_of
 
 
@@ -28,7 +28,7 @@ class Choices(Reading[ChoiceExample, Scores]):
     problem: ClassVar[str] = "multiple-choice"
 
     @classmethod
-    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Choices, str]:  # noqa: ARG003
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Choices, str]:  # noqa: ARG003
         name = columns.all("label")[0]
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for _, row in table.rows():

@@ -12,7 +12,7 @@ from litebert.reading.rows import Row
 from litebert.tasks.kinds.family import Answer, Family
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.roles import Columns, Role
-from litebert.tasks.own.rows import Table
+from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, text_of
 
 Read = TypeVar("Read")
@@ -35,7 +35,7 @@ class Reading(ABC, Generic[Read, Answer]):
 
     @classmethod
     @abstractmethod
-    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Self, str]:
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Self, str]:
         """Read a whole table; return how its rows become examples, and a note on its labels.
 
         Raises: LitebertError, nothing can be learnt from it; what reading the table raises.

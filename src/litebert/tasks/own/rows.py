@@ -23,7 +23,7 @@ SAMPLE_ROWS = 1_000
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """A file of rows: how it is written (for people), its columns, and a way to read it.
 
     `has_header` is None where the kind of file has none.
@@ -64,7 +64,9 @@ class Table:
         return str(RowPlace(self.source, number))
 
 
-def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> Table:
+def open_table(
+    path: Path, *, has_header: bool | None = None, known: Collection[str] = ()
+) -> TableFile:
     """Find out how a file is written and which columns it has.
 
     `has_header` decides where a .csv or .tsv file names its columns (None: guessed); without a
@@ -84,7 +86,7 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     return _keyed(source, "a list of objects", partial(scan_json, source))
 
 
-def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> Table:
+def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> TableFile:
     lines = first_lines(source)
     if not any(lines):
         raise no_rows(source.name, source.size)
@@ -92,10 +94,10 @@ def _delimited(source: Source, has_header: bool | None, known: Collection[str]) 
     sample = dialect.sample(lines)
     if not sample:  # then what is wrong with the first row is the message
         cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
-        Table(source, str(dialect), ("1",), cells).sample()
+        TableFile(source, str(dialect), ("1",), cells).sample()
     named = guess_header(sample, known) if has_header is None else has_header
     columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
-    return Table(
+    return TableFile(
         source,
         f"{dialect}, {'names in the first line' if named else 'no header'}",
         columns,
@@ -104,14 +106,14 @@ def _delimited(source: Source, has_header: bool | None, known: Collection[str]) 
     )
 
 
-def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) -> Table:
+def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) -> TableFile:
     """Take the keys of the first rows for columns, in order of appearance."""
-    table = Table(source, writing, (), scan)
+    table = TableFile(source, writing, (), scan)
     keys = chain.from_iterable(table.sample())
-    return Table(source, writing, tuple(dict.fromkeys(keys)), scan)
+    return TableFile(source, writing, tuple(dict.fromkeys(keys)), scan)
 
 
-def _parquet(source: Source) -> Table:
+def _parquet(source: Source) -> TableFile:
     names = tuple(next(read_rows(source, ""), {}))
     columns = tuple(name for name in names if "." not in name)
-    return Table(source, "parquet", columns, partial(scan_columns, source, columns))
+    return TableFile(source, "parquet", columns, partial(scan_columns, source, columns))

@@ -21,7 +21,7 @@ from litebert.tasks.own.roles import (
     chosen_header,
     require_columns,
 )
-from litebert.tasks.own.rows import Table, open_table
+from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.spans import Spans
 from litebert.tasks.own.texts import TEXTS, Texts
 from litebert.tasks.own.values import label_of
@@ -49,7 +49,7 @@ class Settled:
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def open(self, path: Path, *, is_labelled: bool) -> Table:
+    def open(self, path: Path, *, is_labelled: bool) -> TableFile:
         """Open a file with the same columns; where labels are not needed, it may lack theirs.
 
         Raises: LitebertError, LB-851, a column is missing; the file cannot be read.
@@ -65,7 +65,7 @@ class Settled:
         header = ("header=no",) if self.has_header is False else ()
         return (*self.reading.columns.words(), *header)
 
-    def example(self, table: Table, number: int, row: Row, *, is_labelled: bool) -> Any:
+    def example(self, table: TableFile, number: int, row: Row, *, is_labelled: bool) -> Any:
         """Turn a row into an example, called by its id or, without one, by its number."""
         id_column = self.reading.columns.one("id")
         own = label_of(row.get(id_column)) if id_column else None
@@ -73,7 +73,7 @@ class Settled:
         return self.reading.example(own or str(number), row, place, is_labelled=is_labelled)
 
 
-def settle(table: Table, columns: Sequence[str], problem: str | None) -> Settled:
+def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Settled:
     """Read a training table once to settle what its rows are.
 
     Raises: LitebertError, a column or the problem cannot be told or was chosen wrongly.

@@ -20,7 +20,7 @@ from litebert.tasks.kinds.spans import (
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import Columns, Role
-from litebert.tasks.own.rows import Table
+from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import list_of, number_of, text_of
 
 UNANSWERABLE = "unanswerable"
@@ -35,7 +35,7 @@ class Spans(Reading[SpanExample, SpanAnswer]):
     needs_labels: ClassVar[bool] = False
 
     @classmethod
-    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Spans, str]:  # noqa: ARG003
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Spans, str]:  # noqa: ARG003
         number = sum(not _answers(row, columns) for _, row in table.rows())
         summary = f"{number:,} without an answer" if number else "all are answered"
         return cls(columns, (UNANSWERABLE,) if number else ()), f"questions; {summary}"

@@ -27,7 +27,7 @@ from litebert.tasks.own.labels import (
 )
 from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import Columns
-from litebert.tasks.own.rows import Table
+from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, number_of
 
 _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
@@ -41,7 +41,7 @@ class Texts(Reading[TextExample, Scores]):
     problem_type: ClassVar[Problem]
 
     @classmethod
-    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Texts, str]:
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Texts, str]:
         names = columns.all("label")
         if len(names) > 1:
             return SeveralLabels(columns, names), f"a column for each of {len(names)} labels"
@@ -171,7 +171,7 @@ TEXTS: dict[str, type[Texts]] = {
 }
 
 
-def _require_classes(table: Table, found: LabelColumn) -> None:
+def _require_classes(table: TableFile, found: LabelColumn) -> None:
     """Refuse to guess that a column whose values hardly repeat holds classes."""
     num_distinct, num_rows = len(found.single), found.single.total()
     if num_distinct <= max(20, num_rows // 2):

@@ -9,19 +9,19 @@ from typing import ClassVar
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
-from litebert.tasks.kinds.tagging import TagExample, Tagged, TokenClassification
+from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
 from litebert.tasks.own.columns import Shape
 from litebert.tasks.own.labels import in_order, require_choice
 from litebert.tasks.own.reading import Reading
 from litebert.tasks.own.roles import Columns, Role
-from litebert.tasks.own.rows import Table
+from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, list_of, text_of
 
 PREFIXES = ("B-", "I-", "O")
 """What the names of tags begin with where runs of words are entities."""
 
 
-class Words(Reading[TagExample, Tagged]):
+class Words(Reading[TagExample, TagAnswer]):
     """Sentences: lists, or texts with a space between words."""
 
     shape: ClassVar[Shape] = "words"
@@ -29,7 +29,7 @@ class Words(Reading[TagExample, Tagged]):
     learnt: ClassVar[Role] = "tags"
 
     @classmethod
-    def settle(cls, table: Table, columns: Columns, problem: str | None) -> tuple[Words, str]:  # noqa: ARG003
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Words, str]:  # noqa: ARG003
         (name,) = columns.all("tags")
         tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
         labels = in_order(tag for tag in tags if tag is not None)

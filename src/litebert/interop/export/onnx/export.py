@@ -15,7 +15,7 @@ from litebert.interop.export.padded import INPUTS
 from litebert.interop.export.parity import Parity, Run, compare, require_equal
 from litebert.interop.export.ragged import Outputs, ragged_outputs
 from litebert.interop.export.samples import OUR_TEXTS, Inputs, Text, padded_batches
-from litebert.interop.export.source import Source, open_source, require_free, write_export
+from litebert.interop.export.source import SourceModel, open_source, require_free, write_export
 
 _ITSELF, _FP32, _INT8 = "litebert", "onnxruntime fp32", "onnxruntime int8"
 _LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
@@ -103,7 +103,7 @@ def export_onnx(
 
 
 def _parities(
-    source: Source, runners: dict[str, Run], texts: Sequence[Text], output: Path
+    source: SourceModel, runners: dict[str, Run], texts: Sequence[Text], output: Path
 ) -> dict[str, Parity]:
     """Compare each runtime with the network; wrong numbers are refused.
 
@@ -130,7 +130,7 @@ def _is_lost(parity: Parity) -> bool:
     return not (is_near or parity.correlation >= _LEAST_CORRELATION)
 
 
-def _times(source: Source, runners: dict[str, Run]) -> dict[str, dict[str, float]]:
+def _times(source: SourceModel, runners: dict[str, Run]) -> dict[str, dict[str, float]]:
     network, names = source.network, source.padded.output_names
 
     def itself(inputs: Inputs) -> Outputs:
