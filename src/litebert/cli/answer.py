@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_rows
+from litebert.cli.bulk import Verb, bulk_options, run_rows
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
@@ -62,16 +63,13 @@ def answer(
     def answers(network: Model, rows: list[dict[str, str]]) -> list[Results[SpanFound]]:
         return [network.answer(row["question"], _context(row, context), top=top) for row in rows]
 
-    run_rows(
-        [question],
+    verb = Verb(
         answers,
         lambda row, found: f"{row['question']}\n{_shown(found)}",
         lambda found: [asdict(each) for each in found],
-        bulk=bulk,
-        model=model,
-        precision=precision,
-        roles=("question", "context"),
+        ("question", "context"),
     )
+    run_rows([question], verb, partial(loaded, model, precision), bulk)
 
 
 def _context(row: dict[str, str], given: str | None) -> str:

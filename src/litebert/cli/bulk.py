@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from litebert.cli.loading import loaded
 from litebert.cli.output import note, show, show_json
 
 if TYPE_CHECKING:
     from litebert.api.answer_file import AnswerFile
-    from litebert.api.bulk import Answered, BulkOptions, Numbered
-    from litebert.config import Precision
+    from litebert.api.bulk import Answered, BulkOptions
     from litebert.inference import Model
 
 Answer = TypeVar("Answer")
@@ -65,87 +64,56 @@ def bulk_options(command: Command) -> Command:
     return given
 
 
+@dataclass(frozen=True)
+class Verb(Generic[Answer]):
+    """How rows with these roles are answered, and how an answer is shown: as a line, or as JSON."""
+
+    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]]
+    line: Callable[[dict[str, str], Answer], str]
+    as_json: Callable[[Answer], object]
+    roles: Sequence[str] = ("text",)
+
+
 def run_verb(
     words: Sequence[str],
-    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]],
-    line: Callable[[dict[str, str], Answer], str],
-    as_json: Callable[[Answer], object],
-    *,
+    verb: Verb[Answer],
+    load: Callable[[], Model],
     bulk: BulkOptions,
-    model: str | None,
-    precision: Precision,
-    depth: int | None = None,
-    roles: Sequence[str] = ("text",),
     pairs: Sequence[str] = (),
 ) -> None:
     """Answer texts, files of texts, or standard input, and print or write the answers."""
     from litebert.api.bulk import is_file
 
     if is_file(words) or bulk.output:
-        run_rows(
-            words,
-            answer,
-            line,
-            as_json,
-            bulk=bulk,
-            model=model,
-            precision=precision,
-            depth=depth,
-            roles=roles,
-        )
+        run_rows(words, verb, load, bulk)
         return
-    network = loaded(model, precision, depth=depth)
-    given = [{roles[0]: word} for word in words]
+    network = load()
+    given = [{verb.roles[0]: word} for word in words]
     if pairs:
         for row, second in zip(given, pairs, strict=True):
-            row[roles[1]] = second
+            row[verb.roles[1]] = second
     if longer := network.too_long(words, list(pairs) or None):
         numbers = ", ".join(str(number + 1) for number in longer)
         note(f"note: longer than the model reads at once: text {numbers}")
-    found = answer(network, given)
+    found = verb.answer(network, given)
     if bulk.as_json:
-        show_json([as_json(each) for each in found])
+        show_json([verb.as_json(each) for each in found])
         return
     for row, each in zip(given, found, strict=True):
-        show(line(row, each))
+        show(verb.line(row, each))
 
 
 def run_rows(
-    words: Sequence[str],
-    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]],
-    line: Callable[[dict[str, str], Answer], str],
-    as_json: Callable[[Answer], object],
-    *,
-    bulk: BulkOptions,
-    model: str | None,
-    precision: Precision,
-    depth: int | None = None,
-    roles: Sequence[str] = ("text",),
+    words: Sequence[str], verb: Verb[Answer], load: Callable[[], Model], bulk: BulkOptions
 ) -> None:
-    """Answer the rows of files, of standard input, or texts, to the output or to stdout."""
-    from litebert.api.bulk import rows_of
-
-    network = loaded(model, precision, depth=depth)
-    rows = rows_of(words, bulk.columns, roles)
-    _stream(words, rows, answer, line, as_json, bulk=bulk, model=network)
-
-
-def _stream(
-    words: Sequence[str],
-    rows: Iterator[Numbered],
-    answer: Callable[[Model, list[dict[str, str]]], Sequence[Answer]],
-    line: Callable[[dict[str, str], Answer], str],
-    as_json: Callable[[Answer], object],
-    *,
-    bulk: BulkOptions,
-    model: Model,
-) -> None:
-    """Answer rows a chunk at a time, in order; tell at the end which had no answer."""
-    from litebert.api.bulk import answered, count_rows
+    """Answer rows a chunk at a time, in order; report at the end which had no answer."""
+    from litebert.api.bulk import answered, count_rows, rows_of
     from litebert.api.progress import Progress
     from litebert.errors import LitebertError
 
-    file = None if bulk.output is None else _output(words, bulk, model)
+    network = load()
+    rows = rows_of(words, bulk.columns, verb.roles)
+    file = None if bulk.output is None else _output(words, bulk, network)
     bad: list[LitebertError] = []
     number = 0
     num_done = file.num_done if file else 0
@@ -153,12 +121,12 @@ def _stream(
     left = None if total is None else max(0, total - num_done)
     with Progress("rows", "answering", total=left, is_quiet=bulk.quiet) as progress:
         remaining = islice(rows, num_done, None)
-        for chunk in answered(remaining, lambda some: answer(model, some)):
+        for chunk in answered(remaining, lambda some: verb.answer(network, some)):
             bad += [each.answer for each in chunk if isinstance(each.answer, LitebertError)]
             if file is not None:
-                file.write([_record(each, as_json) for each in chunk])
+                file.write([_record(each, verb) for each in chunk])
             else:
-                _show(chunk, line, as_json, in_json=bulk.as_json)
+                _show(chunk, verb, in_json=bulk.as_json)
             number += len(chunk)
             progress.advance(len(chunk))
     for error in bad[:SHOWN_ERRORS]:
@@ -186,25 +154,19 @@ def _output(words: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile
     return file
 
 
-def _record(each: Answered[Answer], as_json: Callable[[Answer], object]) -> dict[str, object]:
+def _record(each: Answered[Answer], verb: Verb[Answer]) -> dict[str, object]:
     from litebert.errors import LitebertError
 
     if isinstance(each.answer, LitebertError):
         return {"row": each.number, "error": each.answer.what}
-    return {"row": each.number, "answer": as_json(each.answer)}
+    return {"row": each.number, "answer": verb.as_json(each.answer)}
 
 
-def _show(
-    chunk: Sequence[Answered[Answer]],
-    line: Callable[[dict[str, str], Answer], str],
-    as_json: Callable[[Answer], object],
-    *,
-    in_json: bool,
-) -> None:
+def _show(chunk: Sequence[Answered[Answer]], verb: Verb[Answer], *, in_json: bool) -> None:
     from litebert.errors import LitebertError
 
     for each in chunk:
         if in_json:
-            show_json(_record(each, as_json))
+            show_json(_record(each, verb))
         elif not isinstance(each.answer, LitebertError):
-            show(line(each.values, each.answer))
+            show(verb.line(each.values, each.answer))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_rows
+from litebert.cli.bulk import Verb, bulk_options, run_rows
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
@@ -63,16 +64,13 @@ def choose(
             for row in rows
         ]
 
-    run_rows(
-        [question],
+    verb = Verb(
         answers,
         lambda row, found: f"{max(found.probabilities):6.1%}  {row['question']}  {found.text}",
         asdict,
-        bulk=bulk,
-        model=model,
-        precision=precision,
-        roles=("question", "context", *CHOICES),
+        ("question", "context", *CHOICES),
     )
+    run_rows([question], verb, partial(loaded, model, precision), bulk)
 
 
 def _choices(row: dict[str, str]) -> list[str]:

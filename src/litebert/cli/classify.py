@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_verb
-from litebert.cli.loading import depth_option, model_option, patience_option, precision_option
+from litebert.cli.bulk import Verb, bulk_options, run_verb
+from litebert.cli.loading import (
+    depth_option,
+    loaded,
+    model_option,
+    patience_option,
+    precision_option,
+)
 from litebert.cli.texts import TEXT, TextCommand
 from litebert.errors import LitebertError
 
@@ -61,15 +68,5 @@ def classify(
         values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
         return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
 
-    run_verb(
-        texts,
-        answer,
-        line,
-        asdict,
-        bulk=bulk,
-        model=model,
-        precision=precision,
-        depth=depth,
-        roles=("text", "pair"),
-        pairs=pairs,
-    )
+    verb = Verb(answer, line, asdict, ("text", "pair"))
+    run_verb(texts, verb, partial(loaded, model, precision, depth=depth), bulk, pairs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_verb
-from litebert.cli.loading import depth_option, model_option, precision_option
+from litebert.cli.bulk import Verb, bulk_options, run_verb
+from litebert.cli.loading import depth_option, loaded, model_option, precision_option
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
@@ -59,13 +60,5 @@ def embed(
         numbers = " ".join(f"{value:.3f}" for value in vector[:6])
         return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
 
-    run_verb(
-        texts,
-        answer,
-        line,
-        lambda vector: vector.tolist(),
-        bulk=bulk,
-        model=model,
-        precision=precision,
-        depth=depth,
-    )
+    verb = Verb(answer, line, lambda vector: vector.tolist())
+    run_verb(texts, verb, partial(loaded, model, precision, depth=depth), bulk)

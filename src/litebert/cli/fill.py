@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_verb
+from litebert.cli.bulk import Verb, bulk_options, run_verb
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
@@ -50,15 +51,12 @@ def fill(
     def answer(network: Model, rows: list[dict[str, str]]) -> list[Results[Filling]]:
         return list(network.fill([row["text"] for row in rows], top=top))
 
-    run_verb(
-        texts,
+    verb = Verb(
         answer,
         lambda _, found: "\n".join(map(_line, found)),
         lambda found: [asdict(filling) for filling in found],
-        bulk=bulk,
-        model=model,
-        precision=precision,
     )
+    run_verb(texts, verb, partial(loaded, model, precision), bulk)
 
 
 def _line(filling: Filling) -> str:

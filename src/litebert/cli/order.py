@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_rows
+from litebert.cli.bulk import Verb, bulk_options, run_rows
 from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
@@ -39,16 +40,8 @@ def order(
     from litebert.api.bulk import is_file
 
     if second is None and (is_file([first]) or bulk.output):
-        run_rows(
-            [first],
-            _answers,
-            lambda _, found: _shown(found),
-            _as_json,
-            bulk=bulk,
-            model=model,
-            precision=precision,
-            roles=("first", "second"),
-        )
+        verb = Verb(_answers, lambda _, found: _shown(found), _as_json, ("first", "second"))
+        run_rows([first], verb, partial(loaded, model, precision), bulk)
         return
     (found,) = _answers(loaded(model, precision), [_row(first, second)])
     if bulk.as_json:

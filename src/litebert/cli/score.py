@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_verb
-from litebert.cli.loading import model_option, precision_option
+from litebert.cli.bulk import Verb, bulk_options, run_verb
+from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ def score(
     litebert score reviews.csv --column text=body --output scores.jsonl
     """
 
-    def answer(loaded: Model, rows: list[dict[str, str]]) -> list[Score]:
-        return list(loaded.score([row["text"] for row in rows]))
+    def answer(network: Model, rows: list[dict[str, str]]) -> list[Score]:
+        return list(network.score([row["text"] for row in rows]))
 
     def line(row: dict[str, str], found: Score) -> str:
         return f"{found.log_likelihood:9.2f}  {found.perplexity:9.2f}  {row['text'][:70]}"
 
-    run_verb(texts, answer, line, asdict, bulk=bulk, model=model, precision=precision)
+    verb = Verb(answer, line, asdict)
+    run_verb(texts, verb, partial(loaded, model, precision), bulk)

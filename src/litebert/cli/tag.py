@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.bulk import bulk_options, run_verb
-from litebert.cli.loading import model_option, precision_option
+from litebert.cli.bulk import Verb, bulk_options, run_verb
+from litebert.cli.loading import loaded, model_option, precision_option
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
@@ -33,12 +34,9 @@ def tag(texts: tuple[str, ...], model: str | None, precision: Precision, bulk: B
     def answer(network: Model, rows: list[dict[str, str]]) -> list[Results[Tagged]]:
         return list(network.tag([row["text"] for row in rows]))
 
-    run_verb(
-        texts,
+    verb = Verb(
         answer,
         lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
         lambda found: [asdict(each) for each in found],
-        bulk=bulk,
-        model=model,
-        precision=precision,
     )
+    run_verb(texts, verb, partial(loaded, model, precision), bulk)
