@@ -40,7 +40,7 @@ class LitebertError(Exception):
 
 
 class RequestError(LitebertError):
-    """Report a mistake in what was asked for, not in the data."""
+    """Report a mistake in the request, not in the data."""
 
 
 class MissingFileError(LitebertError):

@@ -1,4 +1,4 @@
-"""Corpora told to people: shares of a mix, numbers in words, lengths drawn."""
+"""Corpora described for people: shares of a mix, numbers in words, lengths drawn."""
 
 from __future__ import annotations
 

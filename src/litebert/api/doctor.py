@@ -1,4 +1,4 @@
-"""A look at the machine, and a self-test of a few seconds: train a little, save, load, answer."""
+"""A check of the machine, and a self-test of a few seconds: train a little, save, load, answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at, and what to do if it is not good."""
+    """One check, and what to do if it fails."""
 
     name: str
     is_good: bool

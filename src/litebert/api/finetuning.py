@@ -53,7 +53,7 @@ class FinetuneJob:
 
     @property
     def own(self) -> Path | None:
-        """The file of one's own examples, where the task is not a named one."""
+        """The user's file of examples, where the task is not a named one."""
         path = Path(self.task)
         return path if path.suffix or path.is_file() else None
 

@@ -1,4 +1,4 @@
-"""litebert export google: a model folder to a checkpoint that Google's code goes on from."""
+"""litebert export google: write a model folder as a checkpoint that Google's code can load."""
 
 from __future__ import annotations
 

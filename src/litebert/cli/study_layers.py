@@ -31,7 +31,7 @@ def layers(
 ) -> None:
     """Compare the input and the output of every step, and apply the last step further.
 
-    At each depth it is said whether the states converge (a step moves them by less than 1 %),
+    Reports at each depth whether the states converge (a step moves them by less than 1 %),
     oscillate (they return within 8 steps), close in (steps shrink by half), or wander. Without a
     model, the one that comes with the package is measured.
 

@@ -1,4 +1,4 @@
-"""litebert tokenizer: train a vocabulary, look at what it does to a text."""
+"""litebert tokenizer: train a vocabulary, show how it splits a text."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
 
 @dataclass(frozen=True)
 class Description:
-    """What people are told of a setting."""
+    """What `litebert config list` shows of a setting."""
 
     name: str
     default: str

@@ -25,7 +25,7 @@ EXAMPLE_TOKENS = 40
 def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
     """Verify every byte of a corpus and of its held-out part; report what would harm training.
 
-    With `verify_only`, the texts themselves are not looked at.
+    With `verify_only`, the texts themselves are not checked.
 
     Raises: LitebertError where there is no finished corpus.
     """

@@ -13,7 +13,7 @@ CHUNK_CHARACTERS = 1 << 16
 LONGEST_BLOCK = 8_192
 """Characters given to sentencex at once: its time grows with the square of a paragraph."""
 LONG_SENTENCE = 600
-"""Characters from which on a sentence is looked at again without its quotation marks."""
+"""Sentences of this many characters or more are split again without their quotation marks."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s|[。！？][”’」』）]*")

@@ -1,4 +1,4 @@
-"""Several processes that train one network: found from the environment, told of each other."""
+"""Several processes that train one network: discovered from the environment, and connected."""
 
 from litebert.distributed.environment import local_rank, rank, world_size
 from litebert.distributed.joining import joined

@@ -28,7 +28,7 @@ def joined(device: torch.device) -> Iterator[World]:
     """Meet the other processes for the length of the block; alone, there are none to meet.
 
     Sums on a GPU go through nccl, those on a CPU, counts among them, through gloo. All leave
-    together when the block ends well. When it raises, the others are told and stop.
+    together when the block ends well. When it raises, the others are notified and stop.
 
     Raises:
         LitebertError: LB-262, LB-263, the environment is incomplete, or the others do not come.
@@ -60,7 +60,7 @@ def joined(device: torch.device) -> Iterator[World]:
     try:
         yield world
         world.from_first(lambda: None)  # the others wait until the first has written everything
-        dist.barrier()  # and it keeps the store until they have been told
+        dist.barrier()  # and it keeps the store until they have been notified
     except BaseException as error:
         heartbeat.fail(error)
         raise

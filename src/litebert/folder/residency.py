@@ -1,4 +1,4 @@
-"""Memory that a loaded model need not keep resident; it comes back from the file when touched."""
+"""Memory that a loaded model need not keep resident; it is read from the file again when accessed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
 
     The norm is a 0-dimensional tensor on the gradients' device, so nothing waits. It is finite only
     if every gradient is: where `norm.isfinite()` is false the gradients are left as they came, to
-    be looked at, and the caller must not step. Gradients within the limit keep their exact bits
+    be inspected, and the caller must not step. Gradients within the limit keep their exact bits
     (official optimization.py L106: 1.0; tf.clip_by_global_norm).
 
     >>> weight = torch.nn.Parameter(torch.zeros(2))

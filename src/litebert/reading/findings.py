@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Hold the findings, the gravest first, and what was looked at (documents, sentences, …)."""
+    """Hold the findings, the most serious first, and what was checked (documents, sentences, …)."""
 
     findings: tuple[Finding, ...]
     counts: dict[str, int]
@@ -39,9 +39,9 @@ class CheckReport:
         return any(finding.severity == "error" for finding in self.findings)
 
     def __str__(self) -> str:
-        """Tell a person, in one paragraph a finding."""
-        looked_at = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
-        lines = [f"looked at {looked_at}" if looked_at else "stopped"]
+        """Return a report for people, a paragraph for each finding."""
+        checked = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        lines = [f"checked {checked}" if checked else "stopped"]
         for finding in self.findings:
             lines += [
                 f"{finding.severity}: {finding.kind}, {finding.count:,} in all",

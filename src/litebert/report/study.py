@@ -38,12 +38,12 @@ class RowsFigure:
     @property
     def description(self) -> str:
         """The figure in words, row by row."""
-        told = [
+        findings = [
             f"{row.label}: ours {word(fmean(row.values) if row.values else None)}, "
             f"paper {word(row.paper, decimals=1)}"
             for row in self.rows
         ]
-        return f"{self.title}: {'; '.join(told)}."
+        return f"{self.title}: {'; '.join(findings)}."
 
 
 @dataclass(frozen=True)

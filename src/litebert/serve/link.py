@@ -100,12 +100,12 @@ class Link:
             self.closed.set()
 
 
-def _as_error(told: dict[str, Json]) -> LitebertError:
+def _as_error(sent: dict[str, Json]) -> LitebertError:
     """Return the error that the process met while it loaded."""
     kinds = {kind.exit_code: kind for kind in (LitebertError, DamagedError, ResourceError)}
-    fields = {name: str(told[name]) for name in ("received", "expected", "next")}
-    kind = kinds.get(cast(int, told["exit_code"]), LitebertError)
-    return kind(str(told["code"]), str(told["what"]), **fields)
+    fields = {name: str(sent[name]) for name in ("received", "expected", "next")}
+    kind = kinds.get(cast(int, sent["exit_code"]), LitebertError)
+    return kind(str(sent["code"]), str(sent["what"]), **fields)
 
 
 def _spawn(theirs: socket.socket, source: ModelSource) -> BaseProcess:

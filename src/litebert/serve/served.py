@@ -198,7 +198,7 @@ def _settle(job: Job, found: dict[str, Json] | None, *, version: Json) -> None:
         )
     elif "result" in found:
         job.done.set_result({"version": version, "result": found["result"]})
-    elif (told := cast(dict[str, str] | None, found["error"])) is None:
+    elif (failure := cast(dict[str, str] | None, found["error"])) is None:
         job.done.set_exception(
             HttpError(
                 "LB-965",
@@ -210,7 +210,11 @@ def _settle(job: Job, found: dict[str, Json] | None, *, version: Json) -> None:
         )
     else:
         error = HttpError(
-            told["code"], told["what"], status=422, expected=told["expected"], next=told["next"]
+            failure["code"],
+            failure["what"],
+            status=422,
+            expected=failure["expected"],
+            next=failure["next"],
         )
         job.done.set_exception(error)
 

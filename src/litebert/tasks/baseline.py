@@ -14,7 +14,7 @@ def baseline(
     training: Sequence[Example],
     held_out: Mapping[str, LabelledSet[Example]],
 ) -> dict[str, float]:
-    """Measure the answers that do not look at the text, under the names of an evaluation."""
+    """Measure answers that ignore the text, under the names of an evaluation."""
     family, measured = dataset.family, dict[str, float]()
     for split, labelled in held_out.items():
         answers = family.constant(training, labelled.examples)

@@ -1,4 +1,4 @@
-"""How a network that is pretrained from nothing begins: heads that look at their neighbours.
+"""How a network pretrained from scratch starts: with heads that attend to neighbours.
 
 From small random weights, attention is close to uniform and adds about a hundredth to the residual,
 so that a network of small learning rates predicts from piece frequencies alone for millions of

@@ -26,7 +26,7 @@ from litebert.tokenizer.modelfile import (
 def restored(
     scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]
 ) -> list[Piece]:
-    """Return the pieces in order; the one with the id `unknown` and those in `control` are told.
+    """Return the pieces in order; the one with the id `unknown` and those in `control` are known.
 
     >>> rows = [("<unk>", 0.0), (".", -2.1), ("▁1", -2.0), ("▁1,", -109.14508438110352)]
     >>> [(p.text, p.score, p.kind) for p in restored(rows, unknown=0, control=())][1:]

@@ -16,7 +16,7 @@ STEPS, BATCH_SIZE, LEARNING_RATE = 200, 32, 3e-4
 
 @dataclass(frozen=True)
 class Probe:
-    """A named task with its folder, or a file of one's own (SNLI for instance)."""
+    """A named task with its folder, or a user's file (SNLI for instance)."""
 
     task: str
     data: Path

@@ -1,4 +1,4 @@
-"""Examples looked through before they are trained on: one's own files, and named tasks."""
+"""Checks of examples before training: the user's own files, and named tasks."""
 
 from litebert.tasks.check.check import check_dataset, check_files
 from litebert.tasks.check.findings import DataReport, SplitReport

@@ -41,7 +41,7 @@ def rows_of(table: TableFile, found: TableFindings) -> Iterator[tuple[int, Row]]
 def items(
     table: TableFile, settled: Settled, found: TableFindings, *, has_labels: bool
 ) -> Iterator[tuple[int, Item]]:
-    """Yield what is to be looked at in each row that training could use."""
+    """Yield what to check in each row that training could use."""
     _note_mark(table, found)
     family = settled.reading.family
     for number, row in rows_of(table, found):
@@ -84,7 +84,7 @@ def check_files(
 
     Raises:
         LitebertError: A file is missing or of an unknown kind; columns or problem are not as they
-            were chosen, or cannot be told.
+            were chosen, or are unclear.
     """
     found = TableFindings()
     try:

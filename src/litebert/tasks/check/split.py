@@ -1,4 +1,4 @@
-"""One file or split under examination: its rows are looked at one by one and not kept."""
+"""Check one file or split row by row, without keeping the rows."""
 
 from __future__ import annotations
 

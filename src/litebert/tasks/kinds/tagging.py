@@ -157,7 +157,7 @@ class TokenClassification:
 def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
     """Return the ids of each word of each sentence, as in the sentence written with spaces.
 
-    Words are not encoded one by one: rules that look at their neighbours (numbers with commas,
+    Words are not encoded one by one: rules that depend on their neighbours (numbers with commas,
     accents that join) then gave other ids than the same sentence as plain text gives. A piece
     belongs to the word in which its characters begin. A word of which nothing is left, such as a
     lone control character, gets the unknown piece: it has to be answered, too.

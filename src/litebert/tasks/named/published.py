@@ -1,4 +1,4 @@
-"""What the paper and the official README report for each task, to stand beside one's own."""
+"""What the paper and the official README report for each task, for comparison."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class _Guess:
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
         raise RequestError(
             "LB-854",
-            f"which column is the {role} cannot be told: {which}",
+            f"it is unclear which column is the {role}: {which}",
             received=f"columns {', '.join(self.names)}",
             expected="a usual name, or one column alone that looks like it",
             next=_advice(role, candidates),

@@ -30,7 +30,7 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class TableDataset(Dataset[Example, Answer]):
-    """A data set of one's own files.
+    """A data set of the user's own files.
 
     `columns`, `problem` and `labels` are what was settled: given to `table_dataset`, they answer
     new files where the training file is not.

@@ -1,4 +1,4 @@
-"""How rows become examples: what the problems of one's own files share."""
+"""How rows become examples: what all problems in users' files share."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Settled:
 def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Settled:
     """Read a training table once to settle what its rows are.
 
-    Raises: LitebertError, a column or the problem cannot be told or was chosen wrongly.
+    Raises: LitebertError, a column or the problem is unclear or was chosen wrongly.
     """
     chosen = chosen_columns(columns, table.columns)
     shape = _reading_of(problem).shape if problem else None

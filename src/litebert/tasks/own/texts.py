@@ -49,12 +49,12 @@ class Texts(Reading[TextExample, Scores]):
         reading = TEXTS[problem or text_problem(found)]
         if problem is None and reading is OneLabel:
             _require_classes(table, found)
-        labels, note = reading.told(found, table.source.name)
+        labels, note = reading.labels_in(found, table.source.name)
         return reading(columns, labels), note
 
     @classmethod
     @abstractmethod
-    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
+    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
         """Return the labels of a column, and a note on them."""
 
     @cached_property
@@ -91,7 +91,7 @@ class OneLabel(Texts):
     problem_type: ClassVar[Problem] = "single_label_classification"
 
     @classmethod
-    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
+    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
         labels = in_order(label for label in found.single if not found.lacks(label))
         require_choice(labels, file, found.name)
         return labels, f"{len(labels)} labels: {_counted(found.single, labels)}"
@@ -115,7 +115,7 @@ class SeveralLabels(Texts):
     problem_type: ClassVar[Problem] = "multi_label_classification"
 
     @classmethod
-    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
+    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
         mark = separator_in("".join(found.single))
         single = (label for cell in found.single for label in split_labels(cell, mark))
         labels = in_order([*single, *found.listed])
@@ -142,7 +142,7 @@ class Score(Texts):
     problem_type: ClassVar[Problem] = "regression"
 
     @classmethod
-    def told(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
+    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
         return (found.name,), f"numbers in column {found.name}"
 
     def label(self, row: Row, place: str) -> float:

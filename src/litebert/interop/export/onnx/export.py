@@ -140,7 +140,7 @@ def _times(source: SourceModel, runners: dict[str, Run]) -> dict[str, dict[str, 
 
 
 def _notes(parity: Parity | None) -> tuple[str, ...]:
-    """Say what a user should look at before trusting int8."""
+    """Return warnings to read before trusting int8."""
     if parity is None:
         return ()
     share = parity.same_choice
