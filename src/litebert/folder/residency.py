@@ -1,4 +1,4 @@
-"""Memory that a loaded model need not keep resident; it is read from the file again when accessed."""
+"""Memory of a loaded model that the system may take; it is read from the file again on access."""
 
 from __future__ import annotations
 
