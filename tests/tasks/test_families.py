@@ -59,6 +59,14 @@ FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any]]] = {
         classifier("single_label_classification", "no", "yes"),
         texts(0, 1, 1, 1),
     ),
+    "vectors": (
+        classifier("single_label_classification", "no", "yes").on_vectors(),
+        texts(0, 1, 1, 1),
+    ),
+    "vector score": (
+        classifier("regression", "score").on_vectors(),
+        [TextExample(str(n), "Anna", "a red ball", n / 2) for n in range(4)],
+    ),
     "multi-label": (
         classifier("multi_label_classification", "red", "old"),
         texts((0,), (0, 1), (), (0,)),

@@ -52,6 +52,10 @@ class StartConfig(Section):
 
     start: str = Field(description="model folder, or a name on the Hub")
     random: bool = Field(False, description="its shape, but random weights: the control")
+    pooling: Literal["auto", "cls", "mean"] = Field(
+        "auto",
+        description="what a classifier reads; auto: mean of a model of text vectors, else [CLS]",
+    )
     hidden_dropout_prob: float | None = Field(None, ge=0, lt=1, description="encoder dropout")
     attention_probs_dropout_prob: float | None = Field(
         None, ge=0, lt=1, description="dropout of attention"

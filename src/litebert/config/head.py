@@ -29,7 +29,8 @@ class HeadRecord:
     not have it reads the encoder alone. `has_dropout` is for the linear layer's input. `module` is
     its class, `package.module:Class`; `logits` names the columns of a linear head that is read
     token by token. `variable` shows the head in an official checkpoint.
-    `has_problem_type`: the outputs can be one label, a set of labels, or a score.
+    `has_problem_type`: the outputs can be one label, a set of labels, or a score. A head that
+    `reads_texts` is given every token with the batch, and has a row a sequence.
     """
 
     kind: HeadKind
@@ -50,6 +51,7 @@ class HeadRecord:
     is_in_transformers: bool = True
     has_dropout: bool = True
     module: str = "litebert.nn.heads:LinearHead"
+    reads_texts: bool = False
 
 
 _RECORDS = (
@@ -67,6 +69,23 @@ _RECORDS = (
         python_example='classify(["A first text.", "Another one."])',
         variable=_CLASSIFIER,
         has_problem_type=True,
+    ),
+    HeadRecord(
+        kind="vector-classification",
+        class_name="VectorClassification",
+        layer="classifier",
+        is_pooled=False,
+        has_labels=True,
+        num_outputs=0,
+        pipeline="text-classification",
+        purpose="classifies texts or pairs of texts by their vectors",
+        verb="classify",
+        shell_example='classify "A first text." "Another one."',
+        python_example='classify(["A first text.", "Another one."])',
+        has_problem_type=True,
+        is_in_transformers=False,
+        module="litebert.tasks.kinds.vectors:VectorHead",
+        reads_texts=True,
     ),
     HeadRecord(
         kind="token-classification",
@@ -161,6 +180,12 @@ class HeadConfig(Section):
     def is_pooled(self) -> bool:
         """Whether the head reads the pooled [CLS] instead of every token."""
         return self.record.is_pooled
+
+    def answers_as(self, other: HeadConfig) -> bool:
+        """Whether both give the same kind of answers, with the same labels."""
+        has_same = self.record.has_problem_type and other.record.has_problem_type
+        ours, theirs = (self.labels, self.problem_type), (other.labels, other.problem_type)
+        return (has_same or self.kind == other.kind) and ours == theirs
 
     @model_validator(mode="after")
     def _check(self) -> Self:

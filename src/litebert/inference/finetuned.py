@@ -129,7 +129,7 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     first = models[0].dataset
     for model in models[1:]:
         ours, theirs = first.family.head, model.dataset.family.head
-        if (first.name, ours) != (model.dataset.name, theirs):
+        if first.name != model.dataset.name or not ours.answers_as(theirs):
             raise LitebertError(
                 "LB-924",
                 f"{models[0].folder} and {model.folder} cannot be averaged",
@@ -240,7 +240,10 @@ def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
     ours, wanted = network.head_config, dataset.family.head
     is_unnamed = ours.labels == numbered_labels(len(ours.labels))
     has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))
-    return ours.kind == wanted.kind and ours.num_outputs == wanted.num_outputs and has_labels
+    is_same_kind = ours.kind == wanted.kind or (
+        ours.record.has_problem_type and wanted.record.has_problem_type
+    )
+    return is_same_kind and ours.num_outputs == wanted.num_outputs and has_labels
 
 
 def _head(network: object) -> str:

@@ -126,6 +126,8 @@ class AlbertForTask(nn.Module):
         """Return logits: a row a sequence from a pooled head, a row a token from the others."""
         if self.head_config.is_pooled:
             logits: Tensor = self.head(self.albert.pool(self.albert(batch, batch.first_tokens)))
+        elif self.head_config.record.reads_texts:
+            logits = self.head(self.albert(batch).float(), batch)
         else:
             logits = self.head(self.albert(batch).float())
         return logits

@@ -21,7 +21,7 @@ MIN_STEPS, MIN_EPOCHS, MAX_EPOCHS = 150, 3, 20
 
 @dataclass(frozen=True)
 class Suited:
-    """What fits a network and its data."""
+    """What fits a network and its data; without bias correction early steps are too large."""
 
     learning_rate: float
     warmup_steps: float

@@ -45,7 +45,7 @@ def taught(
             expected="a task that gives a text, a pair or a choice one row of logits",
             next="omit teacher.run",
         )
-    if teacher.head_config != family.head:
+    if not teacher.head_config.answers_as(family.head):
         raise LitebertError(
             "LB-884",
             "the teacher was trained for another task",

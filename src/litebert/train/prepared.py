@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
 from litebert.config import AlbertConfig, FinetuneConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.files import hash_file
-from litebert.folder import load_model, read_config
+from litebert.folder import load_model, read_config, read_head, read_sentence_vectors
 from litebert.folder.weights import weights_path
 from litebert.hub import locate
 from litebert.nn import AlbertForTask
@@ -23,6 +23,7 @@ from litebert.tasks.dataset import Dataset
 from litebert.tasks.defaults import with_suited
 from litebert.tasks.finetuning import LabelledSet
 from litebert.tasks.imitation import taught
+from litebert.tasks.kinds.classification import TextClassification
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.registry import open_dataset
 from litebert.tokenizer import Tokenizer
@@ -68,6 +69,10 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     start = locate(config.model.start)
     tokenizer = Tokenizer.load(start)
     dataset = open_dataset(config.task, config.data)
+    pooling = _pooling(config, start, dataset)
+    if pooling == "mean":
+        assert isinstance(dataset.family, TextClassification)
+        dataset = replace(dataset, family=dataset.family.on_vectors())
     data = Path(config.data.folder or str(config.data.train))
     examples = dataset.read(data, dataset.train_split)
     length = min(config.task.max_length, read_config(start).max_position_embeddings)
@@ -99,7 +104,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     suited = with_suited(resolved, shape.hidden_size, len(features))
     return Prepared(
         resolved=suited,
-        config=_completed(suited.config, len(features), folder),
+        config=_completed(suited.config, len(features), folder, pooling),
         network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,
@@ -174,8 +179,45 @@ def _teacher_hash(config: FinetuneConfig) -> dict[str, JsonValue]:
     return {"teacher": hash_file(weights_path(_teacher_folder(config)))}
 
 
-def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> FinetuneConfig:
-    """Fill in the steps of the epochs, evaluation once an epoch, and this machine's precision."""
+def _pooling(config: FinetuneConfig, start: Path, dataset: AnyDataset) -> Literal["cls", "mean"]:
+    """Return what the head of a classifier reads of the start.
+
+    A model of text vectors was taught the mean of its tokens and has no pooler. Of other tasks it
+    is [CLS], if anything.
+    """
+    chosen, needs_cls = config.model.pooling, config.train.exits or config.teacher.hidden > 0
+    has_choice = isinstance(dataset.family, TextClassification) and not needs_cls
+    if chosen == "mean" and not has_choice:
+        raise LitebertError(
+            "LB-546",
+            f"{dataset.name} cannot be learnt from the mean of the tokens",
+            received="model.pooling=mean" + ", with train.exits or teacher.hidden" * needs_cls,
+            expected="a task that gives texts labels or scores, without those two",
+            next="omit model.pooling",
+        )
+    if chosen == "cls" or not has_choice:
+        return "cls"
+    if chosen == "mean":
+        return "mean"
+    head = read_head(start, tensors={})
+    reads_mean = head.record.reads_texts if head else _has_mean_vectors(start)
+    return "mean" if reads_mean else "cls"
+
+
+def _has_mean_vectors(start: Path) -> bool:
+    try:
+        vectors = read_sentence_vectors(start)
+    except LitebertError as error:
+        if error.code != "LB-672":  # vectors of another kind; the encoder can be trained
+            raise
+        return False
+    return vectors is not None and vectors.pooling == "mean"
+
+
+def _completed(
+    config: FinetuneConfig, num_features: int, folder: Path, pooling: Literal["cls", "mean"]
+) -> FinetuneConfig:
+    """Fill in what the head reads, the steps, the evaluations, and this machine's precision."""
     train = config.train
     drawn = train.batch_size * config.mining.pool
     per_epoch = math.ceil(num_features / drawn)
@@ -189,7 +231,8 @@ def _completed(config: FinetuneConfig, num_features: int, folder: Path) -> Finet
         "eval_every": train.eval_every or min(per_epoch, steps),
         "precision": precision,
     }
-    return config.model_copy(update={"train": train.model_copy(update=update)})
+    start = config.model.model_copy(update={"pooling": pooling})
+    return config.model_copy(update={"model": start, "train": train.model_copy(update=update)})
 
 
 def _network_config(config: FinetuneConfig, start: Path) -> AlbertConfig:

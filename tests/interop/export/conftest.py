@@ -24,6 +24,7 @@ SHAPE = AlbertConfig(
 LABELS = ("bad", "fair", "good")
 HEADS = {
     "sequence-classification": HeadConfig(kind="sequence-classification", labels=LABELS),
+    "vector-classification": HeadConfig(kind="vector-classification", labels=LABELS),
     "token-classification": HeadConfig(kind="token-classification", labels=LABELS),
     "question-answering": HeadConfig(kind="question-answering"),
     "conditional-question-answering": HeadConfig(kind="conditional-question-answering"),

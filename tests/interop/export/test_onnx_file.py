@@ -23,6 +23,7 @@ OUTPUTS = {
         *("start_logits", "start_top_index", "end_logits", "no_answer_logits"),
     ),
     "multiple-choice": ("logits",),
+    "vector-classification": ("logits",),
 }
 
 

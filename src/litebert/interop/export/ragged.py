@@ -60,6 +60,8 @@ def _read(name: str, network: Network, hidden: Tensor, batch: Batch) -> tuple[Te
         if name == "sop_logits":
             return network.sentence_order(network.albert.pool(hidden[batch.first_tokens])), False
         return network.masked_lm(hidden, network.albert.embedding.word.weight), True
+    if network.head_config.record.reads_texts:
+        return network.head(hidden.float(), batch), False
     if network.head_config.is_pooled:
         return network.head(network.albert.pool(hidden[batch.first_tokens])), False
     names, logits = network.head_config.record.logits, network.head(hidden)

@@ -12,6 +12,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans
+from litebert.tasks.kinds.vectors import VectorHead, vector_rows
 
 NUM_STARTS = 5
 """Likeliest starts whose ends are scored in the graph (official flag start_n_top)."""
@@ -68,6 +69,8 @@ def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str])
 def _task_reader(network: AlbertForTask) -> Reader:
     if isinstance(network.head, ConditionalSpanHead):
         return _ConditionalSpans(network.head)
+    if isinstance(network.head, VectorHead):
+        return _VectorLogits(network.head.dense)
     assert isinstance(network.head, LinearHead)
     dense = network.head.dense
     if network.albert.pooler is not None:
@@ -130,6 +133,18 @@ class _TokenLogits(Reader):
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
         return (self.dense(hidden),)
+
+
+class _VectorLogits(_TokenLogits):
+    """Logits of a text or a pair from the means of its tokens."""
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        is_second = mask * segments.clamp(max=1)
+        first, second = (
+            (hidden * chosen.unsqueeze(-1)).sum(1) for chosen in (mask - is_second, is_second)
+        )
+        rows = vector_rows(first, second, is_second.amax(1, keepdim=True))
+        return (self.dense(rows),)
 
 
 class _Spans(_TokenLogits):

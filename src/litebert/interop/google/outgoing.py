@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
 from litebert.folder import build_network, read_config, read_head, read_weights, widened
 from litebert.folder.convert import canonical
 from litebert.folder.names import tensor_names
@@ -39,6 +40,14 @@ def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing
     whole = read_weights(folder)
     tensors = {name: each for name, each in whole.items() if not name.startswith("exits.")}
     head = read_head(folder, tensors={name: tuple(each.shape) for name, each in tensors.items()})
+    if head is not None and head.record.reads_texts:
+        raise LitebertError(
+            "LB-547",
+            f"Google's code has no head like that of {folder}",
+            received=f"a {head.kind} head",
+            expected="a head on [CLS] or on tokens",
+            next="fine-tune with model.pooling=cls to get one",
+        )
     network = build_network(tensors, read_config(folder), head, source=folder).network
     places = _places(network)
     known = {*(tensor for copies in places.values() for tensor in copies), *_POOLER}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +49,11 @@ class TextClassification:
     head: HeadConfig
     class_weights: tuple[float, ...] | None = None
     patience: int | None = None
+
+    def on_vectors(self) -> TextClassification:
+        """Return the family whose head reads vectors of texts instead of [CLS]."""
+        kind = "vector-classification"
+        return replace(self, head=self.head.model_copy(update={"kind": kind}))
 
     @cached_property
     def problem(self) -> Problem:

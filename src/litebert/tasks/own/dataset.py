@@ -194,8 +194,9 @@ def answer_table(
     rows = family.rows(examples, answers)
     numbers = [_answer_numbers(row, answer) for row, answer in zip(rows, answers, strict=True)]
     width = max(map(len, numbers), default=0)
+    classified = ("sequence-classification", "vector-classification")
     names = {
-        "sequence-classification": family.head.labels,
+        **dict.fromkeys(classified, family.head.labels),
         "multiple-choice": tuple(f"choice {place}" for place in range(1, width + 1)),
     }.get(family.head.kind, ("confidence",))
     written = io.StringIO()
