@@ -51,7 +51,7 @@ def corpora_of(run: Path) -> list[str]:
     """Return the corpora that a run was trained on."""
     record = read_run(run)
     assert record is not None, f"{run} is no run"
-    return [record.settings["data.corpus"], *(record.settings["data.mix"] or ())]
+    return [record.settings["data.corpus"], *(record.settings.get("data.mix") or ())]
 
 
 @torch.no_grad()
