@@ -89,6 +89,10 @@ def load(
     `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the
     package answers. `precision="bf16"` is several times faster where the machine has it; `depth`
     applies only so many steps, which suits a model trained with `train.exits`.
+
+    >>> model = load()
+    >>> len(model.fill("It was a [MASK] day.", top=3))
+    3
     """
     from litebert.inference import Model
 

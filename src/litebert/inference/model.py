@@ -47,6 +47,10 @@ class Model:
 
     `fill` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head
     of that task; `embed` needs none. A verb without its head names a model that has it.
+
+    >>> model = Model.load()  # the packaged one
+    >>> len(model.embed(["A cat.", "A kitten."]))
+    2
     """
 
     def __init__(

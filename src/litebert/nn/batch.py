@@ -68,10 +68,9 @@ class Batch:
         """Drop the padding, where the mask is 0; a token keeps its column as its position."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
-        columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         sizes = keep.sum(1)
         offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-        return cls(ids[keep], columns[keep], types[keep], offsets, tuple(sizes.tolist()))
+        return cls(ids[keep], keep.nonzero()[:, 1], types[keep], offsets, tuple(sizes.tolist()))
 
     def to_padded(
         self, values: Shaped[Tensor, "tokens ..."], *, width: int | None = None

@@ -64,7 +64,12 @@ class PretrainingOutput(NamedTuple):
 
 
 class AlbertForPretraining(nn.Module):
-    """The encoder with both pretraining heads, without dropout (run_pretraining.py L294-361)."""
+    """The encoder with both pretraining heads, without dropout (run_pretraining.py L294-361).
+
+    >>> config = AlbertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1)
+    >>> AlbertForPretraining(config)(Batch.from_lists([[2, 4]]), torch.tensor([1])).masked_lm.shape
+    torch.Size([1, 9])
+    """
 
     def __init__(
         self,
@@ -103,8 +108,7 @@ class AlbertForTask(nn.Module):
 
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
-    >>> network = AlbertForTask(config, head)
-    >>> network(Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])).shape
+    >>> AlbertForTask(config, head)(Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])).shape
     torch.Size([2, 2])
     """
 
@@ -124,12 +128,11 @@ class AlbertForTask(nn.Module):
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: a row a sequence from a pooled head, a row a token from the others."""
-        if self.head_config.is_pooled:
-            logits: Tensor = self.head(self.albert.pool(self.albert(batch, batch.first_tokens)))
-        elif self.head_config.record.reads_texts:
-            logits = self.head(self.albert(batch).float(), batch)
-        else:
-            logits = self.head(self.albert(batch).float())
+        first = batch.first_tokens if self.head_config.is_pooled else None
+        hidden = self.albert(batch, first)
+        rows = hidden.float() if first is None else self.albert.pool(hidden)
+        texts = (batch,) if self.head_config.record.reads_texts else ()
+        logits: Tensor = self.head(rows, *texts)
         return logits
 
 

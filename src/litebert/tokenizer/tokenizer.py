@@ -23,7 +23,13 @@ ALL_CORES = -1
 
 
 class Tokenizer:
-    """A vocabulary with everything that decides ids; it never changes, so threads may share one."""
+    """A vocabulary with everything that decides ids; it never changes, so threads may share one.
+
+    >>> from importlib.resources import files
+    >>> tokenizer = Tokenizer.load(files("litebert") / "model")
+    >>> tokenizer.decode(tokenizer.encode("A small cat.").ids)
+    'a small cat.'
+    """
 
     def __init__(self, model: SubwordModel) -> None:
         self._model = model
