@@ -18,8 +18,6 @@ from litebert.errors import LitebertError
 class Batch:
     """Hold sequences end to end: sequence i is `ids[offsets[i] : offsets[i + 1]]`.
 
-    `lengths` repeats the offsets on the host, so that choosing a kernel never waits for the device.
-
     >>> Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]]).offsets.tolist()
     [0, 3, 7]
     """
@@ -28,7 +26,7 @@ class Batch:
     positions: Int[Tensor, " tokens"]
     segments: Int[Tensor, " tokens"]
     offsets: Int[Tensor, " boundaries"]
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
 
     @classmethod
     def from_lists(
