@@ -25,6 +25,11 @@ def test_files_stay_readable() -> None:
     assert median(lengths.values()) <= 120
 
 
+def test_the_reference_network_stays_a_short_read() -> None:
+    network = sorted((ROOT / "src" / "litebert" / "nn").glob("*.py"))
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in network) <= 600
+
+
 def test_functions_stay_readable() -> None:
     long = [
         f"{path.name}:{node.lineno} {node.name}"
