@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from litebert.api import Run, distil, evaluate, finetune, glue, predict, pretrain
     from litebert.api.embeddings import Embeddings
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
-    from litebert.config import AlbertConfig, HeadConfig, Precision, preset
+    from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
     from litebert.inference import Model
     from litebert.interop.in_transformers import optimize
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
@@ -82,13 +82,18 @@ _HOMES = {
 
 
 def load(
-    path: str | Path | None = None, *, precision: Precision = "fp32", depth: int | None = None
+    path: str | Path | None = None,
+    *,
+    precision: Precision = "fp32",
+    depth: int | None = None,
+    backend: Backend = "torch",
 ) -> Model:
     """Load a model with the verbs its heads allow; `Model.verbs` names them.
 
     `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the
     package answers. `precision="bf16"` is several times faster where the machine has it; `depth`
-    applies only so many steps, which suits a model trained with `train.exits`.
+    applies only so many steps, which suits a model trained with `train.exits`. `backend="auto"`
+    computes short texts that are alone with onnxruntime where it is installed and faster.
 
     >>> model = load()
     >>> len(model.fill("It was a [MASK] day.", top=3))
@@ -96,7 +101,7 @@ def load(
     """
     from litebert.inference import Model
 
-    return Model.load(path, precision=precision, depth=depth)
+    return Model.load(path, precision=precision, depth=depth, backend=backend)
 
 
 def __getattr__(name: str) -> object:

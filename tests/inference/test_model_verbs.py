@@ -178,6 +178,10 @@ def test_answers_are_frozen_readable_and_tables(folder: Path) -> None:
     assert list(found.to_pandas()["probability"]) == [each.probability for each in found]
     nested = model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()
     assert list(nested["text_number"]) == [0, 0, 1, 1]
+    order = model.order("Anna slept.", "She woke.")
+    assert list(order.to_pandas()["probability"]) == [order.probability]
+    score = model.score("Anna found a ball.")
+    assert list(score.to_pandas()["word"]) == ["Anna", "found", "a", "ball."]
     with pytest.raises(FrozenInstanceError):
         found[0].text = "x"  # type: ignore[misc]
 

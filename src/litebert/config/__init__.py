@@ -33,6 +33,7 @@ from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     ATTENTION_KINDS,
     AlbertConfig,
+    Backend,
     DataConfig,
     DistilConfig,
     ObjectiveConfig,
@@ -47,6 +48,7 @@ __all__ = [
     "HEADS",
     "PRESETS",
     "AlbertConfig",
+    "Backend",
     "DataConfig",
     "DistilConfig",
     "EarlyConfig",

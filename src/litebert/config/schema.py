@@ -19,6 +19,8 @@ from litebert.errors import LitebertError
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16"]
+Backend = Literal["torch", "onnxruntime", "auto"]
+"""What computes a text alone; auto takes onnxruntime where it is installed and faster."""
 Weight = Annotated[float, Field(gt=0)]
 
 

@@ -5,7 +5,15 @@ from litebert.fast.exits import AlbertWithExits, limit_depth, patient_logits
 from litebert.fast.finite import refuse_non_finite
 from litebert.fast.int8 import is_int8
 from litebert.fast.precision import DTYPES
-from litebert.fast.steps import accelerate, blocks, checkpoint_gradients, is_packed, pack
+from litebert.fast.steps import (
+    accelerate,
+    blocks,
+    checkpoint_gradients,
+    has_onnxruntime,
+    is_packed,
+    pack,
+    use_graphs,
+)
 
 __all__ = [
     "DTYPES",
@@ -14,6 +22,7 @@ __all__ = [
     "blocks",
     "calibrate",
     "checkpoint_gradients",
+    "has_onnxruntime",
     "is_int8",
     "is_packed",
     "limit_depth",
@@ -21,4 +30,5 @@ __all__ = [
     "patient_logits",
     "refuse_non_finite",
     "to_int8",
+    "use_graphs",
 ]

@@ -49,7 +49,8 @@ def attend(
     """Return what `litebert.nn.attention` returns."""
     if query.is_cuda:
         return full(query, key, value, layout, dropout_prob)
-    rectangles, order = arranged(layout.query_lengths, layout.batch.lengths)
+    is_exact = query.dtype == torch.float32
+    rectangles, order = arranged(layout.query_lengths, layout.batch.lengths, is_exact)
     mixed = []
     for rectangle in rectangles:
         q = stacked(query[rectangle.queries], rectangle.sequences)
@@ -62,8 +63,12 @@ def attend(
 
 
 @lru_cache(maxsize=8)
-def arranged(query_lengths: Lengths, key_lengths: Lengths) -> Rectangles:
-    """Put sequences of like lengths side by side."""
+def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Rectangles:
+    """Put sequences of like lengths side by side.
+
+    Exact rectangles are as wide as their longest sequence: one text alone needs no padding. Kernels
+    that are compiled for every width get few widths instead.
+    """
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
         by_width.setdefault(padded_width(length), []).append(number)
@@ -73,6 +78,7 @@ def arranged(query_lengths: Lengths, key_lengths: Lengths) -> Rectangles:
         most = max(query_lengths[number] for number in stack)
         if not most:
             continue
+        width = max(key_lengths[number] for number in stack) if is_exact else width
         keys, is_key = _rows(stack, key_lengths, width)
         is_subset = query_lengths != key_lengths
         queries, is_query = _rows(stack, query_lengths, most) if is_subset else (keys, is_key)

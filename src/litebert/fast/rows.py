@@ -43,8 +43,11 @@ def on_batch(pieces: AttentionPieces, attend: Attend, dropout_prob: float = 0.0)
         num_queries = num_tokens if layout.queries is None else len(layout.queries)
 
         def on_tokens(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            real = (query[:num_queries], key[:num_tokens], value[:num_tokens])
-            return filled(attend(*real, layout, dropout_prob))
+            if len(query) > num_queries:
+                query = query[:num_queries]
+            if len(key) > num_tokens:
+                key, value = key[:num_tokens], value[:num_tokens]
+            return filled(attend(query, key, value, layout, dropout_prob))
 
         def of_queries(rows: Tensor) -> Tensor:
             return rows if layout.queries is None else filled(layout.of_queries(rows))

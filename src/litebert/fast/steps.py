@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TypeAlias, TypeVar
 
 import torch
@@ -70,6 +71,38 @@ def pack(albert: Albert) -> None:
     albert.make_steps = _Packed(albert, steps)
 
 
+def has_onnxruntime() -> bool:
+    """Tell whether onnxruntime is installed, and onnx, which writes its graphs."""
+    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
+
+
+def use_graphs(albert: Albert, *, always: bool) -> None:
+    """Give texts that are alone to onnxruntime, a graph a step; only where faster, unless `always`.
+
+    A network must be packed; one in bf16, in eight bits or with other operators stays as it is.
+
+    Raises:
+        LitebertError: LB-305, onnxruntime is not installed.
+    """
+    from litebert.fast.graphs import FUSED, alone_by, compiled_step, is_faster
+
+    packed = albert.make_steps
+    if not isinstance(packed, _Packed) or calibration_of(albert) is not None:
+        return
+    config, is_float = albert.config, albert.dtype == torch.float32
+    has_operators = config.hidden_act in FUSED and config.attention == "full"
+    if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
+        return
+    attention, feed_forward = blocks(albert, AttentionBlock), blocks(albert, FeedForwardBlock)
+    both = (list(attention), list(feed_forward))
+    graphs = {step: compiled_step(both[0][step[0]], both[1][step[1]]) for step in set(albert.plan)}
+    first = graphs[albert.plan[0]]
+    if not always and not is_faster(first, *packed.steps[0], hidden_size=config.hidden_size):
+        return
+    pairs = zip(albert.plan, packed.steps, strict=True)
+    packed.steps = [alone_by(graphs[step], *halves) for step, halves in pairs]
+
+
 def is_packed(albert: Albert) -> bool:
     """Tell whether the weights, as they are now, are packed."""
     return isinstance(albert.make_steps, _Packed) and albert.make_steps.is_current(albert)
@@ -81,14 +114,14 @@ class _Packed:
     def __init__(self, albert: Albert, steps: Steps) -> None:
         make = albert.make_steps
         self._otherwise: MakeSteps = make._otherwise if isinstance(make, _Packed) else make
-        self._steps, self._stamps = steps, _stamps(albert)
+        self.steps, self._stamps = steps, _stamps(albert)
 
     def __call__(self, albert: Albert) -> Steps:
         """Return the packed steps; others for gradients, and from now on if the weights changed."""
         if not self.is_current(albert):
             albert.make_steps = self._otherwise
         elif not torch.is_grad_enabled():
-            return self._steps
+            return self.steps
         return self._otherwise(albert)
 
     def is_current(self, albert: Albert) -> bool:
@@ -100,7 +133,9 @@ def _stamps(albert: Albert) -> list[tuple[int, int]]:
     """Return the address of each weight and how often it was written to."""
     return [
         (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
-        for weight in albert.parameters()
+        for module in albert.modules()
+        for weight in module._parameters.values()
+        if weight is not None
     ]
 
 

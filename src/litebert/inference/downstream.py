@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from litebert.fast.exits import require_exits
-from litebert.inference.results import Results
+from litebert.inference.results import Answer, Results
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
@@ -19,7 +19,7 @@ from litebert.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Answer):
     """The label of a text (several, or none, of a multi-label model) and the value of each label.
 
     Values are probabilities; of a regression model, the one score.
@@ -30,7 +30,7 @@ class Classification:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class Tagged(Answer):
     """A word, `start` to `end` in the text, and its tag."""
 
     word: str
@@ -40,7 +40,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Answer):
     """The chosen one of several choices, by number and in words, and the probability of each."""
 
     index: int
@@ -49,7 +49,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class SpanFound:
+class SpanFound(Answer):
     """Characters `start` to `stop` of a context; an empty text means no answer.
 
     `document` is the number of the context, where there are several; `no_answer` is the probability

@@ -52,6 +52,27 @@ class Results(tuple[Item, ...]):
         return f"<table><tr>{head}</tr>{body}</table>"
 
 
+class Answer:
+    """One answer as a table: a row, or a row for each of its parts, such as words."""
+
+    __slots__ = ()
+
+    def to_pandas(self) -> DataFrame:
+        """Return the table.
+
+        Raises:
+            LitebertError: LB-929, pandas is not installed.
+        """
+        assert is_dataclass(self)
+        values = [getattr(self, field.name) for field in fields(self)]
+        parts = [each for each in values if isinstance(each, tuple) and _is_of_records(each)]
+        return data_frame(rows_of(parts[0] if parts else [self]))
+
+
+def _is_of_records(values: tuple[object, ...]) -> bool:
+    return bool(values) and all(map(is_dataclass, values))
+
+
 def rows_of(results: Sequence[object]) -> list[dict[str, object]]:
     """Return answers as rows of plain values; nested ones get the number of their text."""
     rows: list[dict[str, object]] = []

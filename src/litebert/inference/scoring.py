@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from litebert.inference.pretrained import framed, masked_logits, window
+from litebert.inference.results import Answer
 from litebert.inference.traced import by_word
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
@@ -25,7 +26,7 @@ class WordScore:
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Answer):
     """The pseudo-log-likelihood of a text, in nats; `perplexity` is per piece."""
 
     text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 
 import torch
 from jaxtyping import Int, Shaped
@@ -51,9 +51,13 @@ class Batch:
         cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]
     ) -> Batch:
         """Take tokens that already lie end to end; positions count from 0 in each sequence."""
-        sizes = torch.tensor(lengths, dtype=torch.int64)
-        offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-        positions = torch.arange(len(ids)) - offsets[:-1].repeat_interleave(sizes)
+        positions, offsets = (
+            torch.tensor(values, dtype=torch.int64)
+            for values in (
+                [position for length in lengths for position in range(length)],
+                [0, *accumulate(lengths)],
+            )
+        )
         return cls(ids, positions, segments, offsets, tuple(lengths))
 
     @classmethod
@@ -80,7 +84,9 @@ class Batch:
         return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Move the tensors to a device."""
+        """Move the tensors to a device, where they are not there yet."""
+        if self.ids.device == torch.device(device):
+            return self
         tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
         return replace(self, **{n: x.to(device, non_blocking=True) for n, x in tensors.items()})
 

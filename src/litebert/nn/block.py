@@ -49,10 +49,8 @@ def attention_block(
     of_queries: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, "*query_rows hidden"]:
     """Return LN(x + W_o attention(W_q x, W_k x, W_v x)) of the queries (modeling.py L791)."""
-    query, key, value = (
-        torch.unflatten(y, -1, pieces.heads)  # (rows, heads, head_size)
-        for y in pieces.project(x, None).chunk(3, -1)
-    )
+    projected = pieces.project(x, None).unflatten(-1, (3, *pieces.heads))
+    query, key, value = projected.unbind(-3)  # (rows, heads, head_size) each
     mixed = attend(of_queries(query), key, value).flatten(-2)  # (queries, hidden)
     return pieces.norm(pieces.output(mixed, of_queries(x)))
 

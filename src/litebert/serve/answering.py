@@ -129,19 +129,20 @@ def _require_short(model: Model, texts: list[str]) -> None:
 
 
 def _embeddings(model: Model, request: Request) -> Json:
-    """Return the bytes of each vector (float32, little-endian, base64) and its text's tokens."""
+    """Return the bytes of each vector: float32, little-endian, base64; if asked, its tokens too."""
     vectors = model.embed(
         request.texts,
         pooling=cast(Pooling | None, request.arguments.get("pooling")),
         normalize=cast(bool | None, request.arguments.get("normalize")),
     )
-    longest = model.network.config.max_position_embeddings
-    tokens = [min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(request.texts)]
-    rows = vectors.astype("<f4")
-    return [
-        {"vector": base64.b64encode(row.tobytes()).decode("ascii"), "tokens": number}
-        for row, number in zip(rows, tokens, strict=True)
+    rows: list[Json] = [
+        {"vector": base64.b64encode(row.tobytes()).decode("ascii")} for row in vectors.astype("<f4")
     ]
+    if request.arguments.get("has_usage"):
+        longest = model.network.config.max_position_embeddings
+        for row, ids in zip(rows, model.tokenizer.encode_ids(request.texts), strict=True):
+            cast(dict[str, Json], row)["tokens"] = min(len(ids) + 2, longest)
+    return rows
 
 
 def _plain(found: object) -> Json:

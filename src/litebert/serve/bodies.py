@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from fastapi import Request
-from starlette.types import Message
 
 from litebert.serve.limits import MAX_BODY_BYTES, MAX_HELD_BYTES
 from litebert.serve.refusals import ClientLeftError, HttpError
@@ -25,8 +24,8 @@ class Bodies:
     def __init__(self, client_seconds: float) -> None:
         self.client_seconds, self.held = client_seconds, 0
         self._free_seconds = 0.0
-        self._num_readers = 0
-        self._clock: asyncio.Task[None] | None = None
+        self._due: dict[asyncio.Timeout, float] = {}
+        self._clock: asyncio.TimerHandle | None = None
 
     async def read(self, request: Request) -> bytes:
         """Read a body; refuse one that is too large as soon as that is known.
@@ -40,10 +39,9 @@ class Bodies:
             raise _too_large()
         body = bytearray()
         try:
-            with self._timed():
-                due = self._free_seconds + self.client_seconds
+            async with self._timed():
                 while True:
-                    message = await self._next(request, due)
+                    message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise ClientLeftError
                     chunk = message.get("body", b"")
@@ -54,39 +52,37 @@ class Bodies:
                     self._require_memory()
                     if not message.get("more_body", False):
                         return bytes(body)
+        except TimeoutError as error:
+            raise self._too_late() from error
         finally:
             self.held -= len(body)
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Run the clock while there are readers."""
-        if self._num_readers == 0:
-            self._clock = asyncio.create_task(self._tick())
-        self._num_readers += 1
-        try:
-            yield
-        finally:
-            self._num_readers -= 1
-            if self._num_readers == 0 and self._clock is not None:
-                self._clock.cancel()
+    @asynccontextmanager
+    async def _timed(self) -> AsyncIterator[None]:
+        """Limit what is done inside to the client's time; the clock runs while anyone reads."""
+        async with asyncio.timeout(None) as limit:
+            self._due[limit] = self._free_seconds + self.client_seconds
+            if self._clock is None:
+                self._run_clock()
+            try:
+                yield
+            finally:
+                del self._due[limit]
+                if not self._due and self._clock is not None:
+                    self._clock.cancel()
+                    self._clock = None
 
-    async def _tick(self) -> None:
+    def _run_clock(self) -> None:
+        self._clock = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
         """Count free seconds: a stall of the event loop, however long, is one tick."""
-        while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            self._free_seconds += _TICK_SECONDS
-
-    async def _next(self, request: Request, due: float) -> Message:
-        receiving = asyncio.ensure_future(request.receive())
-        try:
-            while not receiving.done():
-                left = due - self._free_seconds
-                if left <= 0:
-                    raise self._too_late()
-                await asyncio.wait({receiving}, timeout=left)
-            return receiving.result()
-        finally:
-            receiving.cancel()
+        self._free_seconds += _TICK_SECONDS
+        now = asyncio.get_running_loop().time()
+        for limit, due in self._due.items():
+            if due <= self._free_seconds and not limit.expired():
+                limit.reschedule(now)
+        self._run_clock()
 
     def _too_late(self) -> HttpError:
         return HttpError(

@@ -31,7 +31,7 @@ async def embeddings(request: Request, body: Annotated[schemas.EmbeddingsBody, B
         request,
         model,
         "embed",
-        {"texts": cast(list[Json], body.texts), "normalize": True},
+        {"texts": cast(list[Json], body.texts), "normalize": True, "has_usage": True},
         tokens=count_tokens(body.texts),
         timeout_ms=body.timeout_ms,
     )

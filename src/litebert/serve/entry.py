@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
-from litebert.config import Precision
+from litebert.config import Backend, Precision
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class ModelSource:
     path: str | None
     precision: Precision = "fp32"
     threads: int = 0
+    backend: Backend = "auto"
 
 
 def enter(connection: socket.socket, source: ModelSource) -> None:

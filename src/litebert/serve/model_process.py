@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -37,6 +38,7 @@ def run(connection: socket.socket, source: ModelSource) -> None:
             _send(file, {"failed": {name: getattr(error, name) for name in names}})
             return
         _send(file, {"ready": _facts(model, source)})
+        gc.freeze()  # what torch and the model hold stays: no collection need look at it
         while (message := read_frame(file)) is not None:
             wanted = cast(list[dict[str, Json]], message)
             requests = [Request(str(w["verb"]), cast(dict[str, Json], w["body"])) for w in wanted]
@@ -46,7 +48,7 @@ def run(connection: socket.socket, source: ModelSource) -> None:
 def _load(source: ModelSource) -> Model:
     if source.threads:
         torch.set_num_threads(source.threads)
-    model = Model.load(source.path, precision=source.precision)
+    model = Model.load(source.path, precision=source.precision, backend=source.backend)
     self_test(model)
     return model
 

@@ -19,6 +19,8 @@ from litebert.serve.refusals import ClientLeftError, HttpError
 
 log = logging.getLogger("litebert.serve")
 
+UNWATCHED_SECONDS = 0.05
+"""A client that leaves sooner is noticed this late."""
 HEALTHY_SECONDS = 30
 """A process that lived this long did not crash at its start: the next one starts at once."""
 
@@ -92,16 +94,22 @@ class ServedModel:
             raise _unavailable()
         self.queue.require_room(self._tokens_per_second)
         self.queue.put(job)
-        leaving = asyncio.create_task(left())
-        first: set[asyncio.Future[None] | asyncio.Future[Json]] = {job.done, leaving}
+        leaving: asyncio.Task[None] | None = None
         try:
-            await asyncio.wait(
-                first, timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
-            )
+            # Most answers are there before it would pay to watch the connection.
+            await asyncio.wait({job.done}, timeout=min(timeout_ms / 1_000, UNWATCHED_SECONDS))
+            if not job.done.done():
+                leaving = asyncio.create_task(left())
+                await asyncio.wait(
+                    {job.done, leaving},
+                    timeout=max(0.0, timeout_ms / 1_000 - UNWATCHED_SECONDS),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
             if job.done.done():
                 return job.done.result()
-            self._metrics.abandoned(self.name, "client left" if leaving.done() else "deadline")
-            if leaving.done():
+            has_left = leaving is not None and leaving.done()
+            self._metrics.abandoned(self.name, "client left" if has_left else "deadline")
+            if has_left:
                 raise ClientLeftError
             raise HttpError(
                 "LB-958",
@@ -113,7 +121,8 @@ class ServedModel:
         finally:
             self.queue.remove(job)
             job.done.cancel()
-            leaving.cancel()
+            if leaving is not None:
+                leaving.cancel()
 
     async def _compute(self) -> None:
         while True:

@@ -61,11 +61,12 @@ def export_onnx(
     texts: Sequence[Text] = OUR_TEXTS,
     has_latency: bool = True,
     has_states: bool = False,
+    table_bits: int = 8,
 ) -> ExportReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
     The outputs are those of the folder's head, or with `head="none"` the encoder's; `has_states`
-    gives both. The file is
+    gives both, and `table_bits` is for `quantise`. The file is
     run in onnxruntime on `texts` first, and not written when its numbers are wrong.
 
     Raises:
@@ -79,7 +80,7 @@ def export_onnx(
     files = {_FP32: graph.SerializeToString()}
     products = count_products(graph)
     if int8:
-        small = quantise(graph)
+        small = quantise(graph, table_bits=table_bits)
         products = require_integer(small)
         files[_INT8] = small.SerializeToString()
     runners = {name: start(data) for name, data in files.items()}

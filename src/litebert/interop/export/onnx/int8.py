@@ -14,14 +14,15 @@ import numpy as np
 
 from litebert.interop.export.onnx.runtime import onnx
 
-_LARGEST = 127
 _LAST_AXIS = "int8.last_axis"
 _make = onnx.helper.make_node
 Nodes: TypeAlias = Iterator[onnx.NodeProto]
 
 
-def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
+def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     """Return the graph with every weight product and every table lookup in int8.
+
+    With fewer `table_bits`, tables have that many of the eight: a compressed file is smaller.
 
     A product becomes DynamicQuantizeLinear, MatMulInteger and a rescaling, which onnxruntime
     fuses into one operator. Weights are symmetric, activations asymmetric.
@@ -39,7 +40,7 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
     used = {name for node in nodes for name in node.input}
     constants = [tensor for tensor in graph.initializer if tensor.name in used]
     for name, axis in axes.items():
-        constants += _eight_bits(floats[name], axis)
+        constants += _eight_bits(floats[name], axis, bits=table_bits if axis else 8)
     constants.append(onnx.numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
     result = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, graph.name, graph.input, graph.output, constants),
@@ -99,10 +100,10 @@ def _lookup(node: onnx.NodeProto) -> Nodes:
     yield _make("Mul", [f"{out}.float", f"{out}.scales"], [out])
 
 
-def _eight_bits(tensor: onnx.TensorProto, axis: int) -> list[onnx.TensorProto]:
+def _eight_bits(tensor: onnx.TensorProto, axis: int, *, bits: int) -> list[onnx.TensorProto]:
     weight = onnx.numpy_helper.to_array(tensor)
     largest = np.abs(weight).max(axis=axis, keepdims=True)
-    scale = np.maximum(largest, np.finfo(np.float32).tiny) / _LARGEST
+    scale = np.maximum(largest, np.finfo(np.float32).tiny) / (2 ** (bits - 1) - 1)
     rounded = np.rint(weight / scale).astype(np.int8)
     return [
         onnx.numpy_helper.from_array(rounded, f"{tensor.name}.int8"),

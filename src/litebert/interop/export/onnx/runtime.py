@@ -1,4 +1,4 @@
-"""The packages of the extra [onnx], imported here alone; a graph as a function, and its latency."""
+"""The packages of the extra [onnx]; a graph as a function, and its latency."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from collections.abc import Mapping
 from statistics import median
 
 import numpy as np
-import torch
 
+from litebert.fast.graphs import onnx, onnxruntime, session
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
 from litebert.interop.export.parity import Run
 from litebert.interop.export.ragged import Outputs
 from litebert.interop.export.samples import Inputs
 from litebert.reading.extras import missing_package
 
+__all__ = ["onnx", "onnxruntime", "onnxscript", "start"]
+
 SHAPES = ((1, 16), (1, 128), (8, 128))
 ROUNDS = 7
-
-
-__all__ = ["onnx", "onnxruntime", "onnxscript", "start"]
-_ERRORS_ONLY = 3
 
 
 def measure(
@@ -57,27 +55,17 @@ def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size
 
 
 try:
-    import onnx
-    import onnxruntime
     import onnxscript  # torch.onnx uses it
 except ImportError as error:
-    raise missing_package(
-        error.name or "onnx", extra="onnx", needed_for="export to ONNX"
-    ) from error
+    raise missing_package("onnxscript", extra="onnx", needed_for="export to ONNX") from error
 
 
 def start(model: bytes) -> Run:
-    """Return the graph as a function; onnxruntime itself does not heed torch.set_num_threads."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    # Threads that spin after a run would slow down the next run.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
+    """Return the graph as a function."""
+    running = session(model)
+    names = [output.name for output in running.get_outputs()]
 
     def run(inputs: Inputs) -> Outputs:
-        return dict(zip(names, session.run(names, inputs), strict=True))
+        return dict(zip(names, running.run(names, inputs), strict=True))
 
     return run

@@ -20,6 +20,8 @@ from litebert.tokenizer import Tokenizer
 PAGE = Path(__file__).parent / "page"
 _VERBS = {"prediction_logits": "fill", "logits": "classify"}
 """What the page can do with an output of the network."""
+_TABLE_BITS = 7
+"""Of the word table, over half of a small network: a page is fetched whole before it answers."""
 _NOTICE = f"""\
 A page in which a model of litebert answers, with no server behind it.
 
@@ -77,6 +79,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
             head=None if has_head else ENCODER_ONLY,
             has_latency=False,
             has_states=True,
+            table_bits=_TABLE_BITS,
         )
         model = report.output.read_bytes()
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")

@@ -1,0 +1,161 @@
+"""One short text alone, computed by onnxruntime: each step as one compiled graph.
+
+A short text costs torch as much for its many small operators as for the products. A graph of one
+step is run once a step, so that its weights are held once, however many steps share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from litebert.config.schema import Activation
+from litebert.fast.probe import fastest
+from litebert.nn.batch import Batch, Layout
+from litebert.nn.block import AttentionBlock, FeedForwardBlock, Half
+from litebert.reading.extras import missing_package
+
+try:
+    import onnx
+    import onnxruntime
+except ImportError as error:
+    raise missing_package(error.name or "onnx", extra="onnx", needed_for="onnxruntime") from error
+
+Apply = Callable[[Tensor], Tensor]
+"""(rows of one sequence) -> their hidden states after the step."""
+
+FUSED: dict[Activation, str] = {
+    "gelu": "BiasGelu",
+    "gelu_new": "FastGelu",
+    "gelu_pytorch_tanh": "FastGelu",
+}
+"""Activations that onnxruntime joins with the bias before them."""
+
+_OPSET, _IR_VERSION, _MICROSOFT, _ERRORS_ONLY = 20, 10, "com.microsoft", 3
+_PROBED_ROWS = 16
+_MOST_ROWS = 64
+"""Rows up to which a graph pays: from 128 on, products take nearly all the time of either."""
+
+
+def session(model: bytes) -> onnxruntime.InferenceSession:
+    """Start a graph with as many threads as torch; onnxruntime does not ask torch itself."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    # Threads that spin after a run would slow down the next run.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def compiled_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Apply:
+    """Return a step as a function of the rows of one sequence, with full attention."""
+    running = session(_graph(attention, feed_forward).SerializeToString())
+
+    def apply(x: Tensor) -> Tensor:
+        (found,) = running.run(None, {"x": x.numpy()})
+        return torch.from_numpy(found)
+
+    return apply
+
+
+def alone_by(graph: Apply, attend: Half, transform: Half) -> tuple[Half, Half]:
+    """Return the halves of a step; of one short text alone, the first half does all of it."""
+
+    def first(x: Tensor, layout: Layout) -> Tensor:
+        return graph(x[: len(layout.batch.ids)]) if _is_alone(layout) else attend(x, layout)
+
+    def second(x: Tensor, layout: Layout) -> Tensor:
+        return x if _is_alone(layout) else transform(x, layout)
+
+    return first, second
+
+
+def is_faster(graph: Apply, attend: Half, transform: Half, *, hidden_size: int) -> bool:
+    """Tell whether the graph is faster here than the two halves, on a short text (20 ms)."""
+    x = torch.full((_PROBED_ROWS, hidden_size), 0.5)
+    layout = Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
+    functions: tuple[Apply, Apply] = (
+        graph,
+        lambda x: transform(attend(x, layout), layout),
+    )
+    ours, theirs = fastest(lambda function: function(x), functions, rounds=15)
+    return ours < theirs
+
+
+def _is_alone(layout: Layout) -> bool:
+    lengths = layout.batch.lengths
+    return len(lengths) == 1 and lengths[0] <= _MOST_ROWS and layout.queries is None
+
+
+def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.ModelProto:
+    """Write a step in onnxruntime's joined operators; each product is x W, so W is transposed."""
+    weight, bias = attention.projection()
+    (heads, head_size), size = attention.heads, attention.output.in_features
+    inner, outer = feed_forward.intermediate, feed_forward.output
+    constants = {
+        **_linear("project", weight, bias),
+        **_linear("mix", attention.output.weight, attention.output.bias),
+        **_linear("inner", inner.weight, inner.bias),
+        **_linear("outer", outer.weight, outer.bias),
+        **_norm("norm_1", attention.norm),
+        **_norm("norm_2", feed_forward.norm),
+        "heads": np.array([-1, 3, heads, head_size]),
+        "rows": np.array([-1, size]),
+    }
+    make, joined = onnx.helper.make_node, {"domain": _MICROSOFT}
+    epsilons = (attention.norm.eps, feed_forward.norm.eps)
+    nodes = [
+        make("Gemm", ["x", "project.w", "project.b"], ["projected"]),
+        make("Reshape", ["projected", "heads"], ["by_row"]),
+        make("Transpose", ["by_row"], ["by_head"], perm=[1, 2, 0, 3]),
+        make("Split", ["by_head"], ["query", "key", "value"], axis=0, num_outputs=3),
+        make(
+            "FusedMatMul", ["query", "key"], ["scores"], transB=1, alpha=head_size**-0.5, **joined
+        ),
+        make("Softmax", ["scores"], ["weights"], axis=-1),
+        make("MatMul", ["weights", "value"], ["mixed_by_head"]),
+        make("Transpose", ["mixed_by_head"], ["mixed_by_row"], perm=[0, 2, 1, 3]),
+        make("Reshape", ["mixed_by_row", "rows"], ["mixed"]),
+        make("MatMul", ["mixed", "mix.w"], ["output"]),
+        _add_and_norm("output", "x", "norm_1", "mix.b", "hidden", epsilon=epsilons[0]),
+        make("MatMul", ["hidden", "inner.w"], ["wide"]),
+        make(FUSED[feed_forward.hidden_act], ["wide", "inner.b"], ["activated"], **joined),
+        make("MatMul", ["activated", "outer.w"], ["narrow"]),
+        _add_and_norm("narrow", "hidden", "norm_2", "outer.b", "y", epsilon=epsilons[1]),
+    ]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size])
+        for name in ("x", "y")
+    ]
+    stored = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
+    return onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "step", ends[:1], ends[1:], stored),
+        opset_imports=[
+            onnx.helper.make_opsetid("", _OPSET),
+            onnx.helper.make_opsetid(_MICROSOFT, 1),
+        ],
+        ir_version=_IR_VERSION,
+    )
+
+
+def _add_and_norm(
+    x: str, residual: str, norm: str, bias: str, out: str, *, epsilon: float
+) -> onnx.NodeProto:
+    """Return LN(x + bias + residual) as one operator."""
+    inputs = [x, residual, f"{norm}.w", f"{norm}.b", bias]
+    return onnx.helper.make_node(
+        "SkipLayerNormalization", inputs, [out], domain=_MICROSOFT, epsilon=epsilon
+    )
+
+
+def _linear(name: str, weight: Tensor, bias: Tensor) -> dict[str, np.ndarray]:
+    turned = np.ascontiguousarray(weight.detach().numpy().T)
+    return {f"{name}.w": turned, f"{name}.b": bias.detach().numpy()}
+
+
+def _norm(name: str, norm: nn.LayerNorm) -> dict[str, np.ndarray]:
+    return {f"{name}.w": norm.weight.detach().numpy(), f"{name}.b": norm.bias.detach().numpy()}

@@ -1,0 +1,95 @@
+"""Steps of one short text as graphs of onnxruntime: the same numbers as the packed network."""
+
+import pytest
+import torch
+
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
+from litebert.fast import accelerate, pack, use_graphs
+from litebert.inference import Model, packaged_model
+from litebert.nn import AlbertForPretraining, Batch
+
+CONFIG = AlbertConfig(
+    vocab_size=50,
+    embedding_size=8,
+    hidden_size=24,
+    num_attention_heads=3,
+    num_hidden_layers=4,
+    intermediate_size=48,
+    hidden_act="gelu",
+)
+SHORT, LONG = [2, 7, 9, 11, 3], [2, *range(4, 49), *range(4, 49), 3]
+
+
+def _changed(**settings: object) -> AlbertConfig:
+    return AlbertConfig.model_validate({**CONFIG.model_dump(), **settings})
+
+
+def _network(config: AlbertConfig) -> AlbertForPretraining:
+    """Return a network whose weights are large enough to tell steps apart."""
+    draws = torch.Generator().manual_seed(3)
+    network = AlbertForPretraining(config, generator=draws).eval()
+    with torch.no_grad():
+        for parameter in network.albert.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draws))
+    accelerate(network)
+    pack(network.albert)
+    return network
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        _changed(hidden_act="gelu_new"),
+        _changed(sharing="none"),
+        _changed(sharing="ffn"),
+        _changed(num_hidden_groups=2),
+    ],
+    ids=["all", "tanh", "none", "ffn", "groups"],
+)
+@pytest.mark.parametrize("rows", [[SHORT], [LONG], [SHORT, LONG], [SHORT, SHORT]])
+@torch.inference_mode()
+def test_graphs_give_the_numbers_of_the_network(config: AlbertConfig, rows) -> None:
+    network, batch = _network(config).albert, Batch.from_lists(rows)
+    states, first = list(network.states(batch)), network(batch, batch.first_tokens)
+    use_graphs(network, always=True)
+    for ours, theirs in zip(network.states(batch), states, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(network(batch, batch.first_tokens), first, rtol=1e-4, atol=1e-5)
+    network.depth = 2
+    torch.testing.assert_close(network(batch), states[2], rtol=1e-4, atol=1e-5)
+
+
+def test_changed_weights_are_noticed() -> None:
+    network, batch = _network(CONFIG).albert, Batch.from_lists([SHORT])
+    use_graphs(network, always=True)
+    with torch.no_grad():
+        before = network(batch)
+        network.feed_forward[0].output.bias[0].add_(3.0)
+        after = network(batch)
+    assert (before - after).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("change", [{"hidden_act": "relu"}, {"attention": "local"}])
+def test_what_has_no_graph_stays_as_it_is(change: dict[str, str]) -> None:
+    network = _network(_changed(**change)).albert
+    packed = network.make_steps.steps
+    use_graphs(network, always=True)
+    assert network.make_steps.steps is packed
+
+
+def test_the_packaged_model_answers_alike_with_either_backend() -> None:
+    by_torch, by_graphs = (
+        Model.load(packaged_model(), backend=backend) for backend in ("torch", "onnxruntime")
+    )
+    text = "The cat sat on the [MASK]."
+    for ours, theirs in zip(by_graphs.fill(text), by_torch.fill(text), strict=True):
+        assert ours.words == theirs.words
+        assert ours.probability == pytest.approx(theirs.probability, abs=1e-5)
+    assert by_graphs.embed("A cat.") == pytest.approx(by_torch.embed("A cat."), abs=1e-5)
+
+
+def test_an_unknown_backend_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(LitebertError, match="LB-975"):
+        Model.load(backend="onnxrutime")  # type: ignore[arg-type]
