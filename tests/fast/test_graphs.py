@@ -5,7 +5,7 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.fast import accelerate, pack, use_graphs
+from litebert.fast import accelerate, pack, use_backend
 from litebert.inference import Model, packaged_model
 from litebert.nn import AlbertForPretraining, Batch
 
@@ -53,7 +53,7 @@ def _network(config: AlbertConfig) -> AlbertForPretraining:
 def test_graphs_give_the_numbers_of_the_network(config: AlbertConfig, rows) -> None:
     network, batch = _network(config).albert, Batch.from_lists(rows)
     states, first = list(network.states(batch)), network(batch, batch.first_tokens)
-    use_graphs(network, always=True)
+    use_backend(network, "onnxruntime")
     for ours, theirs in zip(network.states(batch), states, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(network(batch, batch.first_tokens), first, rtol=1e-4, atol=1e-5)
@@ -63,7 +63,7 @@ def test_graphs_give_the_numbers_of_the_network(config: AlbertConfig, rows) -> N
 
 def test_changed_weights_are_noticed() -> None:
     network, batch = _network(CONFIG).albert, Batch.from_lists([SHORT])
-    use_graphs(network, always=True)
+    use_backend(network, "onnxruntime")
     with torch.no_grad():
         before = network(batch)
         network.feed_forward[0].output.bias[0].add_(3.0)
@@ -75,7 +75,7 @@ def test_changed_weights_are_noticed() -> None:
 def test_what_has_no_graph_stays_as_it_is(change: dict[str, str]) -> None:
     network = _network(_changed(**change)).albert
     packed = network.make_steps.steps
-    use_graphs(network, always=True)
+    use_backend(network, "onnxruntime")
     assert network.make_steps.steps is packed
 
 

@@ -9,10 +9,9 @@ from litebert.fast.steps import (
     accelerate,
     blocks,
     checkpoint_gradients,
-    has_onnxruntime,
     is_packed,
     pack,
-    use_graphs,
+    use_backend,
 )
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "blocks",
     "calibrate",
     "checkpoint_gradients",
-    "has_onnxruntime",
     "is_int8",
     "is_packed",
     "limit_depth",
@@ -30,5 +28,5 @@ __all__ = [
     "patient_logits",
     "refuse_non_finite",
     "to_int8",
-    "use_graphs",
+    "use_backend",
 ]

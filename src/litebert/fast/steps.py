@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from litebert.config import Backend
 from litebert.fast.attention import faster, full
 from litebert.fast.int8 import Int8Calibration, calibration_of, int8_attention, int8_feed_forward
 from litebert.fast.packed import packed_attention, packed_feed_forward
@@ -71,19 +72,18 @@ def pack(albert: Albert) -> None:
     albert.make_steps = _Packed(albert, steps)
 
 
-def has_onnxruntime() -> bool:
-    """Tell whether onnxruntime is installed, and onnx, which writes its graphs."""
-    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
+def use_backend(albert: Albert, backend: Backend) -> None:
+    """Compute short texts that are alone with onnxruntime; for auto, where installed and faster.
 
-
-def use_graphs(albert: Albert, *, always: bool) -> None:
-    """Give texts that are alone to onnxruntime, a graph a step; only where faster, unless `always`.
-
-    A network must be packed; one in bf16, in eight bits or with other operators stays as it is.
+    A packed network in fp32 gets a graph a step. One in bf16, in eight bits or with other operators
+    stays as it is.
 
     Raises:
         LitebertError: LB-305, onnxruntime is not installed.
     """
+    is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
+    if backend == "torch" or (backend == "auto" and not is_installed):
+        return
     from litebert.fast.graphs import FUSED, alone_by, compiled_step, is_faster
 
     packed = albert.make_steps
@@ -97,7 +97,7 @@ def use_graphs(albert: Albert, *, always: bool) -> None:
     both = (list(attention), list(feed_forward))
     graphs = {step: compiled_step(both[0][step[0]], both[1][step[1]]) for step in set(albert.plan)}
     first = graphs[albert.plan[0]]
-    if not always and not is_faster(first, *packed.steps[0], hidden_size=config.hidden_size):
+    if backend == "auto" and not is_faster(first, *packed.steps[0], hidden_size=config.hidden_size):
         return
     pairs = zip(albert.plan, packed.steps, strict=True)
     packed.steps = [alone_by(graphs[step], *halves) for step, halves in pairs]

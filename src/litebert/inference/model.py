@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.config import HEADS, Backend, Precision
 from litebert.errors import LitebertError, did_you_mean
-from litebert.fast import has_onnxruntime, limit_depth, use_graphs
+from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
 from litebert.folder import (
     Pooling,
@@ -86,21 +86,18 @@ class Model:
     ) -> Model:
         """Read a model folder or a run, or fetch a name from the Hub.
 
-        Without a path, the model that comes with the package answers. Nothing in the files is
-        executed.
+        Without a path, the packaged model answers. Nothing in the files is executed.
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
         `depth` is the number of steps applied; the head trained at that depth answers, if any.
-        `backend` computes texts that are alone, in fp32: onnxruntime takes about two thirds of
-        torch's time for a short one; auto takes it where it is installed and measures faster.
+        `backend` computes short texts that are alone; auto is onnxruntime where that is faster.
         """
         folder = model_folder(path)
         loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
         if depth is not None:
             limit_depth(loaded.network, depth)
-        if known_backend(backend) == "onnxruntime" or (backend == "auto" and has_onnxruntime()):
-            use_graphs(loaded.network.albert, always=backend == "onnxruntime")
+        use_backend(loaded.network.albert, known_backend(backend))
         return cls(
             loaded.network,
             Tokenizer.load(folder),
@@ -173,8 +170,7 @@ class Model:
         end; `too_long` lists them. See `embed_batches` for more texts than fit in memory.
 
         Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model, or
-        the mean, not normalised. A model that was only pretrained pools badly; fine-tune before you
-        rely on distances.
+        the mean, not normalised. A model that was only pretrained pools badly.
 
         Raises:
             LitebertError: LB-674, no pooling has this name.
@@ -204,10 +200,7 @@ class Model:
         pooling: Pooling | None = None,
         normalize: bool | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the vectors of any number of texts, `batch_size` rows at a time, in order.
-
-        Texts are read when needed: memory does not grow with their number.
-        """
+        """Yield the vectors of any number of texts, read as needed, `batch_size` at a time."""
         remaining = iter(texts)
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize)
