@@ -24,6 +24,8 @@ try:
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="onnxruntime") from error
 
+__all__ = ["FUSED", "alone_by", "compiled_step", "is_faster", "onnx", "onnxruntime", "session"]
+
 Apply = Callable[[Tensor], Tensor]
 """(rows of one sequence) -> their hidden states after the step."""
 

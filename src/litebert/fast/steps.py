@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.config import Backend
+from litebert.errors import LitebertError, did_you_mean
 from litebert.fast.attention import faster, full
 from litebert.fast.int8 import Int8Calibration, calibration_of, int8_attention, int8_feed_forward
 from litebert.fast.packed import packed_attention, packed_feed_forward
@@ -79,8 +80,16 @@ def use_backend(albert: Albert, backend: Backend) -> None:
     stays as it is.
 
     Raises:
-        LitebertError: LB-305, onnxruntime is not installed.
+        LitebertError: LB-305, onnxruntime is not installed; LB-975, no backend has this name.
     """
+    if backend not in get_args(Backend):
+        raise LitebertError(
+            "LB-975",
+            "there is no such backend",
+            received=backend,
+            expected=did_you_mean(str(backend), get_args(Backend)),
+            next='backend="auto"',
+        )
     is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
     if backend == "torch" or (backend == "auto" and not is_installed):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import get_args
 
-from litebert.config import Backend, Precision
+from litebert.config import Precision
 from litebert.errors import LitebertError, did_you_mean
 
 Texts = str | Iterable[str]
@@ -104,20 +104,3 @@ def known_precision(precision: Precision) -> Precision:
             next='precision="fp32"',
         )
     return precision
-
-
-def known_backend(backend: Backend) -> Backend:
-    """Return a backend that there is.
-
-    Raises:
-        LitebertError: LB-975, there is none of this name.
-    """
-    if backend not in get_args(Backend):
-        raise LitebertError(
-            "LB-975",
-            "there is no such backend",
-            received=backend,
-            expected=did_you_mean(str(backend), get_args(Backend)),
-            next='backend="auto"',
-        )
-    return backend

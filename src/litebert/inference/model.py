@@ -28,15 +28,7 @@ from litebert.inference.coherence import Coherence, coherence
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.embedding import Match, TextIndex, embed
 from litebert.inference.explaining import Explanation, explain
-from litebert.inference.given import (
-    Texts,
-    count,
-    known_backend,
-    known_precision,
-    list_of,
-    paired,
-    several,
-)
+from litebert.inference.given import Texts, count, known_precision, list_of, paired, several
 from litebert.inference.packaged import packaged_model
 from litebert.inference.pretrained import Filling, Order
 from litebert.inference.results import Results
@@ -90,14 +82,14 @@ class Model:
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
-        `depth` is the number of steps applied; the head trained at that depth answers, if any.
-        `backend` computes short texts that are alone; auto is onnxruntime where that is faster.
+        `depth` is the number of steps applied; the head trained there answers, if any. `backend`
+        computes short texts that are alone; auto is onnxruntime where that is faster.
         """
         folder = model_folder(path)
         loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
         if depth is not None:
             limit_depth(loaded.network, depth)
-        use_backend(loaded.network.albert, known_backend(backend))
+        use_backend(loaded.network.albert, backend)
         return cls(
             loaded.network,
             Tokenizer.load(folder),

@@ -49,7 +49,7 @@ def attention_block(
     of_queries: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, "*query_rows hidden"]:
     """Return LN(x + W_o attention(W_q x, W_k x, W_v x)) of the queries (modeling.py L791)."""
-    projected = pieces.project(x, None).unflatten(-1, (3, *pieces.heads))
+    projected = torch.unflatten(pieces.project(x, None), -1, (3, *pieces.heads))
     query, key, value = projected.unbind(-3)  # (rows, heads, head_size) each
     mixed = attend(of_queries(query), key, value).flatten(-2)  # (queries, hidden)
     return pieces.norm(pieces.output(mixed, of_queries(x)))

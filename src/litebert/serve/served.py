@@ -100,8 +100,9 @@ class ServedModel:
             await asyncio.wait({job.done}, timeout=min(timeout_ms / 1_000, UNWATCHED_SECONDS))
             if not job.done.done():
                 leaving = asyncio.create_task(left())
+                first: set[asyncio.Future[None] | asyncio.Future[Json]] = {job.done, leaving}
                 await asyncio.wait(
-                    {job.done, leaving},
+                    first,
                     timeout=max(0.0, timeout_ms / 1_000 - UNWATCHED_SECONDS),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
