@@ -51,13 +51,8 @@ class Batch:
         cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]
     ) -> Batch:
         """Take tokens that already lie end to end; positions count from 0 in each sequence."""
-        positions, offsets = (
-            torch.tensor(values, dtype=torch.int64)
-            for values in (
-                [position for length in lengths for position in range(length)],
-                [0, *accumulate(lengths)],
-            )
-        )
+        positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
+        offsets = torch.tensor([0, *accumulate(lengths)])
         return cls(ids, positions, segments, offsets, tuple(lengths))
 
     @classmethod
