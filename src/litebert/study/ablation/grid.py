@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from litebert.errors import LitebertError, did_you_mean
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -141,20 +139,3 @@ class Grid:
     variants: Callable[[Scale], tuple[Variant, ...]]
     crosses_objectives: bool = False
     measures_depths: bool = False
-
-
-def known_scale(name: str) -> Scale:
-    """Return the scale called `name`.
-
-    Raises:
-        LitebertError: LB-745, there is none.
-    """
-    if name not in SCALES:
-        raise LitebertError(
-            "LB-745",
-            "no study has this scale",
-            received=name,
-            expected=did_you_mean(name, SCALES),
-            next="litebert study ablation --help",
-        )
-    return SCALES[name]

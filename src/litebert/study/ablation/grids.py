@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from litebert.errors import LitebertError, did_you_mean
 from litebert.study.ablation.cost import training_flops
 from litebert.study.ablation.grid import Grid, Scale, Variant, Words
 
@@ -235,20 +234,3 @@ GRIDS = {
         ),
     )
 }
-
-
-def known_grid(name: str) -> Grid:
-    """Return the ablation called `name`.
-
-    Raises:
-        LitebertError: LB-746, there is none.
-    """
-    if name not in GRIDS:
-        raise LitebertError(
-            "LB-746",
-            "there is no ablation of this name",
-            received=name,
-            expected=did_you_mean(name, GRIDS),
-            next="litebert study ablation --help",
-        )
-    return GRIDS[name]

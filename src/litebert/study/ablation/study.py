@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from pydantic import BaseModel
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, did_you_mean
 from litebert.files import read_json, write_json
 from litebert.metrics.spread import Spread
 from litebert.study.ablation.cost import measured_rate, predicted
-from litebert.study.ablation.grid import Grid, Variant, known_scale
-from litebert.study.ablation.grids import known_grid
+from litebert.study.ablation.grid import SCALES, Grid, Variant
+from litebert.study.ablation.grids import GRIDS
 from litebert.study.ablation.ordering import Ordering, differences, ordering
 from litebert.study.ablation.probes import Probe
 from litebert.study.ablation.trial import Bench, Trial
+
+Known = TypeVar("Known")
 
 
 class Row(BaseModel):
@@ -118,7 +121,11 @@ def ablate(
     Raises:
         LitebertError: LB-745 to LB-748, a name, a row or the corpus cannot be used.
     """
-    grid, chosen, plan = known_grid(name), known_scale(scale), plan or Plan()
+    grid = _known(
+        "LB-746", "there is no ablation of this name", name, GRIDS, did_you_mean(name, GRIDS)
+    )
+    chosen = _known("LB-745", "no study has this scale", scale, SCALES, did_you_mean(scale, SCALES))
+    plan = plan or Plan()
     variants = {variant.label: variant for variant in grid.variants(chosen)}
     _require_rows(plan.only, variants)
     bench = Bench(Path(corpus).absolute(), Path(output) / "runs", chosen, plan.more)
@@ -181,3 +188,16 @@ def _require_rows(only: Sequence[str], variants: dict[str, Variant]) -> None:
                 expected=", ".join(variants),
                 next="litebert study ablation --help",
             )
+
+
+def _known(code: str, message: str, name: str, table: Mapping[str, Known], expected: str) -> Known:
+    """Return what a table has under a name, or raise that it has none."""
+    if name not in table:
+        raise LitebertError(
+            code,
+            message,
+            received=name,
+            expected=expected,
+            next="litebert study ablation --help",
+        )
+    return table[name]
