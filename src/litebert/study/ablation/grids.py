@@ -147,8 +147,11 @@ def _mining(scale: Scale) -> tuple[Variant, ...]:
 
 def _masking(scale: Scale) -> tuple[Variant, ...]:
     return (
-        Variant("15 % masked", _base(scale)),
-        Variant("30 % in the first 60 %", _base(scale, "early.mask_prob=0.3")),
+        Variant("15 % masked", _base(scale, "objective.mask_prob=0.15")),
+        Variant(
+            "30 % in the first 60 %",
+            _base(scale, "objective.mask_prob=0.15", "early.mask_prob=0.3"),
+        ),
         Variant("30 % masked", _base(scale, "objective.mask_prob=0.3")),
     )
 
