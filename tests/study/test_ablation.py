@@ -1,6 +1,8 @@
 """Ablations: the grids are the paper's tables, rows are trained once, orderings are judged."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,11 @@ from litebert.cli.study import study
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.errors import LitebertError
 from litebert.study import sizes_of
-from litebert.study.ablation import GRIDS, SCALES, Plan, ablate, ordering, read_ablation
+from litebert.study.ablation import GRIDS, SCALES, Plan, Probe, ablate, ordering, read_ablation
 from litebert.study.ablation.cost import training_flops
 from litebert.study.ablation.grid import Scale, Shape
 from litebert.study.ablation.trial import Bench
+from litebert.train import loop
 
 
 def _small() -> Scale:
@@ -202,3 +205,30 @@ def test_wrong_names_are_refused_with_the_right_ones(words: list[str], code: str
     result = CliRunner().invoke(study, ["ablation", *words, "--corpus", "nowhere"])
     assert isinstance(result.exception, LitebertError)
     assert result.exception.code == code
+
+
+def test_an_interrupted_probe_says_how_to_resume_and_then_does(
+    corpus: Path, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"Anna took {'a' if n % 2 else 'the'} ball.\t{n % 2}" for n in range(40)]
+    data = tmp_path / "words.tsv"
+    data.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
+    plan = Plan(seeds=(1,), only=("none",), probes=(Probe("words", data),))
+
+    trained = ablate("sentence", corpus, tmp_path, scale="small", plan=Plan((1,), only=("none",)))
+    folder = next((tmp_path / "runs").glob("*/run")).parent
+    original = loop.training_step
+
+    def signalling(*args: object, **kwargs: object) -> object:
+        if kwargs["step"] == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "training_step", signalling)
+        with pytest.raises(LitebertError, match="LB-830"):
+            ablate("sentence", corpus, tmp_path, scale="small", plan=plan)
+    found = ablate("sentence", corpus, tmp_path, scale="small", plan=plan)
+    assert (folder / "probe-words" / "result.json").is_file()
+    assert 0 <= found.rows[0].trials[0].probes["words"] <= 1
+    assert found.rows[0].trials[0].measures == trained.rows[0].trials[0].measures

@@ -63,7 +63,16 @@ class Probe:
                 f"train.seed={seed}",
                 "train.loader_workers=0",
             ]
-            finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
+            outcome = finetune(
+                resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True
+            )
             result = read_result(run)
-        assert result is not None, "an uninterrupted fine-tuning has a result"
+            if result is None:
+                raise LitebertError(
+                    "LB-830",
+                    f"the probe {self.task} was interrupted",
+                    received=f"step {outcome.step}",
+                    expected=f"{STEPS} steps",
+                    next="rerun the command to resume",
+                )
         return result.last.measures[result.key_measure]
