@@ -145,6 +145,18 @@ def test_more_layers_cost_no_parameter(small_model: Path, tmp_path: Path) -> Non
     assert sizes[0] == sizes[1]
 
 
+def test_more_groups_begin_as_copies(small_model: Path, tmp_path: Path) -> None:
+    grow(small_model, tmp_path / "four", num_hidden_layers=4)
+    grow(tmp_path / "four", tmp_path / "two-blocks", num_hidden_groups=2)
+    grow(tmp_path / "two-blocks", tmp_path / "four-blocks", num_hidden_groups=4)
+    wanted = _logits(tmp_path / "four")
+    for name in ("two-blocks", "four-blocks"):
+        assert torch.allclose(_logits(tmp_path / name), wanted, atol=1e-5)
+    assert read_config(tmp_path / "four-blocks").num_hidden_groups == 4
+    with pytest.raises(LitebertError, match="LB-267"):
+        grow(tmp_path / "two-blocks", tmp_path / "three", num_hidden_groups=3)
+
+
 def test_more_hidden_dimensions_compute_nearly_the_same(small_model: Path, tmp_path: Path) -> None:
     grow(small_model, tmp_path / "wider", hidden_size=48)
     before, after = _logits(small_model), _logits(tmp_path / "wider")

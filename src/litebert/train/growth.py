@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import torch
@@ -26,12 +27,14 @@ def grow(
     num_hidden_layers: int | None = None,
     hidden_size: int | None = None,
     intermediate_size: int | None = None,
+    num_hidden_groups: int | None = None,
     seed: int = 12_345,
 ) -> AlbertConfig:
     """Write a larger network with the weights of a smaller one; the numbers omitted stay.
 
-    More layers cost no parameter: the shared block is applied more often. A wider feed-forward
-    layer computes the same function. More hidden dimensions come as new heads of the same size;
+    More layers cost no parameter: the shared block is applied more often. More groups begin as
+    copies of the block that they replace, and a wider feed-forward layer with zeros: both compute
+    the same function. More hidden dimensions come as new heads of the same size;
     layer norms are rescaled, and the function is nearly the same.
 
     Raises:
@@ -51,6 +54,7 @@ def grow(
         "num_hidden_layers": num_hidden_layers or before.num_hidden_layers,
         "hidden_size": hidden_size or before.hidden_size,
         "intermediate_size": intermediate_size or before.intermediate_size,
+        "num_hidden_groups": num_hidden_groups or before.num_hidden_groups,
     }
     _require_larger(before, asked)
     heads = asked["hidden_size"] // before.head_size
@@ -67,15 +71,18 @@ def _require_larger(before: AlbertConfig, asked: dict[str, int]) -> None:
     smaller = [name for name, value in asked.items() if value < getattr(before, name)]
     is_whole = asked["hidden_size"] % before.head_size == 0
     grows_deep = asked["num_hidden_layers"] > before.num_hidden_layers
-    is_shared = before.sharing == "all" or not grows_deep
-    if smaller or not is_whole or not is_shared:
+    groups = asked["num_hidden_groups"]
+    is_divided = groups % before.num_hidden_groups == 0 and asked["num_hidden_layers"] % groups == 0
+    is_shared = before.sharing == "all" or not (grows_deep or groups > before.num_hidden_groups)
+    if smaller or not (is_whole and is_divided and is_shared):
         raise LitebertError(
             "LB-267",
             "a network cannot grow to this shape",
             received=", ".join(f"{name} {value:,}" for name, value in asked.items())
             + f", sharing {before.sharing}",
-            expected=f"nothing smaller, hidden_size a multiple of {before.head_size}, and more "
-            "layers only where all share",
+            expected=f"nothing smaller, hidden_size a multiple of {before.head_size}, groups a "
+            "multiple of today's that divides the layers, and more layers or groups only where "
+            "all share",
             next="litebert grow --help",
         )
 
@@ -87,12 +94,22 @@ def _copy(small: AlbertForPretraining, large: AlbertForPretraining) -> None:
     ratio = small.config.hidden_size / large.config.hidden_size
     theirs = small.state_dict()
     for name, parameter in large.state_dict().items():
-        old = theirs[name]
+        old = theirs[_origin(name, small.config, large.config)]
         if not name.endswith(_RANDOM) or name.startswith("sentence_order."):
             parameter.zero_()
         if _is_norm_of_hidden(name):
             old = old * math.sqrt(ratio)
         _corner(parameter, old).copy_(old)
+
+
+def _origin(name: str, small: AlbertConfig, large: AlbertConfig) -> str:
+    """Return the small parameter that a large one begins with: that of the same steps' block."""
+    match = re.fullmatch(r"(albert\.(?:attention|feed_forward)\.)(\d+)(\..*)", name)
+    if match is None:
+        return name
+    group, inner = divmod(int(match[2]), large.inner_group_num)
+    group = group * small.num_hidden_groups // large.num_hidden_groups
+    return f"{match[1]}{group * small.inner_group_num + inner}{match[3]}"
 
 
 def _corner(parameter: Tensor, old: Tensor) -> Tensor:
