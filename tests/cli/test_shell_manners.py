@@ -256,3 +256,17 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(
     monkeypatch.setattr("litebert.cli.boundary.as_litebert_error", lambda _: None)
     with pytest.raises(LitebertError, match="LB-303"):
         command("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        *(("--weights", value, "LB-279") for value in ("1e999,1", "nan,1", "0,1", "1", "")),
+        *(("--temperature", value, "LB-219") for value in ("nan", "0", "-1", "inf")),
+    ],
+)
+def test_the_numbers_of_a_mix_are_refused_in_words(
+    command: Command, option: str, value: str, code: str
+) -> None:
+    done = command("corpus", "mix", "one", "two", option, value)
+    assert (done.exit_code, code in done.stderr) == (1, True), done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,17 @@ def mixture(
     """Return how a mix of corpora is drawn.
 
     Raises:
-        LitebertError: LB-269, LB-279, the vocabularies differ, or the weights are no numbers.
+        LitebertError: LB-269, LB-279, LB-219, the vocabularies differ, or the weights or the
+            temperature are no such numbers.
     """
+    if not 0 < temperature <= 100:
+        raise LitebertError(
+            "LB-219",
+            "--temperature is out of range",
+            received=temperature,
+            expected="a number above 0, at most 100",
+            next="omit --temperature to draw by the weights",
+        )
     first, *others = map(str, corpora)
     numbers = None if weights is None else _numbers(weights, len(corpora))
     data = DataConfig(corpus=first, mix=tuple(others), weights=numbers, temperature=temperature)
@@ -48,7 +58,7 @@ def _numbers(text: str, count: int) -> tuple[float, ...]:
         numbers = tuple(float(word) for word in text.split(","))
     except ValueError:
         numbers = ()
-    if len(numbers) != count or min(numbers) <= 0:
+    if len(numbers) != count or not all(0 < number < math.inf for number in numbers):
         raise LitebertError(
             "LB-279",
             "--weights does not fit the corpora",
