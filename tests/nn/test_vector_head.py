@@ -99,6 +99,7 @@ def test_the_head_follows_the_vectors_of_the_start(
     assert prepared.dataset.family.head.kind == kind
     recorded = "mean" if kind == "vector-classification" else "cls"
     assert prepared.config.model.pooling == recorded
+    assert prepared.config.optim.bias_correction == (True if recorded == "mean" else None)
 
 
 def test_a_head_after_every_step_has_no_mean(plan: Callable[..., Prepared]) -> None:

@@ -101,7 +101,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         labelled = dataset.read(data, split)
         encoded = dataset.family.features(labelled, tokenizer, max_length=length, training=False)
         held_out[split] = LabelledSet(labelled, encoded)
-    suited = with_suited(resolved, shape.hidden_size, len(features))
+    reads_mean = pooling == "mean"
+    suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=reads_mean)
     return Prepared(
         resolved=suited,
         config=_completed(suited.config, len(features), folder, pooling),
