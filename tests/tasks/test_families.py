@@ -208,12 +208,20 @@ def test_teacher_mixes_its_share_into_the_loss(
     assert near < copied.losses(network, batch, targets, -wanted).mean()
 
 
-def test_teacher_gives_its_pooled_state_too(small_tokenizer: Tokenizer, trained: Trained) -> None:
+@pytest.mark.parametrize("reads_vectors", [False, True])
+def test_teacher_gives_what_its_head_reads_too(
+    reads_vectors: bool, small_tokenizer: Tokenizer, trained: Trained
+) -> None:
     family, examples = FAMILIES["classification"]
+    assert isinstance(family, TextClassification)
+    family = family.on_vectors() if reads_vectors else family
     network = trained(family, examples, small_tokenizer).eval()
-    size = network.config.hidden_size
+    hidden_size = network.config.hidden_size
     plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-    own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=size)
+    own = taught(
+        family, plain, examples, network, small_tokenizer, max_length=32, state_size=hidden_size
+    )
+    size = 3 * hidden_size if reads_vectors else hidden_size
     batch, targets, wanted = joined(own), targets_of(own), wanted_of(own)
     assert wanted is not None
     logits_alone = wanted.view(len(own), -1)[:, :-size]

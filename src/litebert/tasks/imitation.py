@@ -15,7 +15,7 @@ from litebert.nn import AlbertForTask
 from litebert.tasks.base import device_of
 from litebert.tasks.finetuning import by_length, outputs_of
 from litebert.tasks.kinds.family import Family, Feature, Output, joined
-from litebert.tasks.kinds.teaching import Teachable, pooled_state
+from litebert.tasks.kinds.teaching import Teachable, read_by_head
 from litebert.tokenizer import Tokenizer
 
 
@@ -31,7 +31,7 @@ def taught(
 ) -> list[Feature]:
     """Return the features with the logits of a teacher, which reads with its own vocabulary.
 
-    With `state_size`, the hidden size of the student, its pooled states follow the logits.
+    With `state_size`, the hidden size of the student, what its head reads follows the logits.
 
     Raises:
         LitebertError: LB-883, this kind of task has no teacher yet; LB-884, the teacher has another
@@ -54,11 +54,11 @@ def taught(
             next="give a run of the same task, with the same labels",
         )
     if state_size is not None:
-        _require_comparable(teacher, state_size)
+        _require_comparable(teacher, family.head, state_size)
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
     given: list[Output] = outputs_of(teacher, family, read)
     if state_size is not None:
-        states = _pooled_states(teacher, read)
+        states = _states(teacher, read)
         given = [np.concatenate(both) for both in zip(given, states, strict=True)]
     return [
         replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32))
@@ -66,25 +66,25 @@ def taught(
     ]
 
 
-def _require_comparable(teacher: AlbertForTask, state_size: int) -> None:
+def _require_comparable(teacher: AlbertForTask, head: HeadConfig, state_size: int) -> None:
     kind, size = teacher.head_config.kind, teacher.config.hidden_size
-    if kind != "sequence-classification" or size != state_size:
+    if (kind, size) != (head.kind, state_size) or not head.record.has_problem_type:
         raise LitebertError(
             "LB-889",
-            "teacher.hidden compares the pooled states of networks of one width",
-            received=f"{kind}, hidden sizes {size} (teacher) and {state_size}",
-            expected="a text or a pair with labels or a score, and equal hidden sizes",
-            next="omit teacher.hidden",
+            "teacher.hidden compares what two heads of one kind and width read",
+            received=f"{kind} of {size} (teacher), {head.kind} of {state_size}",
+            expected="a text or a pair with labels or a score, the same head and hidden size",
+            next="omit teacher.hidden, or choose model.pooling=cls for both",
         )
 
 
 @torch.inference_mode()
-def _pooled_states(network: AlbertForTask, features: Sequence[Feature]) -> list[Output]:
-    """Return the pooled state of each feature, after `outputs_of` has packed the network."""
+def _states(network: AlbertForTask, features: Sequence[Feature]) -> list[Output]:
+    """Return what the head reads of each feature, after `outputs_of` has packed the network."""
     states: dict[int, Output] = {}
     for numbers in by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device_of(network))
-        rows = pooled_state(network, batch).float().cpu().numpy()
+        rows = read_by_head(network, batch).float().cpu().numpy()
         states.update(zip(numbers, rows, strict=True))
     return [states[number] for number in range(len(features))]
 

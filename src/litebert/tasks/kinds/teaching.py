@@ -13,6 +13,7 @@ from torch import Tensor
 from litebert.config import TeacherConfig
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import Feature
+from litebert.tasks.kinds.vectors import VectorHead
 
 
 @runtime_checkable
@@ -41,12 +42,16 @@ class Teaching:
     ) -> Tensor:
         """Return the mixed loss of each feature, from one pass through the network.
 
-        `wanted` has the teacher's logits of each feature, and its pooled state after them if that
-        is learnt, too: by squared error relative to the state's size, as in `litebert distil`.
+        `wanted` has the teacher's logits of each feature, and what its head reads after them if
+        that is learnt, too: by squared error relative to the state's size, as in `litebert distil`.
         """
         share, weight = self.config.weight, self.config.hidden
-        state = pooled_state(network, batch) if weight else None
-        logits = self.family.logits(network, batch) if state is None else network.head(state)
+        state = read_by_head(network, batch) if weight else None
+        if state is None:
+            logits = self.family.logits(network, batch)
+        else:
+            head = network.head
+            logits = head.logits(state) if isinstance(head, VectorHead) else head(state)
         theirs, their_state = wanted.view(len(logits), -1).tensor_split([logits.shape[-1]], dim=-1)
         imitated = self.family.imitation(logits, theirs, self.config.temperature)
         losses = (1 - share) * self.family.losses_of(logits, targets) + share * imitated
@@ -56,8 +61,10 @@ class Teaching:
         return losses + weight * error
 
 
-def pooled_state(network: AlbertForTask, batch: Batch) -> Tensor:
-    """Return what the head of a text or a pair reads, (sequences, hidden)."""
+def read_by_head(network: AlbertForTask, batch: Batch) -> Tensor:
+    """Return what the head reads of a text or a pair: the pooled [CLS], or rows of vectors."""
+    if isinstance(network.head, VectorHead):
+        return network.head.rows(network.albert(batch).float(), batch)
     return network.albert.pool(network.albert(batch, batch.first_tokens))
 
 
