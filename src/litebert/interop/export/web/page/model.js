@@ -146,11 +146,14 @@ function highest(values, top) {
     .slice(0, top);
 }
 
-const verbs = { load, fill, classify, embed, search, encode: ({ text }) => tokenizer.encode(text) };
+const verbs = { fill, classify, embed, search, encode: ({ text }) => tokenizer.encode(text) };
+const loading = load();
 
 onmessage = async ({ data: { id, verb, given } }) => {
   try {
-    postMessage({ id, answer: await verbs[verb](given) });
+    const loaded = await loading;
+    if (verb !== "load" && !verbs[verb]) throw new Error(`There is no verb ${verb} here.`);
+    postMessage({ id, answer: verb === "load" ? loaded : await verbs[verb](given) });
   } catch (error) {
     postMessage({ id, error: error.message });
   }
