@@ -215,3 +215,10 @@ class TestInChromium:
         from axe_playwright_python.sync_playwright import Axe
 
         assert Axe().run(page).violations_count == 0
+
+    def test_a_question_waits_for_the_model(self, page) -> None:
+        page.reload(wait_until="domcontentloaded")
+        expected = litebert.load().tokenizer.encode_ids(["A cat."])[0]
+        assert _ask(page, "encode", {"text": "A cat."}) == expected
+        with pytest.raises(Exception, match="no verb dance"):
+            _ask(page, "dance", {})
