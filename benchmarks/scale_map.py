@@ -13,6 +13,8 @@ import math
 import resource
 import tempfile
 import time
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +23,26 @@ import torch
 from litebert.config import PRESETS, ObjectiveConfig
 from litebert.corpus import build_corpus
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Library, Text, plan_epoch
+from litebert.objectives import (
+    WINDOW_PIECES,
+    Loader,
+    Order,
+    Shard,
+    ShardSizes,
+    Text,
+    Vocabulary,
+    Windowed,
+    estimated_samples,
+    sentence_objective,
+)
 from litebert.optim import Lamb
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.checkpoint import Checkpoints, Progress, verify
 
 TEXT_SIZES = {"16 GB": 16e9, "1 TB": 1e12, "10 TB": 10e12}
 CORES = (2, 64, 1_024)
-DOCUMENTS = (10_000, 100_000)
-EXTRAPOLATED = (1_000_000, 10_000_000, 1_000_000_000)
+DOCUMENTS = (10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+SHARD_DOCUMENTS = 134_000
 SENTENCES_A_DOCUMENT, PIECES_A_SENTENCE = 20, 25
 GPUS = (8, 64, 512)
 GPU_FLOPS, UTILISATION = 990e12, 0.4
@@ -63,25 +76,59 @@ def build(text: Path) -> dict[str, float]:
 
 
 def sampler(num_documents: int) -> dict[str, float]:
-    """Plan an epoch of so many documents; return time, and memory of the plan."""
+    """Open the sampler of a corpus of so many documents, and draw a batch.
+
+    Every shard shows the same arrays, which stand for files that are mapped: they are not counted.
+    """
+    config, sentence = ObjectiveConfig(), sentence_objective("order")
+    documents = min(num_documents, SHARD_DOCUMENTS)
+    shard, pieces = _shard(documents), documents * SENTENCES_A_DOCUMENT * PIECES_A_SENTENCE
+    count = math.ceil(num_documents / documents)
+    tracemalloc.start()
+    begun = time.process_time()
+    sizes = [ShardSizes(documents, documents * SENTENCES_A_DOCUMENT, pieces)] * count
+    order = Order(
+        estimated_samples(sizes, config, sentence), (pieces,) * count, WINDOW_PIECES, 1, "train"
+    )
+
+    def open_loader(shards: Sequence[Shard], purpose: str, _early: int) -> Loader:
+        return Loader(
+            shards,
+            vocabulary=Vocabulary(10, 2, 3, 4, np.ones(10, np.bool_)),
+            config=config,
+            batch_size=32,
+            seed=1,
+            purpose=purpose,
+        )
+
+    windowed = Windowed(
+        order,
+        lambda numbers: [shard] * len(numbers),
+        open_loader,
+        batch_size=32,
+    )
+    windowed.batch(0)
+    seconds = time.process_time() - begun
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return {
+        "documents": num_documents,
+        "instances": windowed.epoch_size,
+        "windows": len(order.windows(0)),
+        "cpu_seconds_to_the_first_batch": seconds,
+        "held_megabytes": held / 1e6,
+        "peak_megabytes": peak / 1e6,
+    }
+
+
+def _shard(num_documents: int) -> Text:
     sentences = num_documents * SENTENCES_A_DOCUMENT
-    text = Text(
-        np.empty(0, np.uint16),
+    return Text(
+        np.broadcast_to(np.uint16(5), sentences * PIECES_A_SENTENCE),
         np.arange(sentences + 1, dtype=np.int64) * PIECES_A_SENTENCE,
         np.arange(num_documents + 1, dtype=np.int64) * SENTENCES_A_DOCUMENT,
         _Unchanged(),  # type: ignore[arg-type]
     )
-    library = Library((text,), np.array([0, num_documents]))
-    begun = time.process_time()
-    plan = plan_epoch(library, ObjectiveConfig(), seed=1, purpose="train", epoch=0)
-    seconds = time.process_time() - begun
-    columns = (plan.start, plan.middle, plan.end, plan.kind, plan.target)
-    return {
-        "documents": num_documents,
-        "seconds": seconds,
-        "bytes": float(sum(column.nbytes for column in columns)),
-        "instances": len(plan),
-    }
 
 
 class _Unchanged:
@@ -161,12 +208,6 @@ def everything(text: Path) -> dict[str, object]:
     torch.set_num_threads(1)
     rates = build(text)
     checkpoints = {name: checkpoint(name) for name in ("base-v2", "xxlarge-v2")}
-    plans = [sampler(number) for number in DOCUMENTS]
-    last = plans[-1]
-    extrapolated = [
-        {"documents": n, **{k: last[k] * n / last["documents"] for k in ("seconds", "bytes")}}
-        for n in EXTRAPOLATED
-    ]
     hours = {
         size: {
             cores: number / 1e6 / rates["megabytes_a_core_second"] / cores / 3_600
@@ -182,8 +223,7 @@ def everything(text: Path) -> dict[str, object]:
         "build": rates,
         "build_hours": hours,
         "disk_bytes": disk,
-        "sampler": plans,
-        "sampler_extrapolated": extrapolated,
+        "sampler": [sampler(number) for number in DOCUMENTS],
         "checkpoints": checkpoints,
         "steps": [row for name in ("base-v2", "xxlarge-v2") for row in steps(name)],
         "intervals": [save_interval(gpus, checkpoints["xxlarge-v2"]["seconds"]) for gpus in GPUS],
@@ -194,4 +234,7 @@ def everything(text: Path) -> dict[str, object]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("text", type=Path)
-    print(json.dumps(everything(parser.parse_args().text), indent=2))
+    parser.add_argument("--sampler", action="store_true", help="measure the sampler alone")
+    asked = parser.parse_args()
+    found = [sampler(n) for n in DOCUMENTS] if asked.sampler else everything(asked.text)
+    print(json.dumps(found, indent=2))

@@ -1,7 +1,11 @@
-"""One process with two threads or two with one? python benchmarks/two_cores.py CORPUS.
+"""One process with two threads or two with one?
 
-On a machine with two free cores. Runs are interleaved; printed are medians of the tokens a second
-that each run reports for its last step, and their spread. `--busy` keeps one core busy meanwhile.
+    python benchmarks/two_cores.py CORPUS
+    python benchmarks/two_cores.py TABLE.csv --model MODEL
+
+On a machine with two free cores; a corpus is pretrained on, a table is fine-tuned on. Runs are
+interleaved; printed are medians of the tokens a second that each run reports for its last step,
+and their spread. `--busy` keeps one core busy meanwhile.
 """
 
 from __future__ import annotations
@@ -12,29 +16,27 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-ROUNDS = 5
 SETTINGS = ["train.steps=12", "train.log_every=10", "train.eval_every=1000", "train.precision=fp32"]
-SETTINGS += ["train.eval_at_start=false", "train.eval_sequences=8", "train.save_every=1000"]
+SETTINGS += ["train.eval_at_start=false", "train.save_every=1000"]
 KINDS = {"one process, two threads": (1, 2), "two processes, one thread": (2, 1)}
 
 
-def speed(corpus: Path, preset: str, processes: int, threads: int) -> float:
-    """Train some steps; return tokens a second of the steps after the first one."""
+def speed(words: Sequence[str], processes: int, threads: int) -> float:
+    """Train some steps; return tokens a second of the steps after the first ones."""
     with tempfile.TemporaryDirectory() as runs:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-        command = [sys.executable, *launcher, str(processes), "-m", "litebert", "pretrain"]
-        command += ["--corpus", str(corpus), "--preset", preset, "--runs", runs, "--quiet"]
-        command += [*SETTINGS, f"train.threads={threads}"]
+        command = [sys.executable, *launcher, str(processes), "-m", "litebert", *words]
+        command += ["--runs", runs, "--quiet", *SETTINGS, f"train.threads={threads}"]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-        lines = (Path(runs) / "albert" / "metrics.jsonl").read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if row["kind"] == "train"]
-    return float(rows[-1]["tokens_per_second"])
+        (metrics,) = Path(runs).glob("*/metrics.jsonl")
+        rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return float([row for row in rows if row["kind"] == "train"][-1]["tokens_per_second"])
 
 
 @contextmanager
@@ -52,15 +54,22 @@ def busy(is_asked: bool) -> Iterator[None]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("--preset", default="mini")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--preset", default="mini", help="of a network that is pretrained")
+    parser.add_argument("--model", help="that is fine-tuned")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--busy", action="store_true")
     asked = parser.parse_args()
+    if asked.model:
+        verb = ["finetune", str(asked.data), "--model", asked.model]
+    else:
+        verb = ["pretrain", "--corpus", str(asked.data), "--preset", asked.preset]
+        verb += ["train.eval_sequences=8", "train.batch_size=64", "objective.max_seq_length=128"]
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with busy(asked.busy):
-        for _ in range(ROUNDS):
+        for _ in range(asked.rounds):
             for kind, (processes, threads) in KINDS.items():
-                found[kind].append(speed(asked.corpus, asked.preset, processes, threads))
+                found[kind].append(speed(verb, processes, threads))
     for kind, speeds in found.items():
         low, high = min(speeds), max(speeds)
         print(f"{kind}: {median(speeds):,.0f} tokens/s ({low:,.0f} to {high:,.0f})")

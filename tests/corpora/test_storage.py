@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus, build_corpus, remote
 from litebert.corpus.remote import local_corpus, push_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
+from litebert.objectives import Loader, Windowed, sentence_objective
 from litebert.reading import storage
+from litebert.train.sources import loader_for
 
 SERVER = os.environ.get("LITEBERT_MOTO_SERVER")
 pytestmark = [
@@ -108,7 +111,7 @@ def moto() -> Iterator[int]:
 @pytest.fixture
 def proxy(moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     monkeypatch.setattr(storage, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(storage, "_TIMEOUT", "1s")
+    monkeypatch.setattr(storage, "_TIMEOUT", "2s")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
@@ -190,3 +193,70 @@ def test_a_text_on_object_storage_is_built_like_a_local_one(
         )
         built[name] = _hashes(tmp_path / name)
     assert built["local"] == built["remote"]
+
+
+@pytest.fixture
+def sharded(stories: Path, corpus: Path, tmp_path: Path) -> Path:
+    """Give a corpus of many small shards."""
+    (tmp_path / "long.txt").write_text(stories.read_text() * 6)
+    build_corpus(
+        [tmp_path / "long.txt"],
+        tokenizer=corpus / "tokenizer",
+        output=tmp_path / "sharded",
+        sentences="line",
+        held_out=0.1,
+        shard_tokens=Corpus.open(corpus).num_tokens // 2,
+        workers=1,
+    )
+    return tmp_path / "sharded"
+
+
+def _loader(corpus: Path, window: int) -> Loader | Windowed:
+    words = [f"data.corpus={corpus}", f"data.window={window}", "train.batch_size=16"]
+    config = resolve(PretrainConfig, settings_from_words(words)).config
+    return loader_for(corpus, config=config, sentence=sentence_objective("order"))
+
+
+def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(
+    proxy: Proxy, sharded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push_corpus(sharded, f"{BUCKET}/sharded")
+    opened = Corpus.open(sharded)
+    shards = opened.manifest.shards
+    window = 2 * max(record.counts.tokens for record in shards)
+    assert len(shards) > 8
+    size = sum(path.stat().st_size for path in sharded.glob("shard-*/*.npy"))
+    limit = 0.75 * size
+    monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(limit / 1e9))
+    with pytest.raises(ResourceError, match="LB-271"):
+        local_corpus(f"{BUCKET}/sharded")
+    proxy.faults = ["", "503", "", "cut", "hang", "", "cut", "503"] * 2
+    found = local_corpus(f"{BUCKET}/sharded", window=window)
+    assert not list(found.glob("shard-*"))
+    ours, theirs = _loader(found, window), _loader(sharded, window)
+    for step in range(2 * theirs.epoch_size // 16):
+        batch, expected = ours.batch(step), theirs.batch(step)
+        assert batch.masked_ids.tolist() == expected.masked_ids.tolist()
+        assert batch.ids.tolist() == expected.ids.tolist()
+        assert remote._size(found) <= limit
+    assert not proxy.faults
+    with pytest.raises(ResourceError, match="LB-271"):
+        local_corpus(f"{BUCKET}/sharded")
+
+
+def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(proxy: Proxy, sharded: Path) -> None:
+    push_corpus(sharded, f"{BUCKET}/streamed-damaged")
+    found = local_corpus(f"{BUCKET}/streamed-damaged", window=1)
+    corpus = Corpus.without_shards(found)
+    name = f"{corpus.manifest.shards[1].name}/tokens.npy"
+    data = bytearray((sharded / name).read_bytes())
+    data[-1] ^= 1
+    url = f"{BUCKET}/streamed-damaged/{name}"
+    storage.filesystem(BUCKET).pipe_file(url, bytes(data))
+    assert len(corpus.open_shards([0])) == 1
+    with pytest.raises(DamagedError, match="LB-272"):
+        corpus.open_shards([1])
+    storage.filesystem(BUCKET).pipe_file(url, (sharded / name).read_bytes())
+    assert len(corpus.open_shards([0, 1])) == 2
+    local_corpus(f"{BUCKET}/streamed-damaged")  # what a larger window needs is fetched then
+    assert Corpus.open(found).num_tokens == corpus.num_tokens

@@ -101,17 +101,25 @@ def _alone(job: Job) -> None:
     getattr(litebert, verb)(**arguments, quiet=True)
 
 
-def _together(jobs: list[Job], size: int) -> None:
-    """Run the jobs in processes that find each other in the environment alone."""
+def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> None:
+    """Run the jobs in processes that find each other in the environment alone.
+
+    With `stop_after` the last process is sent a SIGTERM in that step.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     command = [sys.executable, str(JOBS), json.dumps(jobs)]
+    ending = [] if stop_after is None else [str(stop_after)]
     children = [
-        subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(place)})
+        subprocess.Popen(
+            [*command, *(ending if place == size - 1 else [])],
+            env={**os.environ, **shared, "RANK": str(place)},
+        )
         for place in range(size)
     ]
-    assert [child.wait(timeout=500) for child in children] == [0] * size
+    expected = 0 if stop_after is None else 128 + signal.SIGTERM
+    assert [child.wait(timeout=500) for child in children] == [expected] * size
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +224,25 @@ def test_every_row_of_the_log_equals_that_of_one_process(
         # the first steps of a student are steep: what rounds differently in one grows in the next
         rel = 1e-4 if "vector_error" in row and step != 1 else 1e-6
         assert row == pytest.approx(expected, rel=rel, abs=3e-7)
+
+
+@pytest.mark.slow
+def test_a_run_continues_with_one_then_two_then_four_processes(
+    runs: Path, corpus: Path, tmp_path: Path
+) -> None:
+    job = _pretrain(corpus, tmp_path, "growing")
+    with pytest.MonkeyPatch.context() as patched:
+        _stop_after(patched, 1)
+        _alone(job)
+    _together([job], 2, stop_after=3)
+    assert not (tmp_path / "growing" / "model").exists()
+    _together([job], 4)
+    alone, growing = _measures(runs / "pretrain-alone"), _measures(tmp_path / "growing")
+    assert len(growing) == len(alone)
+    for expected, row in zip(alone, growing, strict=True):
+        assert row["kind"] == expected["kind"]
+        for name in ("masked_lm_loss", "sentence_order_loss"):
+            assert row.get(name) == pytest.approx(expected.get(name), rel=1e-6)
 
 
 def test_the_result_is_whole_and_written_once(runs: Path) -> None:

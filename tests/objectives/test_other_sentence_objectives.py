@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from litebert.config import ObjectiveConfig
-from litebert.objectives import Library, Text, plan_epoch, sentence_objective
+from litebert.objectives import (
+    SENTENCE_OBJECTIVES,
+    Library,
+    Text,
+    plan_epoch,
+    sentence_objective,
+)
 
 
 @pytest.fixture
@@ -49,3 +55,14 @@ def test_a_pair_of_one_document_has_a_gap_and_a_pair_of_two_has_label_1(library:
         assert is_one_document == (label == 0)
         if label == 0:
             assert second[0] == first[-1] + 2
+
+
+@pytest.mark.parametrize("name", SENTENCE_OBJECTIVES)
+def test_a_plan_ends_for_documents_of_any_size(name: str) -> None:
+    documents = np.concatenate(([0], np.cumsum(np.arange(300) % 7 + 1)))
+    sentences = np.arange(documents[-1] + 1) * 9
+    text = Text(np.zeros(sentences[-1], np.uint16), sentences, documents)
+    config = ObjectiveConfig(sentence=name, max_seq_length=32)
+    for epoch in range(5):  # 'document' never ended where a random second segment came last
+        plan = plan_epoch(Library.of([text]), config, seed=1, purpose="train", epoch=epoch)
+        assert len(plan) > 200

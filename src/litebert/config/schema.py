@@ -18,7 +18,7 @@ from litebert.errors import LitebertError
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 Backend = Literal["torch", "onnxruntime", "auto"]
 """What computes a text alone; auto takes onnxruntime where it is installed and faster."""
 Weight = Annotated[float, Field(gt=0)]
@@ -135,6 +135,12 @@ class DataConfig(Section):
         None, description="corpus to evaluate on; unset: the held-out part of `corpus`"
     )
 
+    window: int | None = Field(
+        None,
+        ge=1,
+        description="pieces of a large corpus that are shuffled together; unset: 4 billion",
+    )
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.weights is not None and len(self.weights) != 1 + len(self.mix or ()):
@@ -209,10 +215,12 @@ class TrainConfig(Section):
     micro_batch_size: int | None = Field(
         None, ge=1, description="sequences computed at once; unset: the whole batch"
     )
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "fp32", description="of activations, not weights; auto: the faster one on this machine"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "fp32",
+        description="of activations, not weights; auto: the faster one of fp32 and bf16 on this "
+        "machine; fp16: for GPUs without bf16, with a scaled loss",
     )
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     gradient_checkpointing: bool = Field(False, description="recompute blocks in the backward pass")
     seed: int = Field(12_345, ge=0, description="the one number all randomness comes from")
     eval_every: int = Field(1_000, ge=1, description="steps between held-out evaluations")

@@ -1,15 +1,20 @@
-"""A corpus on object storage: put there whole, and read through a cache on this machine's disk."""
+"""A corpus on object storage: put there whole, and read through a cache on this machine's disk.
+
+A corpus of several windows is streamed: its shards are fetched as they are read, and those that
+were read longest ago make room for them.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, read_record
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import (
     free_bytes,
@@ -25,6 +30,10 @@ from litebert.reading.storage import is_url, read_object, write_object
 CACHE_GIGABYTES = 200.0
 """The largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise."""
 LISTING = "files.txt"
+_ORIGIN = "origin.txt"
+"""The URL of a corpus of which only some shards are here."""
+_WINDOWS_HELD = 3
+"""Windows that a cache must hold: the one that is read, the next, and one of a late process."""
 _AT_ONCE = 8
 _HASH_ATTEMPTS = 3
 _WAIT_SECONDS = 0.5
@@ -52,10 +61,11 @@ def push_corpus(folder: Path, url: str) -> int:
     return sum((folder / name).stat().st_size for name in (*names, *last))
 
 
-def local_corpus(corpus: str | Path) -> Path:
+def local_corpus(corpus: str | Path, *, window: int | None = None) -> Path:
     """Return a folder with a corpus: its own, or a verified copy of one on object storage.
 
-    The cache keeps within its bound by removing the corpora that were used longest ago.
+    Of a corpus with more pieces than `window`, the shards for training come later, with
+    `fetch_shards`. The cache keeps within its bound by removing what was used longest ago.
 
     Raises: ResourceError LB-271 where the corpus alone is larger, LB-270 where the storage fails;
     DamagedError LB-272 where the bytes are not those that were written.
@@ -67,12 +77,67 @@ def local_corpus(corpus: str | Path) -> Path:
     while True:
         try:
             with locked(folder, _busy):
-                if not (folder / MANIFEST).is_file():
-                    _fetch(url, folder)
+                if not _is_here(folder, window):
+                    _fetch(url, folder, window)
                 os.utime(folder)
                 return folder
         except _BusyError:  # another process of this machine fetches it
             time.sleep(_WAIT_SECONDS)
+
+
+def fetch_shards(folder: Path, records: Sequence[ShardRecord]) -> None:
+    """Fetch and verify the shards of a streamed corpus that are not here; of any other, none.
+
+    Raises: as `local_corpus`.
+    """
+    if not (folder / _ORIGIN).is_file():
+        return
+    url = (folder / _ORIGIN).read_text()
+    _remove_old_shards(folder, records)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        for _ in threads.map(lambda record: _fetch_shard(url, folder, record), records):
+            pass
+
+
+def _fetch_shard(url: str, folder: Path, record: ShardRecord) -> None:
+    while True:
+        try:
+            with locked(folder / record.name, _busy):
+                for file, stored in record.files.items():
+                    _get(url, folder, f"{record.name}/{file}", stored.blake2b)
+                os.utime(folder / record.name)
+                return
+        except _BusyError:
+            time.sleep(_WAIT_SECONDS)
+
+
+def _remove_old_shards(folder: Path, wanted: Sequence[ShardRecord]) -> None:
+    """Remove shards that were read longest ago until the wanted ones fit."""
+    names = {record.name for record in wanted}
+    finished = (path for path in folder.glob("shard-*") if not path.suffix)
+    others = (path for path in finished if path.name not in names)
+    oldest_first = sorted(others, key=_last_used)
+    here = sum(_size(folder / name) for name in names)
+    excess = _size(_cache()) - here + sum(map(_stored_bytes, wanted)) - _limit()
+    for path in oldest_first:
+        if excess <= 0:
+            return
+        excess -= _size(path)
+        with suppress(FileNotFoundError):  # another process of this machine removed it
+            remove_folder(path)
+
+
+def _stored_bytes(record: ShardRecord) -> int:
+    return sum(stored.size for stored in record.files.values())
+
+
+def _is_here(folder: Path, window: int | None) -> bool:
+    if not (folder / MANIFEST).is_file():
+        return False
+    if not (folder / _ORIGIN).is_file():
+        return True
+    manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {folder}")
+    return window is not None and manifest.counts.tokens > window
 
 
 class _BusyError(LitebertError):
@@ -89,7 +154,7 @@ def _busy() -> _BusyError:
     )
 
 
-def _fetch(url: str, folder: Path) -> None:
+def _fetch(url: str, folder: Path, window: int | None) -> None:
     try:
         names = b"".join(read_object(f"{url}/{LISTING}")).decode().splitlines()
     except FileNotFoundError as error:
@@ -102,21 +167,32 @@ def _fetch(url: str, folder: Path) -> None:
         ) from error
     manifests = [name for name in names if name.rpartition("/")[2] == MANIFEST]
     hashes: dict[str, str] = {}
+    later: set[str] = set()
     size = 0
     for name in manifests:
         held = folder / f"fetched-{name.replace('/', '-')}"
         write_stream(held, read_object(f"{url}/{name}"))
         manifest = read_record(held, Manifest, command=f"litebert corpus push FOLDER {url}")
         prefix = name.removesuffix(MANIFEST)
+        if not prefix and window is not None and manifest.counts.tokens > window:
+            later = {shard.name for shard in manifest.shards}
+            largest = max(window, *(shard.counts.tokens for shard in manifest.shards))
+            share = largest / manifest.counts.tokens
+            size += int(_WINDOWS_HELD * share * sum(map(_stored_bytes, manifest.shards)))
+            continue
         for shard in manifest.shards:
             for file, stored in shard.files.items():
                 hashes[f"{prefix}{shard.name}/{file}"] = stored.blake2b
                 size += stored.size
     _make_room(folder, url, size)
-    others = [name for name in names if name not in manifests]
+    others = [n for n in names if n not in manifests and n.split("/")[0] not in later]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         for _ in threads.map(lambda name: _get(url, folder, name, hashes.get(name)), others):
             pass
+    if later:
+        write_bytes(folder / _ORIGIN, url.encode())
+    else:
+        (folder / _ORIGIN).unlink(missing_ok=True)
     for name in sorted(manifests, key=len, reverse=True):  # that of the corpus itself comes last
         (folder / f"fetched-{name.replace('/', '-')}").rename(folder / name)
 
@@ -150,8 +226,8 @@ def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
 
 def _make_room(folder: Path, url: str, size: int) -> None:
     """Remove corpora that were used longest ago until this one fits."""
-    limit = int(float(os.environ.get("LITEBERT_CORPUS_CACHE_GB", CACHE_GIGABYTES)) * 1e9)
-    others = sorted(_others(folder), key=lambda path: path.stat().st_mtime)
+    limit = _limit()
+    others = sorted(_others(folder), key=_last_used)
     sizes = {path: _size(path) for path in others}
     while others and sum(sizes[path] for path in others) + size > limit:
         remove_folder(others.pop(0))
@@ -160,11 +236,15 @@ def _make_room(folder: Path, url: str, size: int) -> None:
         raise ResourceError(
             "LB-271",
             f"the cache has no room for {url}",
-            received=f"a corpus of {readable_bytes(size)}",
+            received=readable_bytes(size),
             expected=f"at most {readable_bytes(room)}",
-            next="set LITEBERT_CORPUS_CACHE_GB or XDG_CACHE_HOME, or train on a part: data.mix "
-            "takes several corpora",
+            next="set data.window to fewer pieces (three windows must fit), or set "
+            "LITEBERT_CORPUS_CACHE_GB or XDG_CACHE_HOME",
         )
+
+
+def _limit() -> int:
+    return int(float(os.environ.get("LITEBERT_CORPUS_CACHE_GB", CACHE_GIGABYTES)) * 1e9)
 
 
 def _others(folder: Path) -> Iterator[Path]:
@@ -173,8 +253,20 @@ def _others(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def _last_used(folder: Path) -> float:
+    with suppress(FileNotFoundError):  # another process of this machine removed it
+        return folder.stat().st_mtime
+    return 0.0
+
+
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Return the bytes of all shards in a folder; what lies beside them is small."""
+    size = 0
+    for place, _, names in os.walk(folder):  # which passes over folders that are gone meanwhile
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += Path(place, name).stat().st_size if name.endswith(".npy") else 0
+    return size
 
 
 def _cache() -> Path:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
-from litebert.corpus.manifest import HELD_OUT, MANIFEST, PLAN, TOKENIZER, Manifest, read_record
+from litebert.corpus.manifest import (
+    HELD_OUT,
+    MANIFEST,
+    PLAN,
+    TOKENIZER,
+    Manifest,
+    ShardRecord,
+    read_record,
+)
 from litebert.corpus.pool import num_cores
+from litebert.corpus.remote import fetch_shards
 from litebert.corpus.shard import Shard, open_shard, verify_shard
 from litebert.corpus.verified import VerifiedFiles
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.tokenizer import Tokenizer
 
-SPARE_FILES = 256
+SPARE_FILES = 1_024
 
 
 @dataclass(frozen=True)
@@ -39,19 +49,18 @@ class Corpus:
         """
         path = Path(path)
         manifest = _read_manifest(path)
-        _allow_open_files(3 * len(manifest.shards))
-        plan, command = manifest.plan, manifest.plan.command(path)
-        shards = tuple(
-            open_shard(path, record, plan, command=command) for record in manifest.shards
-        )
-        known = VerifiedFiles(path)
-        unknown = [shard for shard in shards if verify or not all(map(known.has, shard.files))]
-        with ThreadPoolExecutor(num_cores()) as threads:  # hashing leaves Python free
-            check = partial(verify_shard, plan=plan, command=command)
-            for _ in threads.map(check, unknown):
-                pass
-        known.remember(file for shard in unknown for file in shard.files)
-        return cls(path, shards, manifest)
+        return cls(path, _opened(path, manifest, manifest.shards, verify=verify), manifest)
+
+    @classmethod
+    def without_shards(cls, path: str | Path) -> Self:
+        """Read only what a corpus says of itself; `open_shards` then opens some of it."""
+        return cls(Path(path), (), _read_manifest(Path(path)))
+
+    def open_shards(self, numbers: Iterable[int]) -> tuple[Shard, ...]:
+        """Map and verify some of the shards; those of a streamed corpus are fetched first."""
+        records = [self.manifest.shards[number] for number in numbers]
+        fetch_shards(self.path, records)
+        return _opened(self.path, self.manifest, records)
 
     def held_out(self, *, verify: bool = False) -> Self | None:
         """Open the held-out part; None where the corpus was built without one."""
@@ -102,6 +111,22 @@ class Corpus:
     def num_documents(self) -> int:
         """Documents in all shards."""
         return self.manifest.counts.documents
+
+
+def _opened(
+    path: Path, manifest: Manifest, records: Sequence[ShardRecord], *, verify: bool = False
+) -> tuple[Shard, ...]:
+    _allow_open_files(3 * len(records))
+    plan, command = manifest.plan, manifest.plan.command(path)
+    shards = tuple(open_shard(path, record, plan, command=command) for record in records)
+    known = VerifiedFiles(path)
+    unknown = [shard for shard in shards if verify or not all(map(known.has, shard.files))]
+    with ThreadPoolExecutor(num_cores()) as threads:  # hashing leaves Python free
+        check = partial(verify_shard, plan=plan, command=command)
+        for _ in threads.map(check, unknown):
+            pass
+    known.remember(file for shard in unknown for file in shard.files)
+    return shards
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import groupby
 
 import torch
@@ -11,10 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.nn.attention import Attend, attention
-from litebert.nn.batch import Layout
+from litebert.nn.batch import Batch, Layout
 
 _MANY = 4
 """Sequences from which a stack counts as large."""
+_ALIGNED = 8
+"""Rectangles are a multiple of this wide, which masks in half precision must be."""
 
 
 def faster(attend: Attend, kernel: Attend) -> Attend:
@@ -35,10 +38,10 @@ def full(
 
     Stacks are views, which suits the backward pass.
     """
-    is_half = query.dtype in (torch.float16, torch.bfloat16)
     is_ragged = layout.queries is not None or len(set(layout.batch.lengths)) > 1
-    if query.is_cuda and is_half and is_ragged and not dropout_prob:
-        return _variable(query, key, value, layout)
+    if query.is_cuda and is_ragged:
+        has_flash = not dropout_prob and _has_flash(query)
+        return (_variable if has_flash else padded)(query, key, value, layout, dropout_prob)
     mixed, queries, keys = [], 0, 0
     sizes = zip(layout.query_lengths, layout.batch.lengths, strict=True)
     for (num_queries, num_keys), run in groupby(sizes):
@@ -83,7 +86,45 @@ def _through_float32(query: Tensor, key: Tensor, value: Tensor, dropout_prob: fl
     return fused(query.float(), key.float(), value.float(), dropout_prob).to(query.dtype)
 
 
-def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+def _has_flash(query: Tensor) -> bool:
+    """Tell whether variable-length flash attention takes these rows: Ampere (sm80) or later."""
+    is_half, size = query.dtype in (torch.float16, torch.bfloat16), query.shape[-1]
+    return is_half and size % 8 == 0 and size <= 256 and _capability(query.device) >= (8, 0)
+
+
+@lru_cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
+
+
+def padded(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float
+) -> Tensor:
+    """Attend within rectangles as wide as the longest sequence; nothing is read on the host.
+
+    How many queries each sequence has is known on the device alone, so where they are a part of
+    the tokens, each stands where its token does.
+    """
+    batch, width = layout.batch, -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
+    rows = batch.sequence_of * width + _columns(batch)
+    rows_of_queries = layout.of_queries(rows)
+    sizes = batch.offsets.diff()[:, None]
+    is_key = torch.arange(width, device=rows.device) < sizes  # (sequences, width)
+    q, k, v = (
+        stacked(x.new_zeros(len(sizes) * width, *x.shape[1:]).index_copy(0, at, x), len(sizes))
+        for x, at in ((query, rows_of_queries), (key, rows), (value, rows))
+    )
+    mixed = F.scaled_dot_product_attention(q, k, v, is_key[:, None, None], dropout_p=dropout_prob)
+    return mixed.transpose(1, 2).flatten(0, 1)[rows_of_queries]
+
+
+def _columns(batch: Batch) -> Tensor:
+    return torch.arange(len(batch.ids), device=batch.ids.device) - batch.offsets[batch.sequence_of]
+
+
+def _variable(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float
+) -> Tensor:
     """Attend with variable-length flash attention (CUDA, half precision), without leaving it."""
     from torch.nn.attention.varlen import varlen_attn
 

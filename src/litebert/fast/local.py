@@ -50,7 +50,7 @@ def _in_blocks(
 ) -> Tensor:
     size, num_tokens = max(window, _SMALLEST_BLOCK), len(key)
     missing = -num_tokens % size
-    first = layout.batch.first_tokens.repeat_interleave(layout.batch.offsets.diff())
+    first = layout.batch.first_tokens[layout.batch.sequence_of]
     query = query * query.shape[-1] ** -0.5
     to_first = (query * key[first]).sum(-1)  # (tokens, heads)
     q = _blocks(F.pad(query, (0, 0, 0, 0, 0, missing)), size).transpose(1, 2)

@@ -12,8 +12,21 @@ from torch.nn import functional as F
 from litebert.config import Precision
 from litebert.nn.block import Linear, Norm
 
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 """The dtype of activations for each precision."""
+
+
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """Return the dtype of sums of many numbers; Apple's GPUs have no float64.
+
+    >>> exact_dtype(torch.device("cpu")), exact_dtype(torch.device("mps"))
+    (torch.float64, torch.float32)
+    """
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:

@@ -17,9 +17,17 @@ from litebert.objectives.sentences import (
 from litebert.objectives.shards import Library, Shard, Text
 from litebert.objectives.staged import Batches, Staged
 from litebert.objectives.vocabulary import Vocabulary, log_frequencies
+from litebert.objectives.windows import (
+    WINDOW_PIECES,
+    Order,
+    ShardSizes,
+    Windowed,
+    estimated_samples,
+)
 
 __all__ = [
     "SENTENCE_OBJECTIVES",
+    "WINDOW_PIECES",
     "Batches",
     "EpochPlan",
     "FramedPair",
@@ -29,13 +37,17 @@ __all__ = [
     "Loader",
     "Masking",
     "Mixed",
+    "Order",
     "PretrainingBatch",
     "SentenceObjective",
     "Shard",
+    "ShardSizes",
     "Staged",
     "Text",
     "Vocabulary",
+    "Windowed",
     "counts_in_cycle",
+    "estimated_samples",
     "evaluation_batches",
     "frame",
     "log_frequencies",

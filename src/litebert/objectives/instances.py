@@ -118,8 +118,9 @@ def _plan_shard(
         reached = np.searchsorted(text.sentences, text.sentences[start] + target)
         end = np.minimum(np.maximum(reached, start + fewest), stop)
         rounds.append(np.stack((start, end, target)))
-        start = sentence.following(draws, start, end)
-        unfinished = start < stop
+        before, start = start, sentence.following(draws, start, end)
+        # a rest too short for another chunk is left out, or its chunk would come for ever
+        unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
         start, stop, document = start[unfinished], stop[unfinished], document[unfinished]
     start, end, target = np.concatenate(rounds, axis=1)
     middle, kind = sentence.divide(draws, start, end)

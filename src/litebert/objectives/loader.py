@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from litebert.objectives.pairs import FramedPair, frame
 from litebert.objectives.sentences import SentenceObjective, sentence_objective
 from litebert.objectives.shards import Library, Shard
 from litebert.objectives.vocabulary import Vocabulary
+
+Made: TypeAlias = tuple[FramedPair, Masking]
+"""One sample: its tokens, and what is masked of them."""
 
 
 class Loader:
@@ -72,26 +76,26 @@ class Loader:
         numbers = rank_range(step, self._batch_size, rank, world_size)
         return self.samples(numbers.start, numbers.stop)
 
-    def sample(self, number: int) -> tuple[FramedPair, Masking]:
+    def sample(self, number: int) -> Made:
         """Return one sample, framed and masked."""
-        epoch, position = divmod(number, self.epoch_size)
-        return self._sample(epoch, position, self._rows(epoch, range(position, position + 1))[0])
+        return next(self.made(number, number + 1))
 
     def samples(self, start: int, stop: int) -> PretrainingBatch:
         """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
-        made = [
-            self._sample(epoch, position, row)
-            for epoch, positions in self._by_epoch(start, stop)
-            for position, row in zip(positions, self._rows(epoch, positions), strict=True)
-        ]
-        return self.joined(made)
+        return self.joined(list(self.made(start, stop)))
 
-    def joined(self, made: Sequence[tuple[FramedPair, Masking]]) -> PretrainingBatch:
+    def joined(self, made: Sequence[Made]) -> PretrainingBatch:
         """Lay samples end to end as a batch."""
         pairs, maskings = zip(*made, strict=True)
         if self._sentence.is_contrast:
             pairs, maskings = apart(pairs, maskings, cls_id=self._vocabulary.cls_id)
         return collate(pairs, maskings, has_sentence_task=self._sentence.has_labels)
+
+    def made(self, start: int, stop: int) -> Iterator[Made]:
+        """Yield the samples with the numbers start, start + 1, ... stop - 1, framed and masked."""
+        for epoch, positions in self._by_epoch(start, stop):
+            for position, row in zip(positions, self._rows(epoch, positions), strict=True):
+                yield self._sample(epoch, position, row)
 
     def _by_epoch(self, start: int, stop: int) -> Iterator[tuple[int, range]]:
         while start < stop:
@@ -107,7 +111,7 @@ class Loader:
         rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, size, wrapped)
         return [int(row) for row in rows]
 
-    def _sample(self, epoch: int, position: int, row: int) -> tuple[FramedPair, Masking]:
+    def _sample(self, epoch: int, position: int, row: int) -> Made:
         generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
         pair = frame(
             self._library,

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from litebert import rng
 from litebert.errors import LitebertError
 from litebert.objectives.batch import PretrainingBatch
-from litebert.objectives.loader import Loader, rank_range
+from litebert.objectives.loader import Made, rank_range
 from litebert.rng import Ints
 
 CYCLE = 10_000
 """Samples in which each corpus has exactly its share, in an order of their own."""
 
 
+class Source(Protocol):
+    """Make any sample of one corpus."""
+
+    def sample(self, number: int) -> Made: ...
+    def joined(self, made: Sequence[Made]) -> PretrainingBatch: ...
+
+
 class Mixed:
     """Draw from loaders by weight; any batch is found from its number, as with one loader."""
 
     def __init__(
-        self, loaders: Sequence[Loader], weights: Sequence[float], *, batch_size: int, seed: int
+        self, loaders: Sequence[Source], weights: Sequence[float], *, batch_size: int, seed: int
     ) -> None:
         self._loaders, self._batch_size, self._seed = loaders, batch_size, seed
         counts = counts_in_cycle(weights)

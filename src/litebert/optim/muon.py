@@ -65,4 +65,6 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 
 
 def _has_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     return device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()

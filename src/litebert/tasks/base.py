@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from litebert.fast.precision import exact_dtype
+
 Work = TypeVar("Work")
 
 
@@ -49,6 +51,12 @@ class Task(Protocol[Work]):
 
     def num_tokens(self, work: Work) -> int:
         """Count the real tokens of a micro-batch."""
+
+
+def summed(values: Sequence[Tensor]) -> Tensor:
+    """Return the entries of `Loss.sums`, exact enough to be added up over a run."""
+    exact = exact_dtype(values[0].device)
+    return torch.stack([value.detach().to(exact) for value in values])
 
 
 def device_of(network: nn.Module) -> torch.device:

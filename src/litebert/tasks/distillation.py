@@ -15,7 +15,7 @@ from litebert.distributed import ALONE, World
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
-from litebert.tasks.base import Loss, device_of
+from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches, whole_step
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
@@ -96,7 +96,7 @@ class Distillation:
         _, *states = self.network.albert.states(work.batch)
         hidden = self._hidden_error(states, work)
         total = self._distil.hidden * work.share * hidden
-        sums = [hidden * work.share, hidden.new_tensor(work.share / work.world.size)]
+        sums = [hidden * work.share, hidden.new_full((), work.share / work.world.size)]
         if work.pretraining is not None:
             logits = self._logits(states[-1], work.pretraining)
             pretraining = self._pretraining.loss_of(work.pretraining, logits)
@@ -108,8 +108,8 @@ class Distillation:
             (num_texts,) = work.world.totals(len(errors))
             total = total + self._distil.vectors * errors.sum() / num_texts
             zeros = hidden.new_zeros(len(self._pretraining.sum_names))
-            sums = [*zeros, *sums, errors.sum(), hidden.new_tensor(len(errors))]
-        return Loss(total, torch.stack([value.detach().double() for value in sums]))
+            sums = [*zeros, *sums, errors.sum(), hidden.new_full((), len(errors))]
+        return Loss(total, summed(sums))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return pretraining's measures and the two errors against the teacher."""

@@ -16,7 +16,8 @@ from litebert.config import TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.base import Loss, device_of
+from litebert.nn.batch import moved
+from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
 from litebert.tasks.kinds.teaching import Teaching, wanted_of
 
@@ -80,12 +81,11 @@ class Finetuning(Generic[Example, Answer]):
     def loss(self, work: FinetuningWork) -> Loss:
         """Return this micro-batch's share of the weighted mean loss of its step."""
         if self._teaching is None or work.wanted is None:
-            summed = self.family.losses(self.network, work.batch, work.targets).sum()
+            total = self.family.losses(self.network, work.batch, work.targets).sum()
         else:
             losses = self._teaching.losses(self.network, work.batch, work.targets, work.wanted)
-            summed = losses.sum()
-        sums = torch.stack([summed.detach().double(), summed.new_tensor(work.weight).double()])
-        return Loss(summed / work.step_weight, sums)
+            total = losses.sum()
+        return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return the mean loss."""
@@ -129,14 +129,14 @@ class Finetuning(Generic[Example, Answer]):
         for first in range(0, len(features), size):
             part = features[first : first + size]
             weight = sum(feature.weight for feature in part)
-            targets = targets_of(part).to(device)
+            targets = moved(targets_of(part), device)
             wanted = wanted_of(part)
             yield FinetuningWork(
                 joined(part).to(device),
                 targets,
                 weight,
                 step_weight or 1.0,
-                None if wanted is None else wanted.to(device),
+                None if wanted is None else moved(wanted, device),
             )
 
 

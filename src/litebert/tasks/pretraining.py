@@ -16,10 +16,12 @@ from litebert import rng
 from litebert.config import EarlyConfig, ElasticConfig, ReplacedConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
+from litebert.fast.precision import exact_dtype
 from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
-from litebert.tasks.base import Loss, device_of
+from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.masked_loss import masked_loss
 
 Select: TypeAlias = Callable[[PretrainingBatch], PretrainingBatch]
@@ -116,7 +118,7 @@ class Pretraining:
             sums += [sentence, _correct(logits.sentence_order, labels), _count(labels)]
         else:
             sums += [torch.zeros_like(masked)] * 3
-        return Loss(total, torch.stack([value.detach().double() for value in sums]))
+        return Loss(total, summed(sums))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return mean losses and accuracies in [0, 1]; sentence order only where it is trained."""
@@ -142,8 +144,9 @@ class Pretraining:
         self.network.albert.depth = self._deepest
         self.network.eval()
         pack(self.network.albert)
-        sums = torch.zeros(len(self.sum_names), dtype=torch.float64, device=device)
-        hidden = torch.zeros(3, dtype=torch.float64, device=device)
+        exact = exact_dtype(device)
+        sums = torch.zeros(len(self.sum_names), dtype=exact, device=device)
+        hidden = torch.zeros(3, dtype=exact, device=device)
         for batch in self.world.share(self._held_out):
             for work in micro_batches(batch, self._train.micro_batch_size, device):
                 logits = self.logits(work)
@@ -163,7 +166,7 @@ class Pretraining:
         is_hidden = work.batch.ids[work.masked_positions] == self._mask_id
         logits, labels = logits[is_hidden].float(), work.masked_ids[is_hidden]
         loss = F.cross_entropy(logits, labels, reduction="sum")
-        return torch.stack([x.double() for x in (loss, _correct(logits, labels), _count(labels))])
+        return summed([loss, _correct(logits, labels), _count(labels)])
 
     def _mask_token_measures(self, sums: Sequence[float]) -> dict[str, float]:
         loss, correct, count = sums
@@ -213,11 +216,13 @@ def micro_batches(
                 offsets=torch.from_numpy(batch.offsets[first : last + 1] - start),
                 lengths=tuple(np.diff(batch.offsets[first : last + 1]).tolist()),
             ).to(device),
-            masked_positions=torch.from_numpy(batch.masked_positions[masked] - start).to(device),
-            masked_ids=torch.from_numpy(batch.masked_ids[masked]).to(device),
+            masked_positions=moved(
+                torch.from_numpy(batch.masked_positions[masked] - start), device
+            ),
+            masked_ids=moved(torch.from_numpy(batch.masked_ids[masked]), device),
             sentence_labels=None
             if labels is None
-            else torch.from_numpy(labels[first:last]).to(device),
+            else moved(torch.from_numpy(labels[first:last]), device),
             step_masked=whole.masked,
             step_sequences=whole.sequences,
         )
@@ -276,4 +281,4 @@ def _correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _count(labels: Tensor) -> Tensor:
-    return torch.tensor(len(labels), device=labels.device)
+    return torch.full((), len(labels), device=labels.device)  # a filled one is not copied

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.errors import LitebertError
+from litebert.fast.precision import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, Batch
+from litebert.nn.batch import moved
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
 
@@ -36,8 +38,9 @@ class Alignment:
 
         `states` has shape (teacher tokens, hidden), the result (tokens, hidden).
         """
-        first, stop = (torch.from_numpy(rows).to(states.device) for rows in (self.first, self.stop))
-        sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).double().cumsum(0)
+        first, stop = (moved(torch.from_numpy(x), states.device) for x in (self.first, self.stop))
+        exact = exact_dtype(states.device)
+        sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).to(exact).cumsum(0)
         count = (stop - first).clamp(min=1)[:, None]
         return ((sums[stop] - sums[first]) / count).float()
 
@@ -114,10 +117,8 @@ def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     """
     if pooling == "cls":
         return hidden[batch.first_tokens]
-    sizes = batch.offsets.diff()
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
-    sums = hidden.new_zeros(len(sizes), hidden.shape[1]).index_add(0, owner, hidden)
-    return sums / sizes[:, None]
+    sums = hidden.new_zeros(len(batch.lengths), hidden.shape[1])
+    return sums.index_add(0, batch.sequence_of, hidden) / batch.offsets.diff()[:, None]
 
 
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:

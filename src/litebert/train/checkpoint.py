@@ -36,7 +36,8 @@ class Progress:
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
     `losses` are the last ones, kept where spikes are looked for; `omitted` counts the batches that
-    were omitted after spikes.
+    were omitted after spikes. In fp16 `loss_scale` is what the loss is multiplied by, and
+    `scaled_steps` counts the steps since it changed.
     """
 
     step: int = 0
@@ -45,9 +46,11 @@ class Progress:
     window_tokens: int = 0
     losses: tuple[float, ...] = ()
     omitted: int = 0
+    loss_scale: float = 1.0
+    scaled_steps: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """Return what state.json holds; what only spikes need is there only with it."""
+        """Return what state.json holds; what only spikes or fp16 need is there only with them."""
         table: dict[str, Json] = {
             "step": self.step,
             "skipped_in_a_row": self.skipped_in_a_row,
@@ -56,6 +59,8 @@ class Progress:
         }
         if self.losses:
             table |= {"losses": list(self.losses), "omitted": self.omitted}
+        if self.scaled_steps or self.loss_scale != 1:
+            table |= {"loss_scale": self.loss_scale, "scaled_steps": self.scaled_steps}
         return table
 
     @classmethod

@@ -108,7 +108,7 @@ def scaled(
         # weights, gradients and two moments in float32; one more of each while updating
         memory_bytes=bytes_before
         + int(_HEAP * (num_parameters * 4 * 5 + max(0, saved) / max(1, tokens) * tokens_at_once))
-        + (_CPU_BYTES[dtype] if device.type == "cpu" else 0),
+        + (_CPU_BYTES.get(dtype, _CPU_BYTES[torch.bfloat16]) if device.type == "cpu" else 0),
         disk_bytes=(train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
 
@@ -221,8 +221,8 @@ def _median_seconds(work: Callable[[], None], device: torch.device) -> float:
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
     start = time.perf_counter()
     work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
     return time.perf_counter() - start
 
 

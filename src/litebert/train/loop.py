@@ -19,6 +19,8 @@ from litebert.train.pace import Pace
 from litebert.train.spike import MAX_RETURNS, WINDOW, is_spike
 from litebert.train.step import StepResult, training_step
 
+FIRST_SCALE, STEPS_A_SCALE = 2.0**15, 2_000
+"""What the loss is multiplied by at first in fp16, and finite steps until that is doubled."""
 _NO_END = 1 << 40
 """Batches are read without end: the pace decides which step is the last."""
 
@@ -60,6 +62,7 @@ def run_steps(
             clip_norm=trainer.optim.clip_norm,
             seed=train.seed,
             world=trainer.world,
+            loss_scale=progress.loss_scale,
         )
         spikes = is_spike(result.loss, progress.losses, train.spike_sigma)
         if spikes and (earlier := _returned(trainer, progress, result, returns)):
@@ -84,7 +87,8 @@ def resumed(trainer: Trainer) -> Progress:
     found, problems = _restored(trainer)
     for problem in problems:
         trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
-    progress = found or Progress()
+    begins_at = FIRST_SCALE if trainer.train.precision == "fp16" else 1.0
+    progress = found or Progress(loss_scale=begins_at)
     trainer.log.resume_at(progress.step if found else -1)
     if found:
         trainer.log.say(f"resuming from step {progress.step}")
@@ -172,6 +176,8 @@ def _advanced(trainer: Trainer, progress: Progress, result: StepResult) -> Progr
             expected="finite numbers; the last checkpoint is whole and untouched",
             next=f"start a run with optim.learning_rate={trainer.optim.learning_rate / 3:.1e}",
         )
+    if trainer.train.precision == "fp16":
+        progress = _rescaled(progress, result)
     if skipped:  # what is not finite enters no mean
         return replace(progress, step=step, skipped_in_a_row=skipped)
     window = progress.window or (0.0,) * len(result.sums)
@@ -184,6 +190,15 @@ def _advanced(trainer: Trainer, progress: Progress, result: StepResult) -> Progr
         window_tokens=progress.window_tokens + result.tokens,
         losses=losses,
     )
+
+
+def _rescaled(progress: Progress, result: StepResult) -> Progress:
+    """Halve the scale of the loss where a gradient was too large for fp16; double it at times."""
+    if not result.is_finite:
+        return replace(progress, loss_scale=max(1.0, progress.loss_scale / 2), scaled_steps=0)
+    if progress.scaled_steps + 1 < STEPS_A_SCALE:
+        return replace(progress, scaled_steps=progress.scaled_steps + 1)
+    return replace(progress, loss_scale=progress.loss_scale * 2, scaled_steps=0)
 
 
 def _reported(

@@ -52,6 +52,9 @@ from litebert.train.run import (
 from litebert.train.sources import Sources, batches_of
 from litebert.train.warm import shape_of_start, take_start
 
+_SHARDS_COUNTED = 8
+"""Shards of a large corpus whose pieces are counted for the start of the output bias."""
+
 
 def plan(resolved: Resolved[PretrainConfig], folder: Path) -> tuple[PretrainConfig, Estimate]:
     """Return the full configuration and what it will need, without writing anything."""
@@ -233,5 +236,7 @@ def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sourc
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":
-        bias = log_frequencies(sources.corpus.shards, config.model.vocab_size)
+        corpus = sources.corpus
+        some = range(min(_SHARDS_COUNTED, len(corpus.manifest.shards)))
+        bias = log_frequencies(corpus.shards or corpus.open_shards(some), config.model.vocab_size)
         network.masked_lm.bias.data.copy_(torch.from_numpy(bias))

@@ -144,6 +144,14 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and world_size() > 1:
         name = f"cuda:{local_rank()}"
+    if name == "mps" and world_size() > 1:
+        raise LitebertError(
+            "LB-455",
+            "several processes cannot share one Apple GPU",
+            received=f"train.device=mps, {world_size()} processes",
+            expected="one process, or train.device=cpu",
+            next="start without torchrun",
+        )
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
@@ -152,7 +160,7 @@ def choose_device(name: str) -> torch.device:
             "LB-507",
             "this device cannot be used",
             received=f"train.device={name}: {str(error).splitlines()[0]}",
-            expected="auto, cpu, cuda or cuda:N of this machine",
+            expected="auto, cpu, cuda, cuda:N or mps, as this machine has it",
             next="set train.device=auto",
         ) from error
     return device

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from litebert.config import Origin, PretrainConfig
 from litebert.corpus import Corpus
-from litebert.corpus.manifest import MANIFEST
+from litebert.corpus.manifest import MANIFEST, ShardRecord
 from litebert.corpus.remote import local_corpus
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
 from litebert.objectives import (
+    WINDOW_PIECES,
     Batches,
     Loader,
     Mixed,
+    Order,
     PretrainingBatch,
     SentenceObjective,
+    Shard,
+    ShardSizes,
     Staged,
     Vocabulary,
+    Windowed,
+    estimated_samples,
     evaluation_batches,
     sentence_objective,
     shares,
@@ -41,7 +48,8 @@ class Sources:
     def open(cls, config: PretrainConfig) -> Sources:
         """Open what `[data]` names; evaluation must never read the training files."""
         sentence = sentence_objective(config.objective.sentence)
-        corpus = Corpus.open(local_corpus(config.data.corpus))
+        window = window_of(config)
+        corpus = opened(local_corpus(config.data.corpus, window=window), window)
         named = config.data.eval_corpus
         held_out = Corpus.open(local_corpus(named)) if named else corpus.held_out()
         if held_out is None:
@@ -61,7 +69,8 @@ class Sources:
                 next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
             )
         held_out.tokenizer()  # its copy, too, must be what made the ids
-        others = tuple(enumerate(map(local_corpus, config.data.mix or ()), start=2))
+        mixed = (local_corpus(name, window=window) for name in config.data.mix or ())
+        others = tuple(enumerate(mixed, start=2))
         if others:
             shares_of(config, corpus.path)  # whole, and of one vocabulary
         return cls(corpus, held_out, corpus.tokenizer(), sentence, others)
@@ -163,20 +172,21 @@ def mixed_for(
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
     """Return the corpora of the mix with their shares; all must have one vocabulary."""
-    data = config.data
-    opened = [Corpus.open(path) for path in (corpus, *map(local_corpus, data.mix or ()))]
-    for each in opened[1:]:
-        if each.tokenizer_hash != opened[0].tokenizer_hash:
+    data, window = config.data, window_of(config)
+    others = (local_corpus(name, window=window) for name in data.mix or ())
+    corpora = [opened(path, window) for path in (corpus, *others)]
+    for each in corpora[1:]:
+        if each.tokenizer_hash != corpora[0].tokenizer_hash:
             raise LitebertError(
                 "LB-269",
                 "corpora with different vocabularies cannot be mixed",
-                received=f"{opened[0].path} and {each.path}",
+                received=f"{corpora[0].path} and {each.path}",
                 expected="one vocabulary for all",
-                next=f"litebert corpus build ... --tokenizer {opened[0].path}/tokenizer",
+                next=f"litebert corpus build ... --tokenizer {corpora[0].path}/tokenizer",
             )
-    sizes = [each.num_tokens for each in opened]
+    sizes = [each.num_tokens for each in corpora]
     found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
-    return dict(zip((each.path for each in opened), found, strict=True))
+    return dict(zip((each.path for each in corpora), found, strict=True))
 
 
 def loader_for(
@@ -187,23 +197,57 @@ def loader_for(
     purpose: str = "train",
     first_step: int = 0,
     share: float = 1.0,
-) -> Loader:
+) -> Loader | Windowed:
     """Open a corpus's loader, whose step 0 is the run's `first_step`; `share` is that in a mix."""
-    train, early = config.train, config.early
+    train, early, window = config.train, config.early, window_of(config)
     early_steps = max(0, round(early.mask_share * train.steps) - first_step)
-    opened = Corpus.open(corpus)
+    found = opened(corpus, window)
     drawn = train.batch_size * config.mining.pool
-    return Loader(
-        opened.shards,
-        vocabulary=vocabulary_of(opened.tokenizer()),
-        config=config.objective,
+    early_samples = round(early_steps * drawn * share)
+    vocabulary = vocabulary_of(found.tokenizer())
+
+    def open_loader(shards: Sequence[Shard], purpose: str, early_samples: int) -> Loader:
+        return Loader(
+            shards,
+            vocabulary=vocabulary,
+            config=config.objective,
+            batch_size=drawn,
+            seed=train.seed,
+            purpose=purpose,
+            sentence=sentence,
+            early_mask_prob=early.mask_prob,
+            early_samples=early_samples,
+        )
+
+    if found.num_tokens <= window:
+        return open_loader(found.shards, purpose, early_samples)
+    sizes = [_size_of(record, sentence) for record in found.manifest.shards]
+    samples = estimated_samples(sizes, config.objective, sentence)
+    pieces = tuple(size.pieces for size in sizes)
+    return Windowed(
+        Order(samples, pieces, window, train.seed, purpose),
+        found.open_shards,
+        open_loader,
         batch_size=drawn,
-        seed=train.seed,
-        purpose=purpose,
-        sentence=sentence,
-        early_mask_prob=early.mask_prob,
-        early_samples=round(early_steps * drawn * share),
+        early_samples=early_samples,
     )
+
+
+def _size_of(record: ShardRecord, sentence: SentenceObjective) -> ShardSizes:
+    counts = record.counts
+    unused = counts.single_sentence_documents if sentence.fewest_sentences > 1 else 0
+    return ShardSizes(counts.documents - unused, counts.sentences, counts.tokens)
+
+
+def window_of(config: PretrainConfig) -> int:
+    """Return how many pieces are shuffled together."""
+    return config.data.window or WINDOW_PIECES
+
+
+def opened(path: Path, window: int) -> Corpus:
+    """Open a corpus; one that is larger than a window opens its shards as they are read."""
+    corpus = Corpus.without_shards(path)
+    return corpus if corpus.num_tokens > window else Corpus.open(path)
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:

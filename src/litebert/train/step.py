@@ -10,6 +10,7 @@ import torch
 
 from litebert import rng
 from litebert.distributed import ALONE, World
+from litebert.fast.precision import exact_dtype
 from litebert.optim import MomentOptimizer, clip_gradients
 from litebert.tasks.base import Task, Work, device_of
 
@@ -35,25 +36,34 @@ def training_step(
     clip_norm: float,
     seed: int,
     world: World = ALONE,
+    loss_scale: float = 1.0,
 ) -> StepResult:
     """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
+
+    The loss is multiplied by `loss_scale` and its gradients are divided by it again, so that small
+    ones survive in fp16; with a power of two that is exact.
 
     With several processes `works` are this one's share. Gradients are summed once a step: that of a
     shared block is complete only when the backward pass has ended, so nothing could be sent before.
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     device = device_of(task.network)
-    seen = torch.zeros(len(task.sum_names) + 2, dtype=torch.float64, device=device)
+    exact = exact_dtype(device)
+    seen = torch.zeros(len(task.sum_names) + 2, dtype=exact, device=device)
     for work in works:
         loss = task.loss(work)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
         seen[:-2] += loss.sums
         seen[-2] += loss.total.detach()
         seen[-1] += task.num_tokens(work)
-    world.sum_([p.grad for p in task.network.parameters() if p.grad is not None])
+    gradients = [p.grad for p in task.network.parameters() if p.grad is not None]
+    world.sum_(gradients)
     world.sum_([seen])
+    if loss_scale != 1:
+        torch._foreach_mul_(gradients, 1 / loss_scale)
     norm = clip_gradients(task.network.parameters(), clip_norm)
-    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.double()[None]]).tolist()
+    # the one place where a step waits for the device: nothing may change unless all is finite
+    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(exact)[None]]).tolist()
     is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
     if is_finite:
         for group in optimizer.param_groups:

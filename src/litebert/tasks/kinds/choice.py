@@ -15,6 +15,7 @@ from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.batch import moved
 from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.kinds.family import NEVER, AnswerRow, Feature, Item, Output, frame_ids
 from litebert.tasks.kinds.problems import softened, softmax
@@ -159,7 +160,7 @@ class MultipleChoice:
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         """Return a row of logits a question; what it lacks is NEVER chosen."""
         logits = network(batch).view(-1, self.num_choices)  # (questions, choices)
-        is_lacking = torch.tensor([length == 1 for length in batch.lengths], device=logits.device)
+        is_lacking = moved(torch.tensor([n == 1 for n in batch.lengths]), logits.device)
         masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
         return masked
 

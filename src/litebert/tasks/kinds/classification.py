@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from litebert.config import HeadConfig
 from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.batch import moved
 from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output, frame_ids
 from litebert.tasks.kinds.problems import Label, Problem, SingleLabel, problem_of
 from litebert.tokenizer import Tokenizer
@@ -99,7 +101,8 @@ class TextClassification:
         losses = self.problem.losses(logits, targets)
         if self.class_weights is None or not isinstance(self.problem, SingleLabel):
             return losses
-        return losses * losses.new_tensor(self.class_weights)[targets]
+        weights = moved(torch.tensor(self.class_weights, dtype=losses.dtype), losses.device)
+        return losses * weights[targets]
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the logits of each sequence."""

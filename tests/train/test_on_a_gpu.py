@@ -1,0 +1,225 @@
+"""What runs on a GPU, tried without one: tensors without numbers, which no host can wait for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.errors import LitebertError
+from litebert.fast import attention
+from litebert.fast.empty import without_numbers
+from litebert.nn import AlbertForPretraining, Batch, Network
+from litebert.nn.attention import Attend
+from litebert.nn.attention import attention as reference
+from litebert.nn.batch import Layout
+from litebert.optim import build_optimizer, clip_gradients
+from litebert.tasks import Pretraining, PretrainingWork, base, pretraining
+from litebert.train import loop, step
+from litebert.train.checkpoint import Progress
+from litebert.train.run import choose_device
+from litebert.train.step import StepResult, training_step
+
+LENGTHS = (9, 7, 7)
+AMPERE, TURING = (8, 0), (7, 5)
+
+
+def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretraining:
+    config = AlbertConfig(
+        vocab_size=50,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        attention=kind,
+    )
+    return AlbertForPretraining(config, dtype=dtype)
+
+
+def _task(network: AlbertForPretraining) -> Pretraining:
+    return Pretraining(network, open_loader=_nothing, held_out=(), train=TrainConfig())
+
+
+def _nothing() -> Any:
+    raise AssertionError("no batch is read")
+
+
+def _work() -> PretrainingWork:
+    ids = torch.arange(sum(LENGTHS)) % 50
+    masked = torch.tensor([1, 8, 12, 20])
+    batch = Batch.from_flat(ids, torch.zeros_like(ids), LENGTHS)
+    return PretrainingWork(batch, masked, ids[masked], torch.tensor([0, 1, 0]), 4, 3)
+
+
+def _as_fake(mode: FakeTensorMode, work: PretrainingWork) -> PretrainingWork:
+    batch = work.batch
+    parts = (batch.ids, batch.positions, batch.segments, batch.offsets)
+    fake = Batch(*map(mode.from_tensor, parts), batch.lengths)
+    assert work.sentence_labels is not None
+    rest = (work.masked_positions, work.masked_ids, work.sentence_labels)
+    return PretrainingWork(fake, *map(mode.from_tensor, rest), 4, 3)
+
+
+def _materialised(network: Network) -> None:
+    for module in network.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Let every tensor say that it is on a GPU; list the kernels of attention that are called."""
+    called: list[str] = []
+
+    def noted(name: str, kernel: Attend) -> Attend:
+        def attend(*given: Any) -> Tensor:
+            called.append(name)
+            return kernel(*given)
+
+        return attend
+
+    for name in ("_variable", "padded"):
+        monkeypatch.setattr(attention, name, noted(name, getattr(attention, name)))
+    monkeypatch.setattr(FakeTensor, "is_cuda", True, raising=False)
+    yield called
+    attention._capability.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dropout", "kind", "capability", "optimizer", "expected"),
+    [
+        (torch.bfloat16, 0.0, "full", AMPERE, "lamb", {"_variable"}),
+        (torch.float16, 0.0, "full", AMPERE, "adamw", {"_variable"}),
+        (torch.float16, 0.0, "full", TURING, "lamb", {"padded"}),
+        (torch.bfloat16, 0.1, "full", AMPERE, "muon", {"padded"}),
+        (torch.float32, 0.0, "full", AMPERE, "lamb", {"padded"}),
+        (torch.bfloat16, 0.0, "local", AMPERE, "lamb", {"_variable"}),
+        (torch.float16, 0.1, "local", TURING, "lamb", {"padded"}),
+    ],
+)
+def test_a_step_never_waits_for_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+    kernels: list[str],
+    dtype: torch.dtype,
+    dropout: float,
+    kind: str,
+    capability: tuple[int, int],
+    optimizer: str,
+    expected: set[str],
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    work = _work()
+    with FakeTensorMode() as mode:
+        with without_numbers():
+            network = _network(dropout, kind, dtype)
+        _materialised(network)
+        rule = build_optimizer(OptimConfig(name=optimizer), network.named_parameters())
+        loss = _task(network.train()).loss(_as_fake(mode, work))
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        norm = clip_gradients(network.parameters(), 1.0)
+        rule.step()
+        with pytest.raises(DataDependentOutputException):
+            norm.item()
+    assert set(kernels) == expected
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_padded_attention_is_that_of_the_reference(is_part: bool) -> None:
+    layout = Layout(_work().batch, torch.tensor([0, 3, 9, 22]) if is_part else None)
+    shape = (sum(LENGTHS), 2, 8)
+    rows = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    results = []
+    for attend in (reference, attention.padded):
+        mixed = attend(layout.of_queries(rows[0]), rows[1], rows[2], layout, 0.0)
+        results.append((mixed, *torch.autograd.grad(mixed.square().sum(), rows)))
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-12)
+
+
+def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, AlbertForPretraining]:
+    torch.manual_seed(1)
+    network = _network(0.0, "full", dtype).train()
+    network.albert.embedding.word.weight.data *= 3
+    rule = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
+    result = training_step(
+        _task(network),
+        [_work()],
+        rule,
+        step=0,
+        learning_rate=0.01,
+        clip_norm=1.0,
+        seed=1,
+        loss_scale=loss_scale,
+    )
+    return result, network
+
+
+def test_the_scale_of_the_loss_changes_no_bit_in_float32() -> None:
+    (plain, one), (scaled, other) = _step(torch.float32, 1.0), _step(torch.float32, 2.0**15)
+    assert plain == scaled
+    assert all(map(torch.equal, one.state_dict().values(), other.state_dict().values()))
+
+
+def test_fp16_trains_as_fp32_does_and_an_overflow_changes_nothing() -> None:
+    (exact, _), (half, _) = _step(torch.float32, 1.0), _step(torch.float16, 2.0**10)
+    assert half.loss == pytest.approx(exact.loss, rel=1e-3)
+    assert half.gradient_norm == pytest.approx(exact.gradient_norm, rel=1e-2)
+    overflown, network = _step(torch.float16, 2.0**40)
+    assert not overflown.is_finite
+    torch.manual_seed(1)
+    untouched = _network(0.0, "full", torch.float16)
+    assert torch.equal(network.albert.pooler.weight, untouched.albert.pooler.weight)  # type: ignore[union-attr]
+
+
+def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "STEPS_A_SCALE", 2)
+    good = StepResult((), 0, 1.0, 1.0, is_finite=True)
+    bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
+    progress, scales = Progress(loss_scale=8.0), []
+    for result in (good, bad, good, good, good):
+        progress = Progress.of_json(loop._rescaled(progress, result).to_json())
+        scales.append(progress.loss_scale)
+    assert scales == [8, 4, 4, 8, 8]
+    assert "loss_scale" not in Progress(step=3).to_json()
+
+
+class _NoFloat64(TorchDispatchMode):
+    """Refuse what Apple's GPUs have not."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for each in tree_leaves(result):
+            assert not isinstance(each, Tensor) or each.dtype != torch.float64, function
+        return result
+
+
+def test_a_step_on_an_apple_gpu_has_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError), _NoFloat64():
+        _step(torch.float32, 1.0)
+    for module in (base, step, pretraining):
+        monkeypatch.setattr(module, "exact_dtype", lambda _: torch.float32)
+    with _NoFloat64():
+        result, _ = _step(torch.float32, 1.0)
+    assert result.is_finite
+
+
+def test_several_processes_do_not_share_an_apple_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LitebertError, match="LB-455"):
+        choose_device("mps")
