@@ -11,8 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from litebert.fast.moving import sequence_of
 from litebert.nn.attention import Attend, attention
-from litebert.nn.batch import Batch, Layout
+from litebert.nn.batch import Layout
 
 _MANY = 4
 """Sequences from which a stack counts as large."""
@@ -106,7 +107,9 @@ def padded(
     the tokens, each stands where its token does.
     """
     batch, width = layout.batch, -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
-    rows = batch.sequence_of * width + _columns(batch)
+    sequences = sequence_of(batch)
+    columns = torch.arange(len(sequences), device=sequences.device) - batch.offsets[sequences]
+    rows = sequences * width + columns
     rows_of_queries = layout.of_queries(rows)
     sizes = batch.offsets.diff()[:, None]
     is_key = torch.arange(width, device=rows.device) < sizes  # (sequences, width)
@@ -116,10 +119,6 @@ def padded(
     )
     mixed = F.scaled_dot_product_attention(q, k, v, is_key[:, None, None], dropout_p=dropout_prob)
     return mixed.transpose(1, 2).flatten(0, 1)[rows_of_queries]
-
-
-def _columns(batch: Batch) -> Tensor:
-    return torch.arange(len(batch.ids), device=batch.ids.device) - batch.offsets[batch.sequence_of]
 
 
 def _variable(

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig
 from litebert.fast.attention import full
+from litebert.fast.moving import sequence_of
 from litebert.nn.attention import Attend
 from litebert.nn.batch import Layout
 
@@ -50,7 +51,7 @@ def _in_blocks(
 ) -> Tensor:
     size, num_tokens = max(window, _SMALLEST_BLOCK), len(key)
     missing = -num_tokens % size
-    first = layout.batch.first_tokens[layout.batch.sequence_of]
+    first = layout.batch.first_tokens[sequence_of(layout.batch)]
     query = query * query.shape[-1] ** -0.5
     to_first = (query * key[first]).sum(-1)  # (tokens, heads)
     q = _blocks(F.pad(query, (0, 0, 0, 0, 0, missing)), size).transpose(1, 2)

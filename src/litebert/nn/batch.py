@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 
@@ -74,35 +74,21 @@ class Batch:
     ) -> Shaped[Tensor, "sequences width ..."]:
         """Lay per-token values out as a rectangle, with zeros where no token is."""
         width = int(self.positions.max()) + 1 if width is None else width
-        place = (self.sequence_of, self.positions)
-        shape = (len(self.lengths), width, *values.shape[1:])
-        return values.new_zeros(shape).index_put(place, values)
+        sequence = torch.arange(len(self.lengths), device=values.device)
+        place = (sequence.repeat_interleave(self.offsets.diff()), self.positions)
+        return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
 
     def to(self, device: torch.device | str) -> Batch:
         """Move the tensors to a device, where they are not there yet."""
         if self.ids.device == torch.device(device):
             return self
-        ids, positions, segments, offsets = (
-            moved(x, device) for x in (self.ids, self.positions, self.segments, self.offsets)
-        )
-        return Batch(ids, positions, segments, offsets, self.lengths)
-
-    @cached_property
-    def sequence_of(self) -> Int[Tensor, " tokens"]:
-        """Number of each token's sequence; its size is known here, so nothing waits for a GPU."""
-        numbers = torch.arange(len(self.lengths), device=self.offsets.device)
-        return numbers.repeat_interleave(self.offsets.diff(), output_size=len(self.ids))
+        tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
+        return replace(self, **{n: x.to(device, non_blocking=True) for n, x in tensors.items()})
 
     @property
     def first_tokens(self) -> Int[Tensor, " sequences"]:
         """Index of the first token, [CLS], of every sequence."""
         return self.offsets[:-1]
-
-
-def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Move a tensor to a device; from pinned memory a GPU copies while the host continues."""
-    is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
-    return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
 
 
 @dataclass(frozen=True)

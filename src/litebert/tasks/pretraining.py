@@ -16,9 +16,9 @@ from litebert import rng
 from litebert.config import EarlyConfig, ElasticConfig, ReplacedConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
+from litebert.fast.moving import moved
 from litebert.fast.precision import exact_dtype
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of, summed
@@ -210,12 +210,12 @@ def micro_batches(
         labels = batch.sentence_labels
         yield PretrainingWork(
             batch=Batch(
-                ids=torch.from_numpy(batch.ids[start:stop]),
-                positions=torch.from_numpy(batch.positions[start:stop]),
-                segments=torch.from_numpy(batch.segments[start:stop]),
-                offsets=torch.from_numpy(batch.offsets[first : last + 1] - start),
+                ids=moved(torch.from_numpy(batch.ids[start:stop]), device),
+                positions=moved(torch.from_numpy(batch.positions[start:stop]), device),
+                segments=moved(torch.from_numpy(batch.segments[start:stop]), device),
+                offsets=moved(torch.from_numpy(batch.offsets[first : last + 1] - start), device),
                 lengths=tuple(np.diff(batch.offsets[first : last + 1]).tolist()),
-            ).to(device),
+            ),
             masked_positions=moved(
                 torch.from_numpy(batch.masked_positions[masked] - start), device
             ),

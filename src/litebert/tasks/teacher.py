@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.errors import LitebertError
+from litebert.fast.moving import moved, sequence_of
 from litebert.fast.precision import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, Batch
-from litebert.nn.batch import moved
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
 
@@ -118,7 +118,7 @@ def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     if pooling == "cls":
         return hidden[batch.first_tokens]
     sums = hidden.new_zeros(len(batch.lengths), hidden.shape[1])
-    return sums.index_add(0, batch.sequence_of, hidden) / batch.offsets.diff()[:, None]
+    return sums.index_add(0, sequence_of(batch), hidden) / batch.offsets.diff()[:, None]
 
 
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:

@@ -1,0 +1,21 @@
+"""What a GPU is given without making the host wait."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from litebert.nn.batch import Batch
+
+
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Move a tensor to a device; from pinned memory a GPU copies while the host continues."""
+    is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
+    return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
+
+
+def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
+    """Return the number of each token's sequence; as its size is known here, nothing waits."""
+    numbers = torch.arange(len(batch.lengths), device=batch.offsets.device)
+    return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))
