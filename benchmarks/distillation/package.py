@@ -1,9 +1,8 @@
 """Write a run's model as the packaged one: `python benchmarks/distillation/package.py RUN OUT`.
 
-The word table and the blocks in float8, the rest in bf16, the tokenizer, and what
-sentence-transformers reads; the card is written by hand. Where the run's last evaluation does not
-tell sentence order from a coin, its head is omitted, and the pooler, which only that head had
-trained, is fitted to the vectors.
+The word table in float8, the rest in bf16, the tokenizer, and what sentence-transformers reads; the
+card is written by hand. Where the run's last evaluation does not tell sentence order from a coin,
+its head is omitted, and the pooler, which only that head had trained, is fitted to the vectors.
 """
 
 from __future__ import annotations
@@ -40,13 +39,11 @@ def order_accuracy(run: Path) -> float:
     return float(str(rows[-1]["sentence_order_accuracy"]))
 
 
-def round_to_float8(path: Path) -> None:
-    """Round the word table and the matrices of the blocks: 3 bits of mantissa, half the bytes."""
+def table_in_float8(path: Path) -> None:
+    """Round the word table to float8: 3 bits of mantissa, half the bytes of all weights."""
     weights = load_file(path)
-    for name, weight in weights.items():
-        is_block = "albert_layer" in name and weight.ndim == 2
-        if is_block or name == "albert.embeddings.word_embeddings.weight":
-            weights[name] = weight.to(torch.float8_e4m3fn)
+    name = "albert.embeddings.word_embeddings.weight"
+    weights[name] = weights[name].to(torch.float8_e4m3fn)
     save_file(weights, path, metadata={"format": "pt"})
 
 
@@ -101,7 +98,7 @@ def main(run: Path, out: Path) -> None:
         network.sentence_order.to("meta")  # what holds no numbers is not written
         print(f"pooler fitted, R2 {fit_pooler(network, corpora_of(run)):.2f}")
     save_model(network, out, dtype=torch.bfloat16)
-    round_to_float8(out / "model.safetensors")
+    table_in_float8(out / "model.safetensors")
     Tokenizer.load(source).save(out)
     (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
     write_sentence_transformers(out, pooling="mean", normalize=True)
