@@ -285,8 +285,3 @@ def test_a_batch_must_have_an_example_for_each_process() -> None:
     require_share(4, World(0, 4))
     with pytest.raises(LitebertError, match="LB-282"):
         require_share(3, World(0, 4))
-
-
-def test_alone_nothing_is_copied() -> None:
-    rows = torch.ones(2, 3, requires_grad=True)
-    assert World().rows(rows) is rows

@@ -190,7 +190,7 @@ def test_counts_and_precisions_are_checked(folder: Path) -> None:
     with pytest.raises(LitebertError, match="LB-932"):
         litebert.load(folder).fill("[MASK]", top=-3)
     with pytest.raises(LitebertError, match="LB-933"):
-        litebert.load(folder, precision="fp16")  # type: ignore[arg-type]
+        litebert.load(folder, precision="fp8")  # type: ignore[arg-type]
 
 
 def test_what_is_too_long_is_told(folder: Path) -> None:

@@ -73,7 +73,7 @@ def pack(albert: Albert) -> None:
     albert.make_steps = _Packed(albert, steps)
 
 
-def use_backend(albert: Albert, backend: Backend) -> None:
+def use_backend(albert: Albert, backend: str) -> None:
     """Compute short texts that are alone with onnxruntime; for auto, where installed and faster.
 
     A packed network in fp32 gets a graph a step. One in bf16, in eight bits or with other operators
@@ -87,7 +87,7 @@ def use_backend(albert: Albert, backend: Backend) -> None:
             "LB-975",
             "there is no such backend",
             received=backend,
-            expected=did_you_mean(str(backend), get_args(Backend)),
+            expected=did_you_mean(backend, get_args(Backend)),
             next='backend="auto"',
         )
     is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
