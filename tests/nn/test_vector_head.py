@@ -13,8 +13,10 @@ from litebert.folder import load_model, save_model, write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.interop.google.exporting import export_checkpoint
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.optim import build_optimizer
 from litebert.runs import read_result
 from litebert.tokenizer import Tokenizer
+from litebert.train.depth import rate_scales
 from litebert.train.finetune import finetune
 from litebert.train.prepared import Prepared, prepare
 
@@ -100,6 +102,23 @@ def test_the_head_follows_the_vectors_of_the_start(
     recorded = "mean" if kind == "vector-classification" else "cls"
     assert prepared.config.model.pooling == recorded
     assert prepared.config.optim.bias_correction == (True if recorded == "mean" else None)
+    assert prepared.config.optim.head_rate_scale == (10 if recorded == "mean" else 1)
+
+
+def test_the_head_alone_learns_faster(plan: Callable[..., Prepared]) -> None:
+    prepared = plan()
+    network = AlbertForTask(prepared.network_config, prepared.dataset.family.head)
+    optim = prepared.config.optim
+    scales = rate_scales(network, decay=optim.layer_decay, head=optim.head_rate_scale)
+    optimizer = build_optimizer(optim, network.named_parameters(), rate_scales=scales)
+    faster = [g for g in optimizer.param_groups if g["rate_scale"] == optim.head_rate_scale]
+    assert {id(p) for g in faster for p in g["params"]} == {
+        id(p) for p in network.head.parameters()
+    }
+    assert all(g["rate_scale"] == 1 for g in optimizer.param_groups if g not in faster)
+    typed = plan("optim.head_rate_scale=3")
+    assert typed.config.optim.head_rate_scale == 3
+    assert typed.resolved.origins["optim.head_rate_scale"].is_typed
 
 
 def test_a_head_after_every_step_has_no_mean(plan: Callable[..., Prepared]) -> None:

@@ -28,7 +28,7 @@ from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
 from litebert.hub.card import model_card
-from litebert.inference import Finetuned, Model
+from litebert.inference import PACKAGED, Finetuned, Model, packaged_model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import read_record, read_result
@@ -294,11 +294,11 @@ def test_deeper_layers_learn_more_slowly_when_asked(tmp_path: Path, configure: C
     _run(configure, tmp_path / "run", "train.steps=1", "optim.layer_decay=0.5")
     network = load_model(tmp_path / "run" / "model").network
     assert isinstance(network, AlbertForTask)
-    scales = rate_scales(network, 0.5)
+    scales = rate_scales(network, decay=0.5)
     assert scales["albert.embedding.word.weight"] == 0.5**3
     assert scales["albert.attention.0.query.weight"] == 0.5**1.5
     assert "head.dense.weight" not in scales
-    assert rate_scales(network, 1.0) == {}
+    assert rate_scales(network) == {}
 
 
 def test_a_plan_says_what_a_run_needs_and_writes_nothing(
@@ -382,7 +382,9 @@ def test_small_networks_get_measured_defaults_and_typed_values_stay(
 def test_published_sizes_keep_the_recipe() -> None:
     settings = settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"])
     resolved = resolve(FinetuneConfig, settings)
+    assert resolved.config.optim.head_rate_scale == 1
     assert with_suited(resolved, 768, 500) is resolved
+    assert with_suited(resolved, 767, 500).config.optim.head_rate_scale == 1
     assert with_suited(resolved, 767, 500) is not resolved
 
 
@@ -422,3 +424,19 @@ def test_teacher_and_unlabelled_rows_have_flags(tmp_path: Path) -> None:
     )
     assert job.resolved.config.teacher.run == str(tmp_path)
     assert job.resolved.config.data.missing_labels == "skip"
+
+
+def test_without_a_model_training_starts_from_the_packaged_one(
+    words: list[str], start: Path, tmp_path: Path
+) -> None:
+    data = ["finetune", str(tmp_path / "train.csv"), "--runs", str(tmp_path / "runs")]
+    planned = CliRunner().invoke(cli, [*data, "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    assert PACKAGED in planned.stdout.splitlines()[0]
+    done = CliRunner().invoke(cli, [*data, "train.steps=1", "task.max_length=16"])
+    assert done.exit_code == 0, done.output
+    assert PACKAGED in done.stderr.splitlines()[0]
+    assert read_record(tmp_path / "runs" / "train").settings["model.start"] == str(packaged_model())
+    assert "--model" not in model_card(tmp_path / "runs" / "train" / "model")
+    own = FinetuneJob(task=str(tmp_path / "train.csv"), settings={"model.start": str(start)})
+    assert own.resolved.config.model.start == str(start)

@@ -20,7 +20,7 @@ from litebert.config import Precision
 from litebert.errors import LitebertError
 from litebert.files import write_stream
 from litebert.folder import Pooling
-from litebert.inference import Model, packaged_model
+from litebert.inference import Model
 from litebert.inference.given import several
 
 Labels: TypeAlias = NDArray[np.generic]
@@ -142,7 +142,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             write_stream(examples, (line.encode() for line in lines))
             run = finetune(
                 str(examples),
-                model=packaged_model() if self.model is None else self.model,
+                model=self.model,
                 columns=["text=text", "label=label"],
                 epochs=self.epochs,
                 runs=scratch,

@@ -12,13 +12,16 @@ from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run
 from litebert.api.settings import Overrides, flags, overrides, run_folder
-from litebert.config import FinetuneConfig, Origin, Resolved, resolve
+from litebert.config import FinetuneConfig, Origin, Resolved, Setting, resolve
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
+from litebert.inference import PACKAGED, packaged_model
 from litebert.tasks.registry import require_task
 from litebert.train.finetune import finetune as train_model
 from litebert.train.finetune_plan import FinetunePlan, plan_finetuning
 from litebert.train.run import choose_device
+
+START = "model.start"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,7 @@ class FinetuneJob:
     """
 
     task: str
-    model: str | Path
+    model: str | Path | None = None
     data: str | Path | None = None
     dev: str | Path | None = None
     columns: Sequence[str] = ()
@@ -70,7 +73,7 @@ class FinetuneJob:
         require_task(task)
         given = flags(
             {
-                "model.start": str(self.model),
+                START: None if self.model is None else str(self.model),
                 "model.random": self.random or None,
                 "data.folder": None if self.data is None else str(self.data),
                 "data.dev": None if self.dev is None else str(self.dev),
@@ -85,27 +88,37 @@ class FinetuneJob:
             }
         )
         recipe = recipe_settings("finetune", self.recipe or task)
-        return resolve(FinetuneConfig, recipe, given, overrides(self.settings))
+        chosen = recipe | given | overrides(self.settings)
+        if START not in chosen:
+            chosen |= {START: Setting(str(packaged_model()), Origin())}
+        return resolve(FinetuneConfig, chosen)
 
     def plan(self) -> Plan:
         """Say what the run will do and need, measured on a few of its examples; writes nothing."""
         return self._described(plan_finetuning(self.resolved, self.folder))
 
+    def _start(self) -> str:
+        """Name the model that training starts from, for people."""
+        resolved = self.resolved
+        is_packaged = resolved.origins[START] == Origin()
+        return PACKAGED if is_packaged else resolved.config.model.start
+
     def _described(self, found: FinetunePlan) -> Plan:
         prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
         shape, head = prepared.network_config, prepared.dataset.family.head
-        rate = prepared.config.optim.learning_rate
+        optim, origins = prepared.config.optim, prepared.resolved.origins
         commonest = prepared.baseline[prepared.key_measure]
         lines = {
+            "model": f"{self._start()}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
             "task": f"{prepared.dataset.name}, {head.kind}",
-            "model": f"{prepared.start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
             "parameters": f"{needs.num_parameters:,}",
             "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} "
             "sequences or windows",
             **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
             "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every "
             f"{train.eval_every:,}",
-            "rate": f"{rate:g} ({prepared.resolved.origins['optim.learning_rate']})",
+            "rate": f"{optim.learning_rate:g} ({origins['optim.learning_rate']})"
+            + f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1),
             "commonest": f"{prepared.key_measure} {commonest:.4f} without any learning",
             "tokens": f"{found.tokens_per_step:,.0f} a step",
             **needs_in_words(needs, train.steps),
@@ -146,7 +159,7 @@ class FinetuneJob:
 def finetune(
     task: str,
     *,
-    model: str | Path,
+    model: str | Path | None = None,
     data: str | Path | None = None,
     dev: str | Path | None = None,
     columns: Sequence[str] = (),
@@ -164,10 +177,11 @@ def finetune(
 ) -> Run:
     """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file.
 
-    `columns` name the roles of your own columns, as in `columns=["text=body"]`; `random` starts
-    from random weights, as a control; `teacher` is a fine-tuned run of the same task to learn
-    from as well; `skip_unlabelled` omits rows without a label. With `seeds` there is a run for
-    each, in `run.seeds`. Call it again to resume.
+    Without `model` training starts from the packaged one. `columns` name the roles of your own
+    columns, as in `columns=["text=body"]`; `random` starts from random weights, as a control;
+    `teacher` is a fine-tuned run of the same task to learn from as well; `skip_unlabelled` omits
+    rows without a label. With `seeds` there is a run for each, in `run.seeds`. Call it again to
+    resume.
 
     Raises:
         LitebertError: A setting, the data or the disk does not allow it.
@@ -211,5 +225,5 @@ def _require_data(task: str, settings: Overrides) -> None:
             f"where is the data of {task}?",
             received="no --data",
             expected="the folder of a named task, or a file of your own instead of its name",
-            next=f"litebert finetune {task} --model MODEL --data FOLDER",
+            next=f"litebert finetune {task} --data FOLDER",
         )

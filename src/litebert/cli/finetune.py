@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from litebert.cli.ending import show_plan, show_result
-from litebert.cli.loading import seed_numbers
+from litebert.cli.loading import model_option, seed_numbers
 from litebert.cli.output import stop
 
 
 @click.command()
 @click.argument("task")
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--model", required=True, help="Pretrained model: a folder, or a name on the Hub.")
+@model_option
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of a named task.")
 @click.option("--dev", type=click.Path(path_type=Path), help="With your own file: evaluate on it.")
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
@@ -35,7 +35,7 @@ from litebert.cli.output import stop
 def finetune(
     task: str,
     words: tuple[str, ...],
-    model: str,
+    model: str | None,
     data: Path | None,
     dev: Path | None,
     column: tuple[str, ...],
@@ -54,9 +54,10 @@ def finetune(
 ) -> None:
     """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file.
 
-    Rerun the command to resume.
+    Without --model it starts from the packaged one. Rerun the command to resume.
 
     \b
+    litebert finetune reviews.csv
     litebert finetune mrpc --model models/mine --data glue
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     """

@@ -42,10 +42,10 @@ precision_option = click.option(
 
 def loaded(model: str | None, precision: Precision, *, depth: int | None = None) -> Model:
     """Load a model; which one answers, and what its files leave in doubt, goes to stderr."""
-    from litebert.inference import Model
+    from litebert.inference import PACKAGED, Model
 
     found = Model.load(model, precision=precision, depth=depth)
-    note(f"model: {found.source if model else 'the one that comes with litebert'}")
+    note(f"model: {found.source if model else PACKAGED}")
     for doubt in found.notes:
         note(f"note: {doubt}")
     return found

@@ -76,6 +76,9 @@ class FinetuneOptimConfig(OptimConfig):
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="factor on the rate for each layer below the head"
     )
+    head_rate_scale: float = Field(
+        1.0, gt=0, le=1000, description="factor on the rate for the new head"
+    )
 
 
 class FinetuneTrainConfig(TrainConfig):

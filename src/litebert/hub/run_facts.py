@@ -72,7 +72,7 @@ def _command(record: Record) -> str:
         name = str(record.settings["task.name"])
         own = name == "table"
         words = ["finetune", "DATA"] if own else ["finetune", name, "--data", "DATA"]
-        start = "--model"
+        start = "" if record.origins.get("model.start") == Origin() else "--model"
     words += [start, "MODEL"] if start else []
     recipes = sorted({o.detail for o in record.origins.values() if o.kind == "recipe"})
     words += ["--recipe", recipes[0]] if recipes else []

@@ -6,12 +6,13 @@ from litebert.inference.embedding import Match, TextIndex
 from litebert.inference.explaining import Explanation, WordAttribution
 from litebert.inference.finetuned import Finetuned
 from litebert.inference.model import Model
-from litebert.inference.packaged import packaged_model
+from litebert.inference.packaged import PACKAGED, packaged_model
 from litebert.inference.pretrained import Filling, Order
 from litebert.inference.results import Results
 from litebert.inference.scoring import Score, WordScore
 
 __all__ = [
+    "PACKAGED",
     "Choice",
     "Classification",
     "Coherence",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from litebert.errors import LitebertError
 
+PACKAGED = "the one that comes with litebert"
+"""What people read instead of its folder."""
+
 
 def packaged_model() -> Path:
     """Return the folder of the model inside the package.

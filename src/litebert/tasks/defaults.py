@@ -17,8 +17,12 @@ PUBLISHED_SIZE = 768
 MEASURED_SIZE, MEASURED_RATE = 256, 1e-4
 """At 1e-3, and at 3e-4 with more steps, the network that was measured gave one answer to all."""
 MIN_STEPS, MIN_EPOCHS, MAX_EPOCHS = 150, 3, 20
-MEAN_SIZE, MEAN_RATE, MEAN_STEPS = 384, 2e-4, 75
-"""Of a head on the mean of the tokens, with bias correction; twice the steps unlearn pairs."""
+MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE = 384, 2e-4, 75, 10.0
+"""Of a head on the mean of the tokens, with bias correction; twice the steps unlearn pairs.
+
+The encoder is pretrained and the head is not: with ten times the rate the head gets 67.8 on MRPC
+instead of 66.4, where always answering the commonest label gets 65.6.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Suited:
     learning_rate: float
     warmup_steps: float
     epochs: float
+    head_rate_scale: float = 1.0
 
 
 def suited(
@@ -39,18 +44,18 @@ def suited(
     are passed over more often, until there are enough steps.
 
     >>> suited(256, 500, 32)
-    Suited(learning_rate=0.0001, warmup_steps=0.1, epochs=10)
+    Suited(learning_rate=0.0001, warmup_steps=0.1, epochs=10, head_rate_scale=1.0)
     >>> suited(512, 67_349, 32)
-    Suited(learning_rate=5e-05, warmup_steps=0.1, epochs=3)
+    Suited(learning_rate=5e-05, warmup_steps=0.1, epochs=3, head_rate_scale=1.0)
     >>> suited(384, 500, 32, reads_mean=True)
-    Suited(learning_rate=0.0002, warmup_steps=0.1, epochs=5)
+    Suited(learning_rate=0.0002, warmup_steps=0.1, epochs=5, head_rate_scale=10.0)
     """
-    size, peak, steps = MEASURED_SIZE, MEASURED_RATE, MIN_STEPS
+    size, peak, steps, head_scale = MEASURED_SIZE, MEASURED_RATE, MIN_STEPS, 1.0
     if reads_mean:
-        size, peak, steps = MEAN_SIZE, MEAN_RATE, MEAN_STEPS
+        size, peak, steps, head_scale = MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE
     rate = peak * min(1.0, size / hidden_size)
     epochs = math.ceil(steps * batch_size / num_features)
-    return Suited(rate, 0.1, min(max(epochs, MIN_EPOCHS), MAX_EPOCHS))
+    return Suited(rate, 0.1, min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), head_scale)
 
 
 def with_suited(
@@ -70,6 +75,8 @@ def with_suited(
     changes: dict[str, float] = {}
     if reads_mean and "optim.bias_correction" in free:
         changes["optim.bias_correction"] = True
+    if reads_mean and "optim.head_rate_scale" in free:
+        changes["optim.head_rate_scale"] = fitting.head_rate_scale
     if "optim.learning_rate" in free:
         changes["optim.learning_rate"] = fitting.learning_rate
     if "optim.warmup_steps" in free:

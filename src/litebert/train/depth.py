@@ -1,4 +1,4 @@
-"""Smaller rates for what lies deeper: layer-wise decay of the learning rate."""
+"""Learning rates by depth: a factor for each layer below the head, and one for the head."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import re
 
 from litebert.nn import AlbertForTask
 
+_HEAD = re.compile(r"(head|exits)\.")
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.")
 
 
-def rate_scales(network: AlbertForTask, decay: float) -> dict[str, float]:
-    """Return a factor on the rate by parameter: `decay` to the number of layers above it.
+def rate_scales(
+    network: AlbertForTask, *, decay: float = 1.0, head: float = 1.0
+) -> dict[str, float]:
+    """Return the factors on the learning rate by parameter; one that is absent has 1."""
+    scales = _scales_by_depth(network, decay)
+    if head != 1:
+        names = (name for name, _ in network.named_parameters() if _HEAD.match(name))
+        scales |= dict.fromkeys(names, head)
+    return scales
+
+
+def _scales_by_depth(network: AlbertForTask, decay: float) -> dict[str, float]:
+    """Return `decay` to the number of layers above each parameter.
 
     Head and pooler have 1. A shared block counts by its mean depth, as all its uses move it alike;
     embeddings lie below everything. A decay of 1 scales nothing.

@@ -90,7 +90,8 @@ def finetune(
             start = _started(network, prepared)
             for line in (*prepared.dataset.notes, *_said(start)):
                 log.say(line)
-            scales = rate_scales(network, config.optim.layer_decay)
+            optim = config.optim
+            scales = rate_scales(network, decay=optim.layer_decay, head=optim.head_rate_scale)
             trainer = build_trainer(
                 network,
                 config,
