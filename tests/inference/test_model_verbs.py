@@ -164,6 +164,21 @@ def test_endless_texts_are_embedded_as_they_come(folder: Path) -> None:
     np.testing.assert_allclose(first[1], model.embed("Anna 1.", pooling="max"), atol=1e-5)
 
 
+def test_batches_tell_their_progress_and_are_cut_at_max_length(folder: Path) -> None:
+    model = litebert.load(folder)
+    done: list[int] = []
+    texts = ["Anna walked to the garden.", "Anna slept.", "Anna walked to the house."]
+    ids = model.tokenizer.encode_ids(texts)
+    assert ids[0][:2] == ids[2][:2]
+    batches = model.embed_batches(texts, batch_size=2, max_length=4, progress=done.append)
+    first, second = batches
+    assert done == [2, 1]
+    np.testing.assert_allclose(first[0], second[0], atol=1e-6)
+    assert not np.allclose(model.embed(texts[0]), first[0], atol=1e-3)
+    with pytest.raises(LitebertError, match="LB-932"):
+        model.embed("Anna.", max_length=2)
+
+
 def test_several_threads_get_the_answers_of_one(folder: Path) -> None:
     model = litebert.load(folder)
     texts = [f"Anna walked to the [MASK] {n} times." for n in range(24)]

@@ -72,18 +72,18 @@ def paired(texts: list[str], pairs: Texts | None, verb: str) -> list[str] | None
     return found
 
 
-def count(value: int, name: str) -> int:
-    """Return how many answers to give.
+def count(value: int, name: str, *, least: int = 1) -> int:
+    """Return how many answers to give, or pieces to read.
 
     Raises:
-        LitebertError: LB-932, it is less than 1.
+        LitebertError: LB-932, it is less than `least`.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise LitebertError(
             "LB-932",
             f"{name} cannot have this value",
             received=value,
-            expected="a whole number, 1 or more",
+            expected=f"a whole number, {least} or more",
             next=f"{name}=5",
         )
     return value

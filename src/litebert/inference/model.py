@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,12 +16,7 @@ from litebert.config import HEADS, Backend, Precision
 from litebert.errors import LitebertError, did_you_mean
 from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
-from litebert.folder import (
-    Pooling,
-    SentenceVectors,
-    load_model,
-    read_sentence_vectors,
-)
+from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.hub import locate
 from litebert.inference import downstream, pretrained
 from litebert.inference.coherence import Coherence, coherence
@@ -155,6 +150,7 @@ class Model:
         *,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
+        max_length: int | None = None,
     ) -> NDArray[np.float32]:
         """Return one vector of size H for each text: the mean or maximum of its tokens, or [CLS].
 
@@ -162,7 +158,8 @@ class Model:
         end; `too_long` lists them. See `embed_batches` for more texts than fit in memory.
 
         Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model, or
-        the mean, not normalised. A model that was only pretrained pools badly.
+        the mean, not normalised. A model that was only pretrained pools badly. `max_length` cuts
+        texts earlier, to that many pieces with [CLS] and [SEP].
 
         Raises:
             LitebertError: LB-674, no pooling has this name.
@@ -175,10 +172,13 @@ class Model:
                 expected=did_you_mean(str(pooling), get_args(Pooling)),
                 next='model.embed(texts, pooling="mean")',
             )
+        if max_length is not None:
+            count(max_length, "max_length", least=3)
         vectors = replace(
             self.vectors,
             pooling=pooling or self.vectors.pooling,
             normalize=self.vectors.normalize if normalize is None else normalize,
+            max_length=max_length or self.vectors.max_length,
         )
         found = embed(self.network, self.tokenizer, several(texts, "embed"), vectors=vectors)
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
@@ -191,11 +191,15 @@ class Model:
         batch_size: int = 1_024,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
+        max_length: int | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the vectors of any number of texts, read as needed, `batch_size` at a time."""
+        """Yield vectors, reading `batch_size` texts at a time; `progress` is told each size."""
         remaining = iter(texts)
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
-            yield self.embed(batch, pooling=pooling, normalize=normalize)
+            yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
+            if progress is not None:
+                progress(len(batch))
 
     def similar(
         self, first: Texts, second: Texts, *, pooling: Pooling | None = None
