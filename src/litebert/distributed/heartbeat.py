@@ -20,6 +20,8 @@ from litebert.errors import LitebertError, ResourceError
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 30.0
 """A process that has not beaten for so long is lost."""
+JOIN_SECONDS = 5.0
+"""The longest wait for the last beat: the store may be gone."""
 _FAILED = "failed"
 
 
@@ -31,6 +33,7 @@ class Heartbeat:
     rank: int
     size: int
     _stopped: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
     _beats: int = 0
     _parent: int = field(default_factory=os.getppid)
     _seen: bytes = b""
@@ -39,17 +42,23 @@ class Heartbeat:
     def start(self) -> None:
         """Begin to beat."""
         self._beat()
-        threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
-        """Stop beating: the run is over."""
+        """Stop beating: the run is over.
+
+        A thread that is in the store while Python ends would abort the process.
+        """
         self._stopped.set()
+        if self._thread:
+            self._thread.join(JOIN_SECONDS)
 
     def fail(self, error: BaseException) -> None:
         """Tell the other processes why this one ends."""
-        self.stop()
         what = error.what if isinstance(error, LitebertError) else type(error).__name__
         self._tell(f"process {self.rank} on {socket.gethostname()} has stopped: {what}")
+        self.stop()
 
     def _tell(self, what: str) -> None:
         try:
