@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+STUDIES ?= sharing embedding sentence depth width mining masking elastic
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-storage test-wheel check bench docs clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-storage test-wheel check bench study docs clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +71,14 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 	.venv-bench/bin/python benchmarks/tokenizer.py
 	.venv-bench/bin/python benchmarks/pretraining/step.py
 	.venv-bench/bin/python -m benchmarks.serving.run --record benchmarks/serving/RESULTS.md
+
+study: $(VENV)/.user  ## the paper's tables at a small scale: about an hour of a free core (TEXT=your.jsonl)
+	$(BIN)/litebert tokenizer train $(TEXT) --vocab-size 600 --output build/study/vocabulary
+	$(BIN)/litebert corpus build $(TEXT) --tokenizer build/study/vocabulary --output build/study/corpus --held-out 0.04
+	for t in $(STUDIES); do \
+	  $(BIN)/litebert study ablation $$t --corpus build/study/corpus --output build/study --seeds 1,2,3 --afford 1.5 || exit 1; \
+	done
+	$(BIN)/litebert study page build/study --html build/study/study.html
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/site
 	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from litebert.files import read_json
+from litebert.metrics.spread import Spread
 from litebert.study import Ablation, Costs, Layers, read_ablation
+from litebert.study.ablation.ordering import differences
 from litebert.study.depth import Depths
 from litebert.study.local import LocalAttention
 
@@ -99,3 +101,52 @@ def test_each_sentence_objective_is_answered_as_a_constant_would() -> None:
         assert commonest - 0.01 < accuracy <= commonest
         for value in (accuracy, commonest, trial.measures[f"{other}_accuracy"]):
             assert f"{100 * value:.1f} %" in PAGE
+
+
+def _percents(values: list[float]) -> str:
+    return ", ".join(f"{100 * value:.1f}" for value in values)
+
+
+def _mean(values: list[float]) -> str:
+    found = Spread.of(values)
+    spread = f" ± {100 * found.spread:.1f}" if found.number > 1 else ""
+    return f"{100 * found.mean:.1f}{spread}"
+
+
+@pytest.mark.parametrize("name", ["depth", "width", "mining", "masking"])
+def test_the_rows_of_a_trained_table_are_those_of_its_metrics(name: str) -> None:
+    found = _table(name)
+    for row in found.rows:
+        if values := row.values(found.measure):
+            paper = "" if row.paper is None else f"{row.paper} | "
+            mean = f"{_mean(values)} | " if len(values) > 1 else ""
+            assert f"| {paper}{_percents(values)} | {mean}".rstrip() in PAGE
+
+
+def test_the_table_of_elastic_depth_is_that_of_its_metrics() -> None:
+    for row in _table("elastic").rows:
+        names = sorted(n for n in row.trials[0].measures if "_at_" in n)
+        cells = [_mean(row.values(name)) for name in names]
+        numbers = (len(row.trials), row.trials[0].steps, *cells)
+        assert f"| {' | '.join(map(str, numbers))} |" in PAGE
+
+
+def test_table_4_is_that_of_its_metrics() -> None:
+    found = _table("sharing")
+    for wide, narrow in zip(found.rows[:4], found.rows[4:], strict=True):
+        means = (_mean(row.values(found.measure)) for row in (wide, narrow))
+        cells = (f"{wide.paper} / {narrow.paper}", *means, f"{wide.trials[0].body / 1e3:.0f}")
+        assert f"| {' | '.join(cells)} |" in PAGE
+
+
+@pytest.mark.parametrize("name", ["depth", "width"])
+def test_the_page_has_the_verdict_on_the_papers_ordering(name: str) -> None:
+    assert str(_table(name).ordering) in " ".join(PAGE.split())
+
+
+@pytest.mark.parametrize("name", ["mining", "masking", "elastic"])
+def test_the_page_says_which_rows_differ(name: str) -> None:
+    found = _table(name)
+    told = differences([row.values(found.measure) for row in found.rows])
+    for row, each in zip(found.rows[1:], told, strict=True):
+        assert f"{row.label}: {each}" in " ".join(PAGE.split())
