@@ -53,7 +53,7 @@ class Order:
 
     >>> order = Order((3, 2, 4, 1), (9, 9, 9, 9), window_pieces=18, seed=1, purpose="train")
     >>> [window.shards for window in order.windows(0)], order.epoch_size
-    ([(2, 1), (3, 0)], 10)
+    ([(0, 2), (1, 3)], 10)
     """
 
     samples: tuple[int, ...]
