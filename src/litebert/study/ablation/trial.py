@@ -21,7 +21,7 @@ from litebert.folder import load_model, read_config, save_model
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import evaluation_batches
 from litebert.rng import hashed
-from litebert.runs import read_metrics
+from litebert.runs.metrics import read_rows
 from litebert.study.ablation.grid import Scale, Variant, Words
 from litebert.study.ablation.probes import Probe
 from litebert.study.sizes import sizes_of
@@ -165,14 +165,14 @@ class Bench:
         # A contrast is trained on single sequences, and its labels are no classes.
         sentence = "none" if sentence == "contrast" else sentence
         measures = measure(network, self.corpus, config, sentence=sentence)
-        rows = [row for row in read_metrics(folder / "run") if row["kind"] == "train"]
+        rows = [row for row in read_rows(folder / "run") if row.kind == "train"]
         sizes = sizes_of(network.config)
         return Trial(
             label=variant.label,
             seed=seed,
             settings=[word for word in words if not word.startswith(("data.", "start.model"))],
             steps=config.train.steps,
-            tokens=sum(int(str(row["tokens"])) for row in rows),
+            tokens=sum(int(row.values["tokens"]) for row in rows),
             cpu_seconds=round(_cpu_seconds(folder), 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
