@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import litebert
 from litebert.errors import LitebertError
+from litebert.folder import head_of, load_model
 from litebert.inference import packaged_model
 from litebert.interop.export.web import WebReport, export_web
 from litebert.interop.export.web.export import PAGE
@@ -127,14 +129,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> WebReport:
     return export_web(packaged_model(), output, runtime=Path(RUNTIME) if RUNTIME else None)
 
 
-@pytest.fixture(scope="module")
-def page(exported: WebReport) -> Iterator:
-    """Open the page from Python's own static server; afterwards: no error, no request elsewhere."""
+@contextmanager
+def _opened(folder: Path, verb: str) -> Iterator:
+    """Open a page from Python's own static server; afterwards: no error, no request elsewhere."""
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
     server = subprocess.Popen(
-        [*command, "--directory", str(exported.output)],
+        [*command, "--directory", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -152,7 +154,7 @@ def page(exported: WebReport) -> Iterator:
             opened.on("request", lambda r: faults.extend([r.url] * (origin not in r.url)))
             started = time.monotonic()
             opened.goto(f"{origin}/")
-            opened.wait_for_selector("#fill ol li")
+            opened.wait_for_selector(f"#{verb} ol li")
             print(f"first answer after {time.monotonic() - started:.1f} s")
             yield opened
             browser.close()
@@ -161,6 +163,13 @@ def page(exported: WebReport) -> Iterator:
         server.wait()
         server.stdout.close()
     assert faults == []
+
+
+@pytest.fixture(scope="class")
+def page(exported: WebReport) -> Iterator:
+    """Open the page of the packaged model."""
+    with _opened(exported.output, "fill") as opened:
+        yield opened
 
 
 def _ask(page, verb: str, given: dict):
@@ -222,3 +231,49 @@ class TestInChromium:
         assert _ask(page, "encode", {"text": "A cat."}) == expected
         with pytest.raises(Exception, match="no verb dance"):
             _ask(page, "dance", {})
+
+
+REVIEWS = [
+    ("The film was warm and I enjoyed it.", "good"),
+    ("The play was dull and I hated it.", "bad"),
+    ("The song was lovely and I enjoyed it.", "good"),
+    ("The book was awful and I hated it.", "bad"),
+] * 8
+NEW_REVIEWS = [
+    "The hotel was lovely and I enjoyed the stay.",
+    "The dinner was awful; I hated every bite.",
+    "The song was terrible and I hated it.",
+    "A clumsy, boring film. " * 60,
+]
+
+
+def _litebert(*words: str | Path) -> str:
+    command = [sys.executable, "-m", "litebert", *map(str, words)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@pytest.mark.browser
+def test_a_fine_tuned_models_page_labels_as_the_command_does(tmp_path: Path) -> None:
+    rows = [f"{text},{label}" for text, label in REVIEWS]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
+    settings = ("--quiet", "train.steps=12", "train.batch_size=8", "optim.learning_rate=1e-4")
+    _litebert("finetune", tmp_path / "reviews.csv", "--model", packaged_model(),
+              "--runs", tmp_path / "runs", *settings)  # fmt: skip
+    model = tmp_path / "runs" / "reviews" / "model"
+    head = head_of(load_model(model).network)
+    assert head is not None
+    assert head.kind == "vector-classification"
+    runtime = ("--runtime", RUNTIME) if RUNTIME else ()
+    _litebert("export", "web", model, tmp_path / "page", *runtime)
+    expected = json.loads(_litebert("classify", *NEW_REVIEWS, "--model", model, "--json"))
+    with _opened(tmp_path / "page", "classify") as page:
+        for text, ours in zip(NEW_REVIEWS, expected, strict=True):
+            found = {row["label"]: row["value"] for row in _ask(page, "classify", {"text": text})}
+            assert [max(found, key=found.__getitem__)] == ours["labels"]
+            assert found == pytest.approx(ours["values"], abs=0.05)
+        page.get_by_label("A text", exact=True).fill(NEW_REVIEWS[1])
+        page.get_by_role("button", name="Classify", exact=True).last.press("Enter")
+        page.get_by_text("Answered in").wait_for()
+        shown = dict(row.split("\n")[:2] for row in page.locator("#classify li").all_inner_texts())
+        values = {label: float(share.split()[0]) / 100 for label, share in shown.items()}
+        assert values == pytest.approx(expected[1]["values"], abs=0.06)
