@@ -186,14 +186,14 @@ def _pooling(config: FinetuneConfig, start: Path, dataset: AnyDataset) -> Litera
     A model of text vectors was taught the mean of its tokens and has no pooler. Of other tasks it
     is [CLS], if anything.
     """
-    chosen, needs_cls = config.model.pooling, config.train.exits or config.teacher.hidden > 0
+    chosen, needs_cls = config.model.pooling, config.train.exits
     has_choice = isinstance(dataset.family, TextClassification) and not needs_cls
     if chosen == "mean" and not has_choice:
         raise LitebertError(
             "LB-546",
             f"{dataset.name} cannot be learnt from the mean of the tokens",
-            received="model.pooling=mean" + ", with train.exits or teacher.hidden" * needs_cls,
-            expected="a task that gives texts labels or scores, without those two",
+            received="model.pooling=mean" + ", with train.exits" * needs_cls,
+            expected="a task that gives texts labels or scores, without train.exits",
             next="omit model.pooling",
         )
     if chosen == "cls" or not has_choice:
