@@ -206,8 +206,48 @@ def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -
     assert job.plan().values["tokens"] == train.steps * (pairs + 45)
 
 
-def test_another_width_than_the_teachers_is_refused(
-    teacher_folder: Path, text: Path, tmp_path: Path
+def test_neurons_that_never_change_go_into_the_bias() -> None:
+    tokenizer = _tokenizer(40)
+    source = _unshared(tokenizer.vocab_size)
+    for block in source.albert.feed_forward:
+        torch.nn.init.normal_(block.intermediate.weight)
+        torch.nn.init.normal_(block.output.weight)
+        block.intermediate.weight.data[::2] = 0  # every second neuron is a constant
+        block.intermediate.bias.data[::2] = 1.5
+    config = source.config.model_copy(
+        update={"intermediate_size": 32, "embedding_projection": True}
+    )
+    student = AlbertForPretraining(config)
+    convert(student, tokenizer, Teacher(source.albert, tokenizer))
+    x = torch.randn(50, 32, generator=torch.Generator().manual_seed(2))
+    pairs = zip(student.albert.feed_forward, source.albert.feed_forward, strict=True)
+    for ours, theirs in pairs:
+        assert ours.intermediate.weight.shape == (32, 32)
+        got, expected = (block.norm(_feed(block, x)) for block in (ours, theirs))
+        torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_of_neurons_the_most_active_are_kept() -> None:
+    tokenizer = _tokenizer(40)
+    source = _unshared(tokenizer.vocab_size)
+    block = source.albert.feed_forward[0]
+    torch.nn.init.normal_(block.intermediate.weight)
+    block.output.weight.data[:] = 1
+    block.intermediate.bias.data[:] = -100  # all of them silent ...
+    loud = torch.randperm(64, generator=torch.Generator().manual_seed(3))[:16].sort().values
+    block.intermediate.bias.data[loud] = 0  # ... but these
+    config = source.config.model_copy(
+        update={"intermediate_size": 16, "embedding_projection": True}
+    )
+    student = AlbertForPretraining(config)
+    convert(student, tokenizer, Teacher(source.albert, tokenizer))
+    kept = student.albert.feed_forward[0].intermediate.weight
+    assert torch.equal(kept, block.intermediate.weight[loud])
+
+
+@pytest.mark.parametrize(("name", "size"), [("hidden_size", 48), ("intermediate_size", 65)])
+def test_a_width_that_the_teacher_cannot_fill_is_refused(
+    teacher_folder: Path, text: Path, tmp_path: Path, name: str, size: int
 ) -> None:
     with pytest.raises(LitebertError, match="LB-991"):
         litebert.distil(
@@ -216,7 +256,7 @@ def test_another_width_than_the_teachers_is_refused(
             runs=tmp_path,
             vocab_size=40,
             held_out=0.2,
-            settings=SETTINGS | {"model.hidden_size": 48},
+            settings=SETTINGS | {f"model.{name}": size},
             quiet=True,
         )
 
@@ -225,6 +265,10 @@ def test_an_absent_teacher_is_refused_before_any_work(text: Path, tmp_path: Path
     with pytest.raises(LitebertError, match="LB-620"):
         litebert.distil(tmp_path / "nobody", text, runs=tmp_path / "runs", vocab_size=40)
     assert not (tmp_path / "runs").exists()
+
+
+def _feed(block: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return block.output(block.activation(block.intermediate(x)), x)
 
 
 def _framed(tokenizer: Tokenizer, text: str):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn.block import FeedForwardBlock, LayerNorm
 from litebert.tasks.teacher import Alignment, Teacher
 from litebert.tokenizer import Tokenizer
 
@@ -22,7 +23,8 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
 
     The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student takes
     the mean of the teacher's pieces for it. Every block is the middle one of the teacher's layers
-    that it stands for. The masked-LM head starts as the transposed projection.
+    that it stands for, with its most active neurons where the student has fewer. The masked-LM head
+    starts as the transposed projection.
     """
     config, source = student.config, teacher.encoder.embedding
     table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
@@ -100,9 +102,41 @@ def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
     """Copy into each block the middle one of the teacher's layers whose place it takes."""
     ours, theirs = student.albert, teacher.encoder
     for kind in ("attention", "feed_forward"):
-        blocks, sources = getattr(ours, kind), getattr(theirs, kind)
+        blocks = getattr(ours, kind)
         for number, block in enumerate(blocks):
             steps = [i for i, step in enumerate(ours.plan) if getattr(step, kind) == number]
-            middle = steps[len(steps) // 2] * len(theirs.plan) // len(ours.plan)
-            source = sources[getattr(theirs.plan[middle], kind)]
-            block.load_state_dict(source.state_dict())
+            middle = theirs.plan[steps[len(steps) // 2] * len(theirs.plan) // len(ours.plan)]
+            source = getattr(theirs, kind)[getattr(middle, kind)]
+            kept = source.state_dict()
+            if kind == "feed_forward":
+                norm = theirs.attention[middle.attention].norm
+                kept = _narrow(source, norm, student.config.intermediate_size)
+            block.load_state_dict(kept)
+
+
+def _narrow(source: FeedForwardBlock, norm: LayerNorm, size: int) -> dict[str, Tensor]:
+    """Return the weights of a feed-forward block with its `size` most active neurons.
+
+    `norm` is the layer norm before the block. If its output is taken as normally distributed, each
+    neuron's activation has a mean and a spread. Kept are the neurons with the largest spread times
+    the norm of their output weights; the means of the others go into the bias.
+    """
+    weights = {name: weight.float() for name, weight in source.state_dict().items()}
+    rows, columns = weights["intermediate.weight"], weights["output.weight"]
+    if size == len(rows):
+        return weights
+    z = torch.linspace(-4, 4, 81)
+    chance = torch.softmax(-z.square() / 2, 0)  # the normal density, summing to 1
+    centre = rows @ norm.bias.float() + weights["intermediate.bias"]  # (neurons,)
+    width = (rows * norm.weight.float()).norm(dim=1)
+    active = source.activation(centre[:, None] + width[:, None] * z)  # (neurons, points)
+    mean = active @ chance
+    spread = ((active - mean[:, None]).square() @ chance).sqrt()
+    order = (spread * columns.norm(dim=0)).argsort(descending=True)
+    keep, drop = order[:size].sort().values, order[size:]
+    return weights | {
+        "intermediate.weight": rows[keep],
+        "intermediate.bias": weights["intermediate.bias"][keep],
+        "output.weight": columns[:, keep],
+        "output.bias": weights["output.bias"] + columns[:, drop] @ mean[drop],
+    }

@@ -53,12 +53,14 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     taken = {name: getattr(teacher, name) for name in _FROM_TEACHER if name not in is_ours}
     model = config.model.model_copy(update=taken)
     for name in _FROM_TEACHER[:3]:
-        if getattr(model, name) != getattr(teacher, name):
+        size, theirs = getattr(model, name), getattr(teacher, name)
+        may_be_less = name == "intermediate_size"
+        if size > theirs or (size < theirs and not may_be_less):
             raise LitebertError(
                 "LB-991",
-                f"a student starts from its teacher's layers: model.{name} must be the teacher's",
-                received=f"{getattr(model, name)} ({origins[name]})",
-                expected=f"{getattr(teacher, name)}, as in {config.distil.teacher}",
+                f"a student starts from its teacher's layers: model.{name} does not fit",
+                received=f"{size} ({origins[name]})",
+                expected=f"{theirs}{' or less' * may_be_less}, as in {config.distil.teacher}",
                 next=f"omit model.{name}; choose num_hidden_layers, num_hidden_groups or "
                 "embedding_size",
             )
