@@ -100,18 +100,19 @@ def _piece_vectors(tokenizer: Tokenizer, teacher: Teacher, table: Tensor) -> Ten
 
 def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
     """Copy into each block the middle one of the teacher's layers whose place it takes."""
+    kinds = ("attention", "feed_forward")
     ours, theirs = student.albert, teacher.encoder
-    for kind in ("attention", "feed_forward"):
-        blocks = getattr(ours, kind)
-        for number, block in enumerate(blocks):
+    sources = {kind: getattr(theirs, kind) for kind in kinds}
+    for kind in kinds:
+        for number, block in enumerate(getattr(ours, kind)):
             steps = [i for i, step in enumerate(ours.plan) if getattr(step, kind) == number]
             middle = theirs.plan[steps[len(steps) // 2] * len(theirs.plan) // len(ours.plan)]
-            source = getattr(theirs, kind)[getattr(middle, kind)]
-            kept = source.state_dict()
+            source = sources[kind][getattr(middle, kind)]
+            weights = source.state_dict()
             if kind == "feed_forward":
-                norm = theirs.attention[middle.attention].norm
-                kept = _narrow(source, norm, student.config.intermediate_size)
-            block.load_state_dict(kept)
+                norm = sources["attention"][middle.attention].norm
+                weights = _narrow(source, norm, student.config.intermediate_size)
+            block.load_state_dict(weights)
 
 
 def _narrow(source: FeedForwardBlock, norm: LayerNorm, size: int) -> dict[str, Tensor]:
