@@ -1,10 +1,11 @@
 """Figure 1 for four networks: the packaged model, books-wiki-mini, a BERT, and a trained trunk.
 
-    python benchmarks/study/layers.py TEXTS BERT TRUNK
+    python benchmarks/study/layers.py TEXTS [BERT TRUNK]
 
 TEXTS has a text a line, BERT is a folder with a BERT (all-MiniLM-L6-v2 for the committed figures),
 TRUNK the folder of PL-BERT in eight bits with a recorded sentence (tests/interop/test_real_trunk.py
-says what it is). Writes benchmarks/study/layers-NAME.json, the figures and study.html.
+says what it is). Without these two their recorded measures stay, and only the models of this
+repository are measured. Writes benchmarks/study/layers-NAME.json, the figures and study.html.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.api.study import study_layers, write_study
-from litebert.api.study_parts import layers_part, read_parts
+from litebert.api.study_parts import read_parts
+from litebert.files import write_json
 from litebert.folder import load_model
 from litebert.nn import Batch
 from litebert.study.layers import Layers, layers_of
@@ -30,17 +32,21 @@ DEPTHS = (24, 48, 96, 192)
 NAMES = ("packaged", "books-wiki-mini", "minilm-bert")
 
 
-def main(texts: Path, bert: Path, trunk: Path) -> None:
+def main(texts: Path, bert: Path | None = None, trunk: Path | None = None) -> None:
     """Measure and write."""
     torch.set_num_threads(1)
-    models = (None, ROOT / "models" / "books-wiki-mini", bert)
+    models = (None, ROOT / "models" / "books-wiki-mini", *([bert] if bert else []))
     measured = study_layers(models, texts, depths=DEPTHS, say=print)
-    found = dict(zip(NAMES, measured, strict=True)) | {"pl-bert": _trunk(trunk)}
-    named = {f"layers-{n}": x.model_copy(update={"source": n}) for n, x in found.items()}
-    part = layers_part(list(named.values()))
-    write_study([part], metrics=named, output=HERE)
-    write_study(read_parts(HERE), html=HERE / "study.html")
-    print(part.finding)
+    found = dict(zip(NAMES, measured, strict=False))
+    if trunk:
+        found["pl-bert"] = _trunk(trunk)
+    for name, each in found.items():
+        source = each.model_copy(update={"source": name})
+        write_json(HERE / f"layers-{name}.json", source.model_dump(mode="json"))
+    parts = read_parts(HERE)
+    write_study(parts[:1], output=HERE)
+    write_study(parts, html=HERE / "study.html")
+    print(parts[0].finding)
 
 
 def _trunk(folder: Path) -> Layers:

@@ -12,7 +12,18 @@ from litebert.cli.study import study
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.errors import LitebertError
 from litebert.study import sizes_of
-from litebert.study.ablation import GRIDS, SCALES, Plan, Probe, ablate, ordering, read_ablation
+from litebert.study.ablation import (
+    GRIDS,
+    SCALES,
+    Ablation,
+    Plan,
+    Probe,
+    Row,
+    Trial,
+    ablate,
+    ordering,
+    read_ablation,
+)
 from litebert.study.ablation.cost import training_flops
 from litebert.study.ablation.grid import Scale, Shape
 from litebert.study.ablation.trial import Bench
@@ -164,6 +175,59 @@ def test_additional_data_is_drawn_beside_the_first_corpus(
     assert one != two
 
 
+def test_a_row_of_two_tables_is_trained_once_and_listed_wherever_it_stands(
+    corpus: Path, tmp_path: Path, small: None
+) -> None:
+    only = Plan(seeds=(1,), only=("E 768, shared: all",))
+    ablate("sharing", corpus, tmp_path, scale="small", plan=only)
+    found = ablate(
+        "embedding", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), most_cpu_seconds=0)
+    )
+    trained = [row.label for row in found.rows if row.trials]
+    assert trained == ["E 768, all shared"] == [found.rows[7].trials[0].label]
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_a_table_of_two_parts_is_ordered_within_each() -> None:
+    def row(label: str, part: str, paper: float, *ours: float) -> Row:
+        trials = [
+            Trial(
+                label=label,
+                seed=seed,
+                settings=[],
+                steps=1,
+                tokens=1,
+                cpu_seconds=1,
+                table=1,
+                body=1,
+                measures={"m": value},
+            )
+            for seed, value in enumerate(ours)
+        ]
+        return Row(
+            label=label,
+            part=part,
+            paper=paper,
+            trials=trials,
+            predicted_flops=1,
+            predicted_cpu_seconds=1,
+        )
+
+    rows = [row("a", "one", 1, 0.1, 0.11), row("b", "one", 2, 0.3, 0.31)]
+    rows += [row("c", "two", 1, 0.6, 0.61), row("d", "two", 2, 0.5, 0.51)]
+    found = Ablation(
+        name="x",
+        title="x",
+        source="x",
+        scale="small",
+        paper_measure="x",
+        measure="m",
+        rows=rows,
+    )
+    assert [each.verdict for each in found.orderings.values()] == ["reproduced", "reversed"]
+    assert "The paper's ordering, one: reproduced" in found.verdict
+
+
 def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, small: None) -> None:
     plan = Plan(seeds=(1,), only=("3 layers",))
     found = ablate("depth", corpus, tmp_path, scale="small", plan=plan)
@@ -172,7 +236,7 @@ def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, s
     assert len(list((tmp_path / "runs").iterdir())) == 2
     (start,) = (tmp_path / "runs").glob("*/start/config.json")
     assert json.loads(start.read_text())["num_hidden_layers"] == 3
-    assert found.ordering.verdict == "nothing to compare"
+    assert found.orderings[""].verdict == "nothing to compare"
 
 
 def test_what_cannot_be_afforded_is_predicted_and_not_trained(

@@ -20,16 +20,16 @@ from litebert.tokenizer import Tokenizer
 
 
 def _network(**changes: object) -> Albert:
-    config = AlbertConfig(
-        vocab_size=60,
-        embedding_size=8,
-        hidden_size=16,
-        num_attention_heads=2,
-        intermediate_size=32,
-        num_hidden_layers=3,
-        initializer_range=0.3,
-        **changes,
-    )
+    shape = {
+        "vocab_size": 60,
+        "embedding_size": 8,
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "num_hidden_layers": 3,
+        "initializer_range": 0.3,
+    }
+    config = AlbertConfig(**(shape | changes))
     return Albert(config, generator=torch.Generator().manual_seed(1)).eval()
 
 
@@ -51,6 +51,34 @@ def test_the_change_of_each_step_is_that_of_its_input_and_output(sharing: str) -
         assert step.l2 == pytest.approx(float((after - before).norm(dim=1).mean()), rel=1e-4)
         cosine = torch.nn.functional.cosine_similarity(before, after).mean()
         assert step.cosine == pytest.approx(float(cosine), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks", "repeated"),
+    [
+        ({"num_hidden_groups": 3}, [1, 1, 2, 2, 3, 3], "the last of its 3 blocks"),
+        ({"sharing": "none"}, [1, 2, 3, 4, 5, 6], "its last step"),
+        ({}, [1, 1, 1, 1, 1, 1], "its shared step"),
+    ],
+)
+def test_each_step_names_its_block_and_the_last_one_is_applied_further(
+    changes: dict[str, object], blocks: list[int], repeated: str
+) -> None:
+    albert, batch = _network(num_hidden_layers=6, **changes), _batch()
+    counted = torch.ones(len(batch.ids), dtype=torch.bool)
+    found = layers_of(albert, batch, counted, source="x", depths=(16,))
+    assert [step.block for step in found.steps] == blocks
+    assert {step.block for step in found.beyond} == {blocks[-1]}
+    assert f"applying {repeated} further" in found.summary
+    with torch.no_grad():
+        *_, state = albert.states(batch)
+        layout = Layout(batch)
+        last = albert.plan[-1]
+        after = albert.feed_forward[last.feed_forward](
+            albert.attention[last.attention](state, layout), layout
+        )
+    moved = float((after - state).norm(dim=1).mean())
+    assert found.beyond[0].l2 == pytest.approx(moved, rel=1e-4)
 
 
 def _states(angles: list[float], sizes: list[float]) -> list[torch.Tensor]:

@@ -56,6 +56,7 @@ def layers_part(found: Sequence[Layers]) -> Part:
         (
             each.source,
             step.step,
+            step.block,
             step.step <= each.num_steps,
             round(step.l2, 3),
             round(step.angle, 2),
@@ -81,7 +82,7 @@ def layers_part(found: Sequence[Layers]) -> Part:
         for each in found
         for fate in each.fates
     ]
-    step_headings = ("model", "step", "trained", "L2", "angle", "norm", "residual")
+    step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return")
     eigen_headings = ("|eigenvalue|", "at the end", "turn")
     return Part(

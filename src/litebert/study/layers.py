@@ -42,11 +42,13 @@ Verdict = Literal["converges", "closes in", "oscillates", "wanders"]
 class StepChange(BaseModel):
     """Input and output of one step: means over the tokens of the texts.
 
-    `l2` is their distance, `cosine` their similarity, `angle` its arc in degrees, `norm` the length
-    of the output, `residual` the distance as a share of the length of the input.
+    `block` is the one that the step applies, numbered by first use. `l2` is their distance,
+    `cosine` their similarity, `angle` its arc in degrees, `norm` the length of the output,
+    `residual` the distance as a share of the length of the input.
     """
 
     step: int
+    block: int
     l2: float
     cosine: float
     angle: float
@@ -88,6 +90,9 @@ class Layers(BaseModel):
     def summary(self) -> str:
         """Say in one sentence what happens beyond the trained depth."""
         repeated = "its shared step" if self.is_shared else "its last step"
+        blocks = self.steps[-1].block
+        if 1 < blocks < self.num_steps:
+            repeated = f"the last of its {blocks} blocks"
         told = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
         last = self.fates[-1]
         return (
@@ -103,8 +108,9 @@ def measure_layers(
 ) -> Layers:
     """Measure each step of a model over the pieces of texts, [CLS] and [SEP] not counted.
 
-    Beyond the trained depth the shared step is applied again and again; in a network whose steps do
-    not share their weights, the last one is.
+    Beyond the trained depth the block of the last step is applied again and again. With one block
+    that continues the plan; with several (groups, or no sharing) only the last can be iterated,
+    because an equilibrium is the fixed point of one map.
 
     Raises:
         LitebertError: LB-749, there is no text; LB-761, no depth is beyond the trained one.
@@ -143,6 +149,7 @@ def layers_of(
 ) -> Layers:
     """Measure an encoder on a batch; `counted` is true for the tokens that enter the means."""
     trained, deepest = len(albert.plan), max(depths)
+    blocks = list(dict.fromkeys(albert.plan))
     if deepest <= trained or min(depths) < LEAST_DEPTH:
         raise LitebertError(
             "LB-761",
@@ -158,7 +165,8 @@ def layers_of(
     at_depth = end = next(albert.states(batch))
     for number, state in enumerate(_iterates(albert, batch, deepest)):
         if recent:
-            changes.append(_change(number, recent[-1][counted], state[counted]))
+            block = 1 + blocks.index(albert.plan[min(number, trained) - 1])
+            changes.append(_change(number, block, recent[-1][counted], state[counted]))
             residuals.append(changes[-1].residual)
         recent = [*recent[-(MOST_PERIOD + WINDOW) :], state]
         if number in depths and number > trained:
@@ -188,11 +196,12 @@ def _iterates(albert: Albert, batch: Batch, depth: int) -> Iterator[Tensor]:
         yield state[: len(batch.ids)].float()
 
 
-def _change(step: int, before: Tensor, after: Tensor) -> StepChange:
+def _change(step: int, block: int, before: Tensor, after: Tensor) -> StepChange:
     cosine = F.cosine_similarity(before, after, dim=-1).clamp(-1, 1)
     distance = (after - before).norm(dim=-1)
     return StepChange(
         step=step,
+        block=block,
         l2=float(distance.mean()),
         cosine=float(cosine.mean()),
         angle=float(cosine.arccos().mean() * 180 / math.pi),

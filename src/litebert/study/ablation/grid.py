@@ -111,7 +111,8 @@ class Variant:
     """One row of a table: settings, the paper's figure, and perhaps the row that it starts from.
 
     `steps` multiplies the scale's steps. `paper` is None where the paper has no figure. A row with
-    `has_more_data` draws from a second corpus, too.
+    `has_more_data` draws from a second corpus, too. Where the paper's table has several parts, rows
+    are compared within their `part` alone.
     """
 
     label: str
@@ -120,6 +121,7 @@ class Variant:
     start: str | None = None
     steps: float = 1.0
     has_more_data: bool = False
+    part: str = ""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def _embedding(scale: Scale) -> tuple[Variant, ...]:
             f"E {size}, {'all shared' if sharing == 'all' else 'not shared'}",
             (*scale.base.words(), scale.embedding(size), f"model.sharing={sharing}"),
             figure,
+            part="all shared" if sharing == "all" else "not shared",
         )
         for sharing, column in (("none", 1), ("all", 2))
         for size, figure in ((row[0], row[column]) for row in _EMBEDDING)
@@ -50,6 +51,7 @@ def _sharing(scale: Scale) -> tuple[Variant, ...]:
             f"E {size}, shared: {sharing}",
             (*scale.base.words(), scale.embedding(size), f"model.sharing={sharing}"),
             figures[column],
+            part=f"E {size}",
         )
         for column, size in enumerate((768, 128))
         for sharing, figures in _SHARING.items()

@@ -27,6 +27,7 @@ class Row(BaseModel):
     """One row: what was measured with each seed, or only what it would cost."""
 
     label: str
+    part: str = ""
     paper: float | None
     trials: list[Trial]
     predicted_flops: float
@@ -56,11 +57,15 @@ class Ablation(BaseModel):
     rows: list[Row]
 
     @property
-    def ordering(self) -> Ordering:
-        """Whether the rows stand in the paper's order."""
-        return ordering(
-            [row.paper for row in self.rows], [row.values(self.measure) for row in self.rows]
-        )
+    def orderings(self) -> dict[str, Ordering]:
+        """Whether the rows of each part of the table stand in the paper's order."""
+        parts: dict[str, list[Row]] = {}
+        for row in self.rows:
+            parts.setdefault(row.part, []).append(row)
+        return {
+            part: ordering([row.paper for row in rows], [row.values(self.measure) for row in rows])
+            for part, rows in parts.items()
+        }
 
     @property
     def verdict(self) -> str:
@@ -79,10 +84,12 @@ class Ablation(BaseModel):
                 f"{self.rows[0].label}: {beside} (scale {self.scale})."
             )
         seeds = sorted({len(row.trials) for row in self.rows if row.trials})
-        return (
-            f"The paper's ordering is {self.ordering} (scale {self.scale}, "
-            f"{'-'.join(map(str, seeds))} seeds a row).{missing}"
+        told = " ".join(
+            f"The paper's ordering{f', {part}:' if part else ' is'} {each}."
+            for part, each in self.orderings.items()
         )
+        counted = "-".join(map(str, seeds))
+        return f"{told} Scale {self.scale}, {counted} seeds a row.{missing}"
 
 
 @dataclass(frozen=True)
@@ -115,8 +122,8 @@ def ablate(
 ) -> Ablation:
     """Train the rows of a table that are not trained yet, and write NAME.json.
 
-    A trained row is not trained again, in whatever table it stands: rerun the command to resume. A
-    row that costs more than the plan affords is listed with its predicted cost alone.
+    A trained row is listed and not trained again, in whatever table it stands: rerun the command to
+    resume. A row that costs more than the plan affords has its predicted cost alone.
 
     Raises:
         LitebertError: LB-745 to LB-748, a name, a row or the corpus cannot be used.
@@ -130,11 +137,13 @@ def ablate(
     _require_rows(plan.only, variants)
     bench = Bench(Path(corpus).absolute(), Path(output) / "runs", chosen, plan.more)
     rate = measured_rate(chosen)
+    costs = {n: predicted(bench.words(v, 0), rate) for n, v in variants.items()}
     rows = {}
     for label, variant in variants.items():
-        cost = predicted(bench.words(variant, 0), rate)
+        cost = costs[label]
         rows[label] = Row(
             label=label,
+            part=variant.part,
             paper=variant.paper,
             trials=[],
             predicted_flops=cost.flops,
@@ -144,9 +153,12 @@ def ablate(
     path = Path(output) / f"{name}.json"
     for seed in plan.seeds:
         for label, variant in variants.items():
-            if not plan.includes(variant, rows[label].predicted_cpu_seconds):
+            trained = bench.finished(variant, variants, seed)
+            if not plan.includes(variant, costs[label].cpu_seconds):
+                rows[label].trials += [trained] if trained else []
                 continue
-            say(f"{name}, {label}, seed {seed}")
+            if not trained:
+                say(f"{name}, {label}, seed {seed}")
             trial = bench.train(
                 variant,
                 variants,

@@ -60,11 +60,12 @@ class Bench:
     more: Path | None = None
 
     def folder(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Path:
-        """Return the run of a row: rows of two tables with the same settings share it."""
-        words = [*self.words(variant, seed), f"start={variant.start}"]
+        """Return the run of a row: rows with the same configuration share it, in any table."""
+        config = resolve(PretrainConfig, settings_from_words(self.words(variant, seed))).config
+        named = [config.model_dump_json(exclude_defaults=True)]
         if variant.start:
-            words.append(self.folder(variants[variant.start], variants, seed).name)
-        return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(sorted(words)))):016x}"
+            named.append(self.folder(variants[variant.start], variants, seed).name)
+        return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(named))):016x}"
 
     def words(self, variant: Variant, seed: int) -> Words:
         """Return all settings of a row but the model that it starts from.
@@ -97,12 +98,13 @@ class Bench:
             f"train.seed={seed}",
         )
 
-    def finished(self, folder: Path) -> Trial | None:
+    def finished(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Trial | None:
         """Return what a finished trial recorded."""
-        path = folder / TRIAL_FILE
+        path = self.folder(variant, variants, seed) / TRIAL_FILE
         if not path.is_file():
             return None
-        return Trial.model_validate(read_json(path, command=f"rm {path}"))
+        recorded = Trial.model_validate(read_json(path, command=f"rm {path}"))
+        return recorded.model_copy(update={"label": variant.label})
 
     def train(
         self,
@@ -136,8 +138,8 @@ class Bench:
 
     def _trained(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Trial:
         folder = self.folder(variant, variants, seed)
-        if recorded := self.finished(folder):
-            return recorded.model_copy(update={"label": variant.label})
+        if recorded := self.finished(variant, variants, seed):
+            return recorded
         words = self.words(variant, seed)
         if variant.start:
             before = self.train(variants[variant.start], variants, seed)
