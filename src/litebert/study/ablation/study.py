@@ -84,12 +84,12 @@ class Ablation(BaseModel):
                 f"{self.rows[0].label}: {beside} (scale {self.scale})."
             )
         seeds = sorted({len(row.trials) for row in self.rows if row.trials})
-        told = " ".join(
+        verdicts = " ".join(
             f"The paper's ordering{f', {part}:' if part else ' is'} {each}."
             for part, each in self.orderings.items()
         )
         counted = "-".join(map(str, seeds))
-        return f"{told} Scale {self.scale}, {counted} seeds a row.{missing}"
+        return f"{verdicts} Scale {self.scale}, {counted} seeds a row.{missing}"
 
 
 @dataclass(frozen=True)
