@@ -18,6 +18,7 @@ from litebert.tasks.conversion import convert
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Teacher, align, pool
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.train.distil import shape_of_student
 
 SENTENCES = [
     f"The {colour} {animal} {verb} near the {place}."
@@ -204,6 +205,19 @@ def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -
     train = job.resolved.config.train
     pairs = train.batch_size * job.resolved.config.objective.max_seq_length
     assert job.plan().values["tokens"] == train.steps * (pairs + 45)
+
+
+def test_where_nobody_says_three_blocks_take_turns(teacher_folder: Path, text: Path) -> None:
+    def groups(**settings: object) -> int:
+        job = PretrainJob(texts=text, teacher=teacher_folder, settings=SETTINGS | settings)
+        return shape_of_student(job.resolved).num_hidden_groups
+
+    assert groups() == 3
+    assert groups(**{"model.num_hidden_groups": 1}) == 1
+    assert groups(**{"model.num_hidden_layers": 2}) == 2
+    assert groups(**{"model.sharing": "attention"}) == 1
+    with pytest.raises(LitebertError, match="LB-988"):
+        groups(**{"model.num_hidden_groups": 5})
 
 
 def test_neurons_that_never_change_go_into_the_bias() -> None:

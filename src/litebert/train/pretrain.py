@@ -148,11 +148,13 @@ def _measured_precision(device: torch.device, planned: TrainConfig | None) -> st
 
 def _origins(configured: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
     """Say where the values came from that nobody set."""
-    of_model = (
-        Origin("start", configured.start.model) if configured.start.model else Origin("tokenizer")
-    )
+    start = configured.start.model or configured.distil.teacher
     origins = measured_origins(configured, completed)
-    return {n: of_model if n.startswith("model.") else o for n, o in origins.items()}
+    for name in (name for name in origins if name.startswith("model.")):
+        is_vocabulary = name == "model.vocab_size" or name.endswith("_token_id")
+        of_text = is_vocabulary and not configured.start.model
+        origins[name] = Origin("tokenizer") if of_text or not start else Origin("start", start)
+    return origins
 
 
 def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfig:
