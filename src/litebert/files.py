@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -146,9 +147,9 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(retired)
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Delete what killed writers left half done in `folder`."""
-    for path in folder.glob(f"*{STAGING_MARK}*"):
+def remove_unfinished(folder: Path, name: str | None = None) -> None:
+    """Delete what killed writers left half done in `folder`, or of one file or folder in it."""
+    for path in folder.glob(f"{'*' if name is None else glob.escape(name)}{STAGING_MARK}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -1,6 +1,9 @@
 """Corpora merged, counted and filtered."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +32,31 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) ->
     assert held_out is not None and held_out.num_documents > 0
     with pytest.raises(LitebertError, match="LB-276"):
         merge_corpora([corpus], tmp_path / "both")
+
+
+_KILLED = """
+import os, signal, sys
+from litebert.corpus import merge
+
+write = merge.write_record
+
+def killing(path, record):
+    write(path, record)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+merge.write_record = killing
+merge.merge_corpora([sys.argv[1]] * 2, sys.argv[2])
+"""
+
+
+def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "corpora" / "both"
+    command = [sys.executable, "-c", _KILLED, str(corpus), str(output)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert not output.exists()
+    merge_corpora([corpus, corpus], output)
+    assert [path.name for path in output.parent.glob("both*")] == ["both"]
+    Corpus.open(output, verify=True)
 
 
 def test_corpora_that_were_built_differently_are_not_merged(

@@ -6,20 +6,24 @@ import signal
 import socket
 import subprocess
 import sys
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import litebert
-from litebert.config import AlbertConfig
+from litebert.config import AlbertConfig, HeadConfig, TrainConfig
 from litebert.distributed import World, rank, world_size
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.runs import read_metrics
+from litebert.tasks.finetuning import Finetuning, drawn
+from litebert.tasks.kinds.classification import TextClassification
+from litebert.tasks.kinds.family import Feature
 from litebert.tokenizer import Tokenizer
 from litebert.train import loop
 from litebert.train.run import require_share
@@ -279,6 +283,51 @@ def test_shares_are_disjoint_and_complete() -> None:
     assert world_size() == 1
     shares = [World(place, 3).share(range(8)) for place in range(3)]
     assert sorted(chain.from_iterable(shares)) == list(range(8))
+
+
+def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_process() -> None:
+    config = AlbertConfig(
+        vocab_size=64,
+        embedding_size=8,
+        hidden_size=8,
+        num_attention_heads=1,
+        num_hidden_layers=1,
+        intermediate_size=8,
+        max_position_embeddings=64,
+    )
+    family = TextClassification(HeadConfig(kind="sequence-classification", labels=("no", "yes")))
+    network = AlbertForTask(config, family.head)
+    # the second piece tells which example it is; the lengths differ, and some are equal
+    features = [
+        Feature(([2, 5 + n, *[4] * (n % 7), 3],), ([0] * (3 + n % 7),), np.array([n % 2]), n)
+        for n in range(23)
+    ]
+    train = TrainConfig(batch_size=8, micro_batch_size=2, seed=7)
+
+    def seen(world: World, start: int, stop: int) -> list[list[int]]:
+        task = Finetuning(network, family, features=features, held_out={}, train=train, world=world)
+        return [
+            [ids[1] - 5 for work in works for ids in sequences(work.batch)]
+            for works in task.batches(start, stop)
+        ]
+
+    alone = seen(World(0, 1), 0, 9)
+    assert [sorted(step) for step in alone] == [
+        sorted(drawn(23, step, batch_size=8, seed=7)) for step in range(9)
+    ]
+    for size in (2, 3, 4):
+        shares = [seen(World(rank, size), 0, 9) for rank in range(size)]
+        for number, step in enumerate(alone):
+            assert [share[number] for share in shares] == [step[rank::size] for rank in range(size)]
+    changed = seen(World(0, 1), 0, 4) + [
+        [number for place in zip_longest(*shares) for number in place if number is not None]
+        for shares in zip(*(seen(World(rank, 3), 4, 9) for rank in range(3)), strict=True)
+    ]
+    assert changed == alone
+
+
+def sequences(batch: Batch) -> list[list[int]]:
+    return [ids.tolist() for ids in batch.ids.split(list(batch.lengths))]
 
 
 def test_a_batch_must_have_an_example_for_each_process() -> None:

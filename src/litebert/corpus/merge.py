@@ -20,7 +20,7 @@ from litebert.corpus.manifest import (
 )
 from litebert.corpus.shards import Corpus
 from litebert.errors import LitebertError
-from litebert.files import staged_folder
+from litebert.files import remove_unfinished, staged_folder
 
 _SAME = ("tokenizer_hash", "vocab_size", "sentences", "documents", "column", "language", "held_out")
 
@@ -43,10 +43,12 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
             next="choose another --output",
         )
     held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
-    with locked(output.parent), staged_folder(output) as staged:
-        counts = _write(corpora, staged)
-        if held_out:
-            _write(held_out, staged / HELD_OUT)
+    with locked(output.parent):
+        remove_unfinished(output.parent, output.name)
+        with staged_folder(output) as staged:
+            counts = _write(corpora, staged)
+            if held_out:
+                _write(held_out, staged / HELD_OUT)
     return counts
 
 
