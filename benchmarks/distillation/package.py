@@ -1,6 +1,6 @@
 """Write a run's model as the packaged one: `python benchmarks/distillation/package.py RUN OUT`.
 
-The word table in float8, the rest in bf16, the tokenizer, and what sentence-transformers reads; the
+The matrices in float8, the rest in bf16, the tokenizer, and what sentence-transformers reads; the
 card is written by hand. Where the run's last evaluation does not tell sentence order from a coin,
 its head is omitted, and the pooler, which only that head had trained, is fitted to the vectors.
 """
@@ -39,11 +39,12 @@ def order_accuracy(run: Path) -> float:
     return float(str(rows[-1]["sentence_order_accuracy"]))
 
 
-def table_in_float8(path: Path) -> None:
-    """Round the word table to float8: 3 bits of mantissa, half the bytes of all weights."""
+def round_to_float8(path: Path) -> None:
+    """Round all matrices but the pooler's to float8: 3 bits of mantissa, half the bytes of bf16."""
     weights = load_file(path)
-    name = "albert.embeddings.word_embeddings.weight"
-    weights[name] = weights[name].to(torch.float8_e4m3fn)
+    for name, weight in weights.items():
+        if weight.ndim == 2 and "pooler" not in name:
+            weights[name] = weight.to(torch.float8_e4m3fn)
     save_file(weights, path, metadata={"format": "pt"})
 
 
@@ -98,7 +99,7 @@ def main(run: Path, out: Path) -> None:
         network.sentence_order.to("meta")  # what holds no numbers is not written
         print(f"pooler fitted, R2 {fit_pooler(network, corpora_of(run)):.2f}")
     save_model(network, out, dtype=torch.bfloat16)
-    table_in_float8(out / "model.safetensors")
+    round_to_float8(out / "model.safetensors")
     Tokenizer.load(source).save(out)
     (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
     write_sentence_transformers(out, pooling="mean", normalize=True)
