@@ -273,6 +273,12 @@ class DistilConfig(Section):
     pretraining: float = Field(
         1.0, ge=0, le=100, description="weight of masked LM and sentence order"
     )
+    relations: float = Field(
+        0.0, ge=0, le=100, description="weight of the attention relations of the last step"
+    )
+    logits: float = Field(
+        0.0, ge=0, le=100, description="weight of the teacher's masked words; same vocabulary only"
+    )
     texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
     text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
     short_text_prob: float = Field(0.3, ge=0, le=1, description="share of shorter plain texts")

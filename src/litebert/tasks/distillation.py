@@ -16,7 +16,14 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of, summed
-from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches, whole_step
+from litebert.tasks.pretraining import (
+    EPSILON,
+    Pretraining,
+    PretrainingWork,
+    micro_batches,
+    whole_step,
+)
+from litebert.tasks.relations import projections, relation_error
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
 
@@ -26,13 +33,15 @@ class Lesson:
     """Masked pairs or plain texts, with what the teacher made of the same text unmasked.
 
     `pretraining` is None for plain texts, which train hidden states and vectors alone. `share` is
-    the lesson's share of the step's tokens; `world` are the processes that share the lesson.
+    the lesson's share of the step's tokens; `words` are the teacher's scores of the masked words,
+    where they are learnt; `world` are the processes that share the lesson.
     """
 
     batch: Batch
     pretraining: PretrainingWork | None
     alignment: Alignment
     reading: Reading
+    words: Tensor | None
     share: float
     world: World
 
@@ -74,7 +83,8 @@ class Distillation:
     @property
     def sum_names(self) -> tuple[str, ...]:
         """The sums of pretraining, then the teacher's."""
-        return (*self._pretraining.sum_names, "hidden_error", "lessons", "vector_error", "texts")
+        ours = ("hidden_error", "lessons", "vector_error", "texts", "relation_error", "word_error")
+        return (*self._pretraining.sum_names, *ours)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield the lessons of each step: pairs, then texts."""
@@ -93,15 +103,20 @@ class Distillation:
 
     def loss(self, work: Lesson) -> Loss:
         """Return one lesson's share of the step's loss."""
-        _, *states = self.network.albert.states(work.batch)
+        every_state = list(self.network.albert.states(work.batch))
+        states = every_state[1:]
         hidden = self._hidden_error(states, work)
-        total = self._distil.hidden * work.share * hidden
+        relation = self._relation_error(every_state[-2], work)
+        total = work.share * (self._distil.hidden * hidden + self._distil.relations * relation)
         sums = [hidden * work.share, hidden.new_full((), work.share / work.world.size)]
+        words = nothing = hidden.new_zeros(())
         if work.pretraining is not None:
             logits = self._logits(states[-1], work.pretraining)
             pretraining = self._pretraining.loss_of(work.pretraining, logits)
+            words = self._word_error(logits.masked_lm, work)
             total = total + self._distil.pretraining * pretraining.total
-            sums = [*pretraining.sums, *sums, *hidden.new_zeros(2)]
+            total = total + self._distil.logits * words
+            sums = [*pretraining.sums, *sums, nothing, nothing]
         else:
             vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
             errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)
@@ -109,15 +124,20 @@ class Distillation:
             total = total + self._distil.vectors * errors.sum() / num_texts
             zeros = hidden.new_zeros(len(self._pretraining.sum_names))
             sums = [*zeros, *sums, errors.sum(), hidden.new_full((), len(errors))]
-        return Loss(total, summed(sums))
+        return Loss(total, summed([*sums, relation * work.share, words]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return pretraining's measures and the two errors against the teacher."""
-        *pretraining, hidden, lessons, vector, texts = sums
-        return self._pretraining.measures(pretraining) | {
+        *pretraining, hidden, lessons, vector, texts, relation, words = sums
+        values = self._pretraining.measures(pretraining) | {
             "hidden_error": hidden / (lessons or 1.0),
             "vector_error": vector / (texts or 1.0),
         }
+        if self._distil.relations:
+            values["relation_error"] = relation / (lessons or 1.0)
+        if self._distil.logits and words:  # held-out texts have no masked words
+            values["word_error"] = words / (lessons or 1.0)
+        return values
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -130,7 +150,7 @@ class Distillation:
         self._world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())
-        return values | {name: measured[name] for name in ("hidden_error", "vector_error")}
+        return values | {n: value for n, value in measured.items() if n.endswith("_error")}
 
     def num_tokens(self, work: Lesson) -> int:
         """Count the real tokens that the student reads."""
@@ -150,11 +170,15 @@ class Distillation:
         shown = batch if is_masked else replace(batch, ids=ids)
         (work,) = micro_batches(shown, None, device, whole)
         alignment = align(spans, their_spans)
+        words = None
+        if is_masked and self._distil.logits:
+            words = self._teacher.words(work.batch, work.masked_positions)
         return Lesson(
             batch=work.batch,
             pretraining=work if is_masked else None,
             alignment=alignment,
             reading=self._teacher.read(theirs.to(device), self._layers),
+            words=words,
             share=share,
             world=world,
         )
@@ -173,3 +197,27 @@ class Distillation:
             for ours, target, size in zip(states, targets, sizes, strict=True)
         ]
         return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
+
+    def _relation_error(self, inputs: Tensor, work: Lesson) -> Tensor:
+        """Return the mean error of the last step's attention relations; 0 where not learnt."""
+        if not self._distil.relations:
+            return inputs.new_zeros((), dtype=torch.float32)
+        albert = self.network.albert
+        has_target = torch.from_numpy(work.alignment.has_target).to(inputs.device)
+        error = relation_error(
+            projections(albert, inputs),
+            work.alignment.means(work.reading.projections),
+            batch=work.batch,
+            has_target=has_target,
+            heads=albert.config.num_attention_heads,
+        )
+        (num_tokens,) = work.world.totals(int(work.alignment.has_target.sum()))
+        return error / num_tokens
+
+    def _word_error(self, logits: Tensor, work: Lesson) -> Tensor:
+        """Return the mean KL(teacher || student) of the masked words; 0 where not learnt."""
+        if work.words is None or work.pretraining is None:
+            return logits.new_zeros((), dtype=torch.float32)
+        ours, theirs = (scores.float().log_softmax(-1) for scores in (logits, work.words))
+        error = F.kl_div(ours, theirs, log_target=True, reduction="sum")
+        return error / (work.pretraining.step_masked + EPSILON)

@@ -15,8 +15,9 @@ from litebert.errors import LitebertError
 from litebert.fast.moving import moved, sequence_of
 from litebert.fast.precision import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, Batch
+from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.rng import Ints
+from litebert.tasks.relations import projections
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -55,18 +56,31 @@ class Reading:
     """What the teacher made of a batch: its hidden states and one vector a text.
 
     `states` are the requested layers, each (teacher tokens, teacher hidden); `vectors`
-    (texts, teacher hidden) are pooled as the teacher's folder says, the mean of all tokens if not.
+    (texts, teacher hidden) are pooled as the teacher's folder says, the mean of all tokens if not;
+    `projections` (teacher tokens, 3 teacher hidden) are query, key and value of its last step.
     """
 
     states: tuple[Tensor, ...]
     vectors: Tensor
+    projections: Tensor
 
 
 class Teacher:
-    """An encoder with its own tokenizer; it reads plain text and never learns."""
+    """An encoder with its own tokenizer; it reads plain text and never learns.
 
-    def __init__(self, encoder: Albert, tokenizer: Tokenizer, *, pooling: Pooling = "mean") -> None:
+    `masked_lm` is its network with a masked-LM head, where it has one.
+    """
+
+    def __init__(
+        self,
+        encoder: Albert,
+        tokenizer: Tokenizer,
+        *,
+        pooling: Pooling = "mean",
+        masked_lm: AlbertForPretraining | None = None,
+    ) -> None:
         self.encoder, self.tokenizer, self.pooling = encoder.eval(), tokenizer, pooling
+        self.masked_lm = masked_lm.eval() if masked_lm else None
 
     @classmethod
     def load(cls, folder: Path, *, dtype: torch.dtype) -> Teacher:
@@ -85,7 +99,11 @@ class Teacher:
                 next="choose another teacher",
             )
         loaded = load_model(folder, dtype=dtype, for_inference=True)
-        return cls(loaded.network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
+        network, missing = loaded.network, loaded.missing
+        has_words = not any(name.startswith("masked_lm.") for name in missing)
+        words = network if has_words and isinstance(network, AlbertForPretraining) else None
+        tokenizer = Tokenizer.load(folder)
+        return cls(network.albert, tokenizer, pooling=vectors.pooling, masked_lm=words)
 
     @property
     def num_layers(self) -> int:
@@ -107,7 +125,16 @@ class Teacher:
         """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
         states = list(self.encoder.states(batch))
         vectors = pool(states[-1].float(), batch, self.pooling)
-        return Reading(tuple(states[layer] for layer in layers), vectors)
+        last = projections(self.encoder, states[-2])
+        return Reading(tuple(states[layer] for layer in layers), vectors, last)
+
+    @torch.no_grad()
+    def words(self, batch: Batch, masked_positions: Tensor) -> Tensor:
+        """Return the scores of all words at the masked positions, shape (masked, vocab)."""
+        assert self.masked_lm is not None
+        *_, hidden = self.encoder.states(batch)
+        table = self.encoder.embedding.word.weight
+        return self.masked_lm.masked_lm(hidden[masked_positions], table)
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:

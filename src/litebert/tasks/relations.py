@@ -1,0 +1,47 @@
+"""Attention relations: how alike the queries, keys and values of a text's tokens are.
+
+A student learns them from the last step of its teacher (MiniLMv2, arXiv 2012.15828, section 3.2).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert.fast.moving import sequence_of
+from litebert.nn import Albert, Batch
+
+
+def projections(albert: Albert, inputs: Tensor) -> Tensor:
+    """Return query, key and value of the last step, side by side, for what that step reads.
+
+    `inputs` has shape (tokens, hidden), the result (tokens, 3 hidden).
+    """
+    block = albert.get_submodule(f"attention.{albert.plan[-1].attention}")
+    weight, bias = block.projection()  # type: ignore[operator]
+    return F.linear(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
+
+
+def relation_error(
+    ours: Tensor, theirs: Tensor, *, batch: Batch, has_target: Tensor, heads: int
+) -> Tensor:
+    """Return the sum over tokens of KL(teacher || student), the mean of all relations and heads.
+
+    A relation is softmax(A A^T / sqrt(head size)) within a text, A one of query, key and value.
+    `ours` and `theirs` have shape (tokens, 3 hidden), `has_target` (tokens,); other tokens neither
+    look nor are looked at.
+    """
+    rows = (sequence_of(batch), batch.positions)
+    shape = (len(batch.lengths), max(batch.lengths))
+    seen = torch.zeros(shape, dtype=torch.bool, device=ours.device)
+    seen[rows] = has_target
+    logs = []
+    for flat in (ours.float(), theirs.float()):
+        padded = flat.new_zeros(*shape, flat.shape[1])
+        padded = padded.index_put(rows, flat).unflatten(-1, (3, heads, -1))
+        split = padded.permute(0, 2, 3, 1, 4)  # (texts, 3, heads, longest, head size)
+        alike = split @ split.transpose(-1, -2) / split.shape[-1] ** 0.5
+        logs.append(alike.masked_fill(~seen[:, None, None, None, :], -1e4).log_softmax(-1))
+    errors = F.kl_div(*logs, log_target=True, reduction="none").sum(-1).mean((1, 2))
+    return errors[seen].sum()
