@@ -36,12 +36,13 @@ def relation_error(
     shape = (len(batch.lengths), max(batch.lengths))
     seen = torch.zeros(shape, dtype=torch.bool, device=ours.device)
     seen[rows] = has_target
-    logs = []
-    for flat in (ours.float(), theirs.float()):
-        padded = flat.new_zeros(*shape, flat.shape[1])
-        padded = padded.index_put(rows, flat).unflatten(-1, (3, heads, -1))
-        split = padded.permute(0, 2, 3, 1, 4)  # (texts, 3, heads, longest, head size)
+
+    def relations(flat: Tensor) -> Tensor:
+        padded = flat.new_zeros(*shape, flat.shape[1]).index_put(rows, flat)
+        split = padded.view(*shape, 3, heads, -1).permute(0, 2, 3, 1, 4)
         alike = split @ split.transpose(-1, -2) / split.shape[-1] ** 0.5
-        logs.append(alike.masked_fill(~seen[:, None, None, None, :], -1e4).log_softmax(-1))
-    errors = F.kl_div(*logs, log_target=True, reduction="none").sum(-1).mean((1, 2))
+        return alike.masked_fill(~seen[:, None, None, None, :], -1e4).log_softmax(-1)
+
+    student, teacher = relations(ours.float()), relations(theirs.float())
+    errors = F.kl_div(student, teacher, log_target=True, reduction="none").sum(-1).mean((1, 2))
     return errors[seen].sum()

@@ -134,7 +134,8 @@ class Teacher:
         assert self.masked_lm is not None
         *_, hidden = self.encoder.states(batch)
         table = self.encoder.embedding.word.weight
-        return self.masked_lm.masked_lm(hidden[masked_positions], table)
+        scores: Tensor = self.masked_lm.masked_lm(hidden[masked_positions], table)
+        return scores
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
