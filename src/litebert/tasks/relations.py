@@ -40,8 +40,8 @@ def relation_error(
     def relations(flat: Tensor) -> Tensor:
         padded = flat.new_zeros(*shape, flat.shape[1]).index_put(rows, flat)
         split = padded.view(*shape, 3, heads, -1).permute(0, 2, 3, 1, 4)
-        alike = split @ split.transpose(-1, -2) / split.shape[-1] ** 0.5
-        return alike.masked_fill(~seen[:, None, None, None, :], -1e4).log_softmax(-1)
+        alike: Tensor = split @ split.transpose(-1, -2) / split.shape[-1] ** 0.5
+        return F.log_softmax(alike.masked_fill(~seen[:, None, None, None, :], -1e4), dim=-1)
 
     student, teacher = relations(ours.float()), relations(theirs.float())
     errors = F.kl_div(student, teacher, log_target=True, reduction="none").sum(-1).mean((1, 2))
