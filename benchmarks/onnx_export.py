@@ -25,9 +25,9 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from litebert.config import preset
 from litebert.folder import save_model
+from litebert.interop.export.onnx.export import count_products
 from litebert.interop.export.onnx.graph import to_graph
 from litebert.interop.export.onnx.int8 import quantise
-from litebert.interop.export.onnx.products import count_products
 from litebert.interop.export.onnx.runtime import full_rectangle, measure, start
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
 from litebert.interop.export.parity import Run

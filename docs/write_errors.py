@@ -35,6 +35,8 @@ def page() -> str:
 def _row(call: ast.Call, tree: ast.Module) -> str:
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     expected = named.get("expected", call.args[-1])  # short forms give it as the last argument
+    if getattr(call.func, "id", "") == "no_such_name":
+        expected = ast.Constant("the nearest known name, or one of all")
     next_step = named.get("next") or _next_of(call, tree)
     cells = [_text(node) for node in (call.args[1], expected, next_step)]
     return f"| {_code(call.args[0])} | " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n"

@@ -75,6 +75,13 @@ def _rebuilt(
     return kind(code, what, received=received, expected=expected, next=next)
 
 
+def no_such_name(
+    code: str, what: str, name: str, known: Iterable[str], *, next: str
+) -> LitebertError:
+    """Return the error for a name that is none of the known ones; it names the nearest."""
+    return LitebertError(code, what, received=name, expected=did_you_mean(name, known), next=next)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the nearest known name as a hint, or the list of all when none is near.
 
@@ -90,3 +97,18 @@ def _shortened(text: str, limit: int = 300) -> str:
     """Keep a message one line long, however long the value."""
     line = text if text.isprintable() else text.encode("unicode_escape").decode()
     return line if len(line) <= limit else f"{line[:limit]}… ({len(text):,} characters)"
+
+
+def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertError:
+    """Return the error that names the pip extra to install.
+
+    >>> print(missing_package("ray", extra="cluster", needed_for="--cluster").next)
+    pip install 'litebert[cluster]'
+    """
+    return LitebertError(
+        "LB-305",
+        f"{needed_for} needs the package {package}",
+        received="not installed",
+        expected=f"{package}, which comes with the extra [{extra}]",
+        next=f"pip install 'litebert[{extra}]'",
+    )

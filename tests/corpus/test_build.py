@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from litebert.corpus import Corpus, build, build_corpus
-from litebert.corpus.heldout import is_held_out
 from litebert.corpus.manifest import Plan
+from litebert.corpus.part import is_held_out
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
 

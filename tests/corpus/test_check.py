@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import Corpus, Finding, build_corpus, check_corpus, check_text
-from litebert.corpus.heldout import is_held_out
+from litebert.corpus.part import is_held_out
 from litebert.corpus.repeats import Documents
 from litebert.errors import LitebertError
 

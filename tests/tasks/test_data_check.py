@@ -13,7 +13,7 @@ from litebert.cli.data import data
 from litebert.errors import LitebertError
 from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, check_dataset, check_files
-from litebert.tasks.check.seen import Likeness, Seen
+from litebert.tasks.check.split import Likeness, Seen
 from litebert.tasks.registry import DATASETS
 from litebert.tokenizer import Tokenizer, train_tokenizer
 

@@ -31,6 +31,7 @@ from litebert.hub.card import model_card
 from litebert.inference import PACKAGED, Finetuned, Model, packaged_model
 from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.report.seeds import spreads
 from litebert.runs import read_record, read_result
 from litebert.tasks.defaults import MAX_EPOCHS, suited, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
@@ -38,7 +39,6 @@ from litebert.train import read_metrics
 from litebert.train.finetune import finetune
 from litebert.train.finetune_plan import plan_finetuning
 from litebert.train.prepared import prepare
-from litebert.train.seeds import summarise
 
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
 GOOD = ("liked", "loved", "praised", "enjoyed")
@@ -248,8 +248,9 @@ def test_seeds_give_other_numbers_and_are_summarised(tmp_path: Path, configure: 
         _run(configure, folder, f"train.seed={seed}", "train.steps=3")
     weights = {hash_file(folder / "model" / "model.safetensors") for folder in folders}
     assert len(weights) == 3
-    spread = summarise(folders)["last"]["accuracy"]
-    values = [r.last.measures["accuracy"] for f in folders if (r := read_result(f))]
+    results = [r for f in folders if (r := read_result(f))]
+    spread = spreads([result.last for result in results])["accuracy"]
+    values = [result.last.measures["accuracy"] for result in results]
     assert spread.number == 3
     assert spread.median == sorted(values)[1]
     again = tmp_path / "again"

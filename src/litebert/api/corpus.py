@@ -1,16 +1,26 @@
-"""From plain texts to what pretraining needs: a vocabulary and a corpus."""
+"""Corpora: a vocabulary and a corpus of plain texts, the shares of a mix, counts in words."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.api.settings import Paths, paths
+from litebert.config import DataConfig, PretrainConfig
 from litebert.corpus import BuildProgress, build_corpus
 from litebert.corpus.read import read_texts
+from litebert.corpus.stats import QUANTILES, CorpusStats
+from litebert.errors import LitebertError
+from litebert.files import write_text
 from litebert.hub import locate
+from litebert.report.figure import draw_counts
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.log import duration
+from litebert.train.sources import shares_of
 
 
 def build_from_texts(
@@ -75,4 +85,82 @@ def describe(progress: BuildProgress) -> str:
     return (
         f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens  "
         f"{progress.tokens_per_second:,.0f} tok/s{left}"
+    )
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The share of each corpus, and the settings of `pretrain` that draw them."""
+
+    shares: dict[str, float]
+    settings: list[str]
+
+
+def mixture(
+    corpora: Sequence[Path], *, weights: str | None = None, temperature: float = 1.0
+) -> Mixture:
+    """Return how a mix of corpora is drawn.
+
+    Raises:
+        LitebertError: LB-269, LB-279, LB-219, the vocabularies differ, or the weights or the
+            temperature are no such numbers.
+    """
+    if not 0 < temperature <= 100:
+        raise LitebertError(
+            "LB-219",
+            "--temperature is out of range",
+            received=temperature,
+            expected="a number above 0, at most 100",
+            next="omit --temperature to draw by the weights",
+        )
+    first, *others = map(str, corpora)
+    numbers = None if weights is None else _numbers(weights, len(corpora))
+    data = DataConfig(corpus=first, mix=tuple(others), weights=numbers, temperature=temperature)
+    shares = shares_of(PretrainConfig(data=data), corpora[0])
+    settings = [first, f"data.mix={json.dumps(others)}"]
+    if numbers:
+        settings.append(f"data.weights={json.dumps(numbers)}")
+    if temperature != 1:
+        settings.append(f"data.temperature={temperature:g}")
+    return Mixture({str(path): share for path, share in shares.items()}, settings)
+
+
+def _numbers(text: str, count: int) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != count or not all(0 < number < math.inf for number in numbers):
+        raise LitebertError(
+            "LB-279",
+            "--weights does not fit the corpora",
+            received=text,
+            expected=f"{count} numbers above 0, such as {','.join('1' * count)}",
+            next="litebert corpus mix --help",
+        )
+    return numbers
+
+
+def in_words(stats: CorpusStats) -> dict[str, str]:
+    """Say what a corpus holds, a line each."""
+    return {
+        "documents": f"{stats.documents:,}, {stats.repeated_documents:,} of them repeat another",
+        "sentences": f"{stats.sentences:,}, {stats.repeated_sentence_share:.2%} repeat another",
+        "pieces": f"{stats.pieces:,}",
+        "unknown pieces": f"{stats.unknown_share:.4%}",
+        "vocabulary in use": f"{stats.used_share:.1%}",
+        "pieces a sentence": _quantiles(stats.sentence_lengths),
+        "pieces a document": _quantiles(stats.document_lengths),
+    }
+
+
+def draw_lengths(stats: CorpusStats, path: Path) -> None:
+    """Draw how many sentences have each length in pieces."""
+    title = "Sentences by length in pieces (the last bar: all longer ones)"
+    write_text(path, draw_counts(title, _quantiles(stats.sentence_lengths), stats.histogram))
+
+
+def _quantiles(values: Sequence[int]) -> str:
+    return ", ".join(
+        f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, values, strict=True)
     )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from litebert.api.held_out import is_pretrained, measure_pretraining
 from litebert.api.progress import Progress
 from litebert.api.settings import paths
-from litebert.api.table import Frame, frame
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, no_such_name
 from litebert.inference.finetuned import (
     Finetuned,
     Kept,
@@ -21,6 +20,7 @@ from litebert.inference.finetuned import (
     with_clean_threshold,
     with_patience,
 )
+from litebert.report.table import Frame, frame
 from litebert.tasks.named.squad_score import score_predictions
 
 if TYPE_CHECKING:
@@ -134,12 +134,8 @@ def evaluate_zero_shot(
     next_step = "litebert evaluate models/mine --on sts --data STS-B/dev.tsv"
     chosen = paths(models)
     if on not in MEASURES:
-        raise LitebertError(
-            "LB-994",
-            "there is no measure of this name",
-            received=on,
-            expected=did_you_mean(on, MEASURES),
-            next=next_step,
+        raise no_such_name(
+            "LB-994", "there is no measure of this name", on, MEASURES, next=next_step
         )
     if len(chosen) != 1:
         raise LitebertError(

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from litebert.api.ending import concluded
 from litebert.api.plan import Plan, needs_in_numbers, needs_in_words, processes_in_words
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
-from litebert.api.run import Run
+from litebert.api.run import Run, concluded
 from litebert.api.settings import Overrides, flags, overrides, run_folder
 from litebert.config import FinetuneConfig, Origin, Resolved, Setting, resolve
 from litebert.distributed import World, joined, world_size

@@ -10,7 +10,7 @@ from litebert.api.finetuning import FinetuneJob
 from litebert.api.progress import Progress
 from litebert.api.run import Run
 from litebert.api.settings import Overrides
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, no_such_name
 from litebert.files import write_bytes, write_text
 from litebert.inference.finetuned import Finetuned, Kept, ensemble_answers
 from litebert.reading.find import find_files
@@ -95,11 +95,11 @@ def _tasks(data: Path, names: Sequence[str]) -> list[str]:
     known = [task.name for task in trainable]
     for name in names:
         if name not in known:
-            raise LitebertError(
+            raise no_such_name(
                 "LB-529",
                 "GLUE has no task of this name to train",
-                received=name,
-                expected=did_you_mean(name, known),
+                name,
+                known,
                 next="litebert glue ... --tasks mrpc,rte",
             )
     there = [

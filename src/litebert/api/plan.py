@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 
-from litebert.api.table import Row
 from litebert.config import PretrainConfig, Resolved
 from litebert.files import Json
 from litebert.folder import read_config
 from litebert.hub import locate
+from litebert.report.table import Row
 from litebert.train import Estimate, duration, estimate
 from litebert.train.estimate import faster_precision, with_steps_for
 from litebert.train.run import choose_device, dtype_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from litebert.api.progress import Progress
 from litebert.api.settings import paths
-from litebert.api.table import Frame, frame
 from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.inference.finetuned import Finetuned, Kept, data_of, ensemble_answers
+from litebert.report.table import Frame, frame
 from litebert.tasks.kinds.family import AnswerRow
 from litebert.tasks.registry import OWN
 

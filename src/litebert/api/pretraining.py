@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.api.corpus import build_from_texts
-from litebert.api.ending import concluded
 from litebert.api.plan import (
     Plan,
     needs_in_numbers,
@@ -16,7 +15,7 @@ from litebert.api.plan import (
 )
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
-from litebert.api.run import Run
+from litebert.api.run import Run, concluded
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, run_folder
 from litebert.config import PretrainConfig, Resolved, resolve
 from litebert.distributed import World, joined, world_size

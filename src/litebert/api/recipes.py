@@ -7,7 +7,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from litebert.config import Origin, Setting, Settings, settings_from_toml
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import no_such_name
 from litebert.files import require_absent, write_text
 from litebert.tasks.registry import is_registered
 
@@ -41,12 +41,8 @@ def recipe(name: str) -> str:
         LitebertError: LB-522, no recipe has this name.
     """
     if name not in recipe_names():
-        raise LitebertError(
-            "LB-522",
-            "no recipe has this name",
-            received=name,
-            expected=did_you_mean(name, recipe_names()),
-            next="litebert recipes list",
+        raise no_such_name(
+            "LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list"
         )
     kind = next(kind for kind in KINDS if name in recipe_names(kind))
     path = package_files("litebert") / "recipes" / kind / f"{name}.toml"

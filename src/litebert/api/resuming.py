@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from litebert.api.ending import concluded
 from litebert.api.progress import Progress
-from litebert.api.run import Run
+from litebert.api.run import Run, concluded
 from litebert.config import FinetuneConfig, PretrainConfig, Resolved, Schema, Setting, resolve
 from litebert.distributed import World, joined
 from litebert.runs import read_run

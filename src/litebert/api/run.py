@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
 
-from litebert.api.table import Frame, Row, frame
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json
 from litebert.inference import Model
 from litebert.report import write_report
 from litebert.report.page import REPORT_FILE
 from litebert.report.seeds import seed_folders
+from litebert.report.table import Frame, Row, frame
 from litebert.runs import RESULT_FILE, RunFile, is_run, read_metrics, read_run
 
 if TYPE_CHECKING:
     from litebert.config import Precision
+
 
 Kind = Literal["pretraining", "fine-tuning"]
 
@@ -170,3 +171,17 @@ def _shown(value: Json) -> str:
 def finished(runs: Sequence[Run]) -> bool:
     """Return whether every run reached its last step."""
     return all(run.is_finished for run in runs)
+
+
+def concluded(run: Run, say: Callable[[str], None], *, was_finished: bool = False) -> Run:
+    """Write the report of a finished run; say if there was nothing to do, or that it stopped."""
+    if run.exit_code:
+        say("stopped with a checkpoint; rerun the command to resume")
+        return run
+    if was_finished:
+        say(f"{run.folder} was finished already: nothing was trained")
+    try:
+        run.write_report()
+    except LitebertError as error:  # the model is there; only its page is not
+        say(str(error))
+    return run

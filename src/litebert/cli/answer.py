@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_rows
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Model, Results, SpanFound
 
 
@@ -24,16 +22,14 @@ if TYPE_CHECKING:
 @click.argument("question", type=TEXT)
 @click.option("--context", help="The text that has the answer.")
 @click.option("--file", type=click.Path(path_type=Path), help="A file with that text instead.")
-@model_option
-@precision_option
+@model_options
 @click.option("--top", default=1, show_default=True, type=AtLeast(1), help="Answers to show.")
 @bulk_options
 def answer(
     question: str,
     context: str | None,
     file: Path | None,
-    model: str | None,
-    precision: Precision,
+    load: Load,
     top: int,
     bulk: BulkOptions,
 ) -> None:
@@ -57,7 +53,7 @@ def answer(
         data = read_capped(file, 16 << 20, command=f"ls {file.parent}")
         context = data.decode("utf-8", "replace")
     if not has_rows:
-        _print(loaded(model, precision).answer(question, str(context), top=top), bulk)
+        _print(load().answer(question, str(context), top=top), bulk)
         return
 
     def answers(network: Model, rows: list[dict[str, str]]) -> list[Results[SpanFound]]:
@@ -69,7 +65,7 @@ def answer(
         lambda found: [asdict(each) for each in found],
         ("question", "context"),
     )
-    run_rows([question], verb, partial(loaded, model, precision), bulk)
+    run_rows([question], verb, load, bulk)
 
 
 def _context(row: dict[str, str], given: str | None) -> str:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_rows
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Choice, Model
 
 CHOICES = tuple(f"choice{number}" for number in range(1, 10))
@@ -26,15 +24,13 @@ CHOICES = tuple(f"choice{number}" for number in range(1, 10))
 @click.argument("question", type=TEXT)
 @click.argument("choices", nargs=-1, type=TEXT)
 @click.option("--context", default="", help="The text that the question is about.")
-@model_option
-@precision_option
+@model_options
 @bulk_options
 def choose(
     question: str,
     choices: tuple[str, ...],
     context: str,
-    model: str | None,
-    precision: Precision,
+    load: Load,
     bulk: BulkOptions,
 ) -> None:
     """Choose the answer to QUESTION among CHOICES.
@@ -51,7 +47,7 @@ def choose(
     if not choices and not is_file([question]):
         raise _no_choices()
     if choices:
-        _print(loaded(model, precision).choose(question, choices, context=context), choices, bulk)
+        _print(load().choose(question, choices, context=context), choices, bulk)
         return
 
     def answers(network: Model, rows: list[dict[str, str]]) -> list[Choice]:
@@ -70,7 +66,7 @@ def choose(
         asdict,
         ("question", "context", *CHOICES),
     )
-    run_rows([question], verb, partial(loaded, model, precision), bulk)
+    run_rows([question], verb, load, bulk)
 
 
 def _choices(row: dict[str, str]) -> list[str]:

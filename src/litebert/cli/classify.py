@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_verb
-from litebert.cli.loading import (
-    depth_option,
-    loaded,
-    model_option,
-    patience_option,
-    precision_option,
-)
+from litebert.cli.loading import Load, depth_option, model_options, patience_option
 from litebert.cli.texts import TEXT, TextCommand
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Classification, Model
 
 
 @click.command(cls=TextCommand)
 @click.argument("texts", nargs=-1, required=True, type=TEXT)
 @click.option("--pair", "pairs", multiple=True, type=TEXT, help="Second text, one for each TEXT.")
-@model_option
-@precision_option
+@model_options
 @depth_option
 @patience_option
 @bulk_options
 def classify(
     texts: tuple[str, ...],
     pairs: tuple[str, ...],
-    model: str | None,
-    precision: Precision,
-    depth: int | None,
+    load: Load,
     patience: int | None,
     bulk: BulkOptions,
 ) -> None:
@@ -69,4 +58,4 @@ def classify(
         return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
 
     verb = Verb(answer, line, asdict, ("text", "pair"))
-    run_verb(texts, verb, partial(loaded, model, precision, depth=depth), bulk, pairs)
+    run_verb(texts, verb, load, bulk, pairs)

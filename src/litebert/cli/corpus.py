@@ -172,7 +172,7 @@ def mix(corpora: tuple[Path, ...], weights: str | None, temperature: float, as_j
     litebert corpus mix corpora/wiki corpora/news --temperature 2
     litebert corpus mix corpora/wiki corpora/news --weights 3,1
     """
-    from litebert.api.corpora import mixture
+    from litebert.api.corpus import mixture
 
     found = mixture(corpora, weights=weights, temperature=temperature)
     if as_json:
@@ -196,7 +196,7 @@ def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from litebert.api.corpora import draw_lengths, in_words
+    from litebert.api.corpus import draw_lengths, in_words
     from litebert.corpus import Corpus
     from litebert.corpus.stats import corpus_stats
 

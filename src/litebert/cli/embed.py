@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_verb
-from litebert.cli.loading import depth_option, loaded, model_option, precision_option
+from litebert.cli.loading import Load, depth_option, model_options
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
@@ -16,15 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.folder import Pooling
     from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)
 @click.argument("texts", nargs=-1, required=True, type=TEXT)
-@model_option
-@precision_option
+@model_options
 @depth_option
 @click.option(
     "--pooling",
@@ -35,9 +32,7 @@ if TYPE_CHECKING:
 @bulk_options
 def embed(
     texts: tuple[str, ...],
-    model: str | None,
-    precision: Precision,
-    depth: int | None,
+    load: Load,
     pooling: Pooling | None,
     normalize: bool | None,
     bulk: BulkOptions,
@@ -61,4 +56,4 @@ def embed(
         return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
 
     verb = Verb(answer, line, lambda vector: vector.tolist())
-    run_verb(texts, verb, partial(loaded, model, precision, depth=depth), bulk)
+    run_verb(texts, verb, load, bulk)

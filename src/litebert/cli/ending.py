@@ -1,15 +1,22 @@
-"""How the training verbs end: the plan of a dry run, or the result and what to type next."""
+"""How long verbs end: the plan of a dry run, the result and what to type next, a study."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litebert.cli.output import note, show, show_json
+from litebert.cli.output import Format, note, printed, show, show_json
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from litebert.api import Plan, Run
     from litebert.metrics.spread import Spread
+    from litebert.report.study import Part
+    from litebert.study.depth import Depths
+    from litebert.study.layers import Layers
 
 
 def show_plan(make: Callable[[], Plan], *, as_json: bool) -> None:
@@ -38,8 +45,8 @@ def show_run(run: Run, command: str, *, as_json: bool) -> None:
 
 def show_result(run: Run, *, as_json: bool) -> None:
     """Print the measures of a fine-tuning run, last step beside best evaluation."""
+    from litebert.report.seeds import spreads
     from litebert.runs import read_result
-    from litebert.train.seeds import summarise
 
     if _is_silent():
         return
@@ -49,7 +56,8 @@ def show_result(run: Run, *, as_json: bool) -> None:
         show_json(results if run.seeds else results[0], indent=2)
         return
     found = [result for part in parts if (result := read_result(part.folder))]
-    _show_measures(summarise([part.folder for part in parts]), found[0].baseline)
+    last, best = spreads([each.last for each in found]), spreads([each.best for each in found])
+    _show_measures(last, best, found[0].baseline)
     for part in parts:
         show(f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})")
     page = run.folder / "report.html"
@@ -59,6 +67,26 @@ def show_result(run: Run, *, as_json: bool) -> None:
     note(f"next    litebert predict {parts[0].folder} --data FILE --output answers")
 
 
+def show_study(
+    part: Part,
+    found: BaseModel | list[Layers] | list[Depths],
+    written: Sequence[Path],
+    written_as: Format,
+) -> None:
+    """Print what a study found; its conclusion and the files that it wrote go to stderr."""
+    if written_as == "json":
+        if isinstance(found, list):
+            records: object = [each.model_dump(mode="json") for each in found]
+        else:
+            records = found.model_dump(mode="json")
+        show(json.dumps(records, indent=2))
+    else:
+        show(printed(part.tables[:1] if written_as == "csv" else part.tables, written_as))
+    note(part.finding)
+    for path in written:
+        note(str(path))
+
+
 def _is_silent() -> bool:
     """Return whether another process of the run prints."""
     from litebert.distributed import rank
@@ -66,13 +94,15 @@ def _is_silent() -> bool:
     return rank() > 0
 
 
-def _show_measures(summary: dict[str, dict[str, Spread]], baseline: dict[str, float]) -> None:
+def _show_measures(
+    last: dict[str, Spread], best: dict[str, Spread], baseline: dict[str, float]
+) -> None:
     """Print last step and best evaluation side by side, and what the commonest label gets."""
-    number = next(iter(summary["last"].values())).number
+    number = next(iter(last.values())).number
     head = f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}"
     show(head + ("  over seeds" * (number > 1)))
-    for name, last in summary["last"].items():
-        line = f"{name:<24}{last.median:>12.4f}{summary['best'][name].median:>12.4f}"
+    for name, each in last.items():
+        line = f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}"
         line += f"{baseline[name]:>12.4f}" if name in baseline else f"{'':>12}"
-        spread = f"  median of {number}; mean {last.mean:.4f} ± {last.spread:.4f} (last)"
+        spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)"
         show(line + (spread if number > 1 else ""))

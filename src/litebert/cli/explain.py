@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
-
-if TYPE_CHECKING:
-    from litebert.config import Precision
 
 
 @click.command(cls=TextCommand)
 @click.argument("verb")
 @click.argument("texts", nargs=-1, required=True, type=TEXT)
 @click.option("--answer", type=TEXT, help="The answer to explain; else the model's own.")
-@model_option
-@precision_option
+@model_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(
     verb: str,
     texts: tuple[str, ...],
     answer: str | None,
-    model: str | None,
-    precision: Precision,
+    load: Load,
     as_json: bool,
 ) -> None:
     """Say how much each word of the texts adds to an answer.
@@ -41,7 +35,7 @@ def explain(
     litebert explain classify "A fine film." --model runs/reviews
     litebert explain fill "The capital of France is [MASK]." --answer paris --json
     """
-    found = loaded(model, precision).explain(verb, *texts, answer=answer)
+    found = load().explain(verb, *texts, answer=answer)
     if as_json:
         show_json(asdict(found))
     else:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_verb
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Filling, Model, Results
 
 
 @click.command(cls=TextCommand)
 @click.argument("texts", nargs=-1, required=True, type=TEXT)
-@model_option
-@precision_option
+@model_options
 @click.option("--top", default=5, show_default=True, type=AtLeast(1), help="Answers to show.")
 @bulk_options
-def fill(
-    texts: tuple[str, ...], model: str | None, precision: Precision, top: int, bulk: BulkOptions
-) -> None:
+def fill(texts: tuple[str, ...], load: Load, top: int, bulk: BulkOptions) -> None:
     """Fill every [MASK] in a text, in several, or in each row of a file.
 
     Of a text longer than the model reads, the part around the blanks is read.
@@ -40,7 +35,7 @@ def fill(
     from litebert.api.bulk import is_file
 
     if len(texts) == 1 and bulk.output is None and not is_file(texts):
-        found = loaded(model, precision).fill(texts[0], top=top)
+        found = load().fill(texts[0], top=top)
         if bulk.as_json:
             show_json([asdict(filling) for filling in found])
             return
@@ -56,7 +51,7 @@ def fill(
         lambda _, found: "\n".join(map(_line, found)),
         lambda found: [asdict(filling) for filling in found],
     )
-    run_verb(texts, verb, partial(loaded, model, precision), bulk)
+    run_verb(texts, verb, load, bulk)
 
 
 def _line(filling: Filling) -> str:

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter
 
-from litebert.api.corpora import Mixture
+from litebert.api.corpus import Mixture
 from litebert.api.doctor import Check
 from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
 from litebert.corpus.stats import CorpusStats
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import no_such_name
 from litebert.inference.coherence import Join
 from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
 from litebert.inference.embedding import Match
@@ -285,11 +285,11 @@ def schema_of(command: str) -> dict[str, JsonValue]:
         LitebertError: LB-887, the command has no `--json`.
     """
     if command not in OUTPUTS:
-        raise LitebertError(
+        raise no_such_name(
             "LB-887",
             f"litebert {command} prints no JSON",
-            received=command,
-            expected=did_you_mean(command, OUTPUTS),
+            command,
+            OUTPUTS,
             next="litebert help --schema fill",
         )
     adapter: TypeAdapter[object] = TypeAdapter(OUTPUTS[command])

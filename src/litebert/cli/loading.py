@@ -1,8 +1,10 @@
-"""What verbs share: the model's option, loading it with its notes, and seeds with commas."""
+"""What verbs share: the options of a model, loading it with its notes, and seeds with commas."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from litebert.config import Precision
     from litebert.inference import Model
 
+Load: TypeAlias = "Callable[[], Model]"
+Command = TypeVar("Command", bound=Callable[..., object])
 
 model_option = click.option(
     "--model", help="A model folder, a run, or a name on the Hub; else the packaged model."
@@ -38,6 +42,24 @@ precision_option = click.option(
     show_default=True,
     help="bf16 is several times faster where the machine has it, and within 1 %.",
 )
+
+
+def model_options(command: Command) -> Command:
+    """Give a command --model and --precision, and its argument `load`, which loads that model."""
+
+    @wraps(command)
+    def called(
+        *args: object,
+        model: str | None,
+        precision: Precision,
+        depth: int | None = None,
+        **values: object,
+    ) -> object:
+        return command(*args, load=partial(loaded, model, precision, depth=depth), **values)
+
+    decorated: Any = model_option(precision_option(called))
+    given: Command = decorated
+    return given
 
 
 def loaded(model: str | None, precision: Precision, *, depth: int | None = None) -> Model:

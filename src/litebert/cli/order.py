@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_rows
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Coherence, Model, Order
 
 
 @click.command(cls=TextCommand)
 @click.argument("first", type=TEXT)
 @click.argument("second", type=TEXT, required=False)
-@model_option
-@precision_option
+@model_options
 @bulk_options
-def order(
-    first: str, second: str | None, model: str | None, precision: Precision, bulk: BulkOptions
-) -> None:
+def order(first: str, second: str | None, load: Load, bulk: BulkOptions) -> None:
     """Say whether FIRST comes before SECOND; of one text, how well each sentence follows.
 
     Of a file, the columns are first and second; without a second, where each text breaks.
@@ -41,9 +36,9 @@ def order(
 
     if second is None and (is_file([first]) or bulk.output):
         verb = Verb(_answers, lambda _, found: _shown(found), _as_json, ("first", "second"))
-        run_rows([first], verb, partial(loaded, model, precision), bulk)
+        run_rows([first], verb, load, bulk)
         return
-    (found,) = _answers(loaded(model, precision), [_row(first, second)])
+    (found,) = _answers(load(), [_row(first, second)])
     if bulk.as_json:
         show_json(_as_json(found))
     else:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_verb
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Model, Score
 
 
 @click.command(cls=TextCommand)
 @click.argument("texts", nargs=-1, required=True, type=TEXT)
-@model_option
-@precision_option
+@model_options
 @bulk_options
-def score(
-    texts: tuple[str, ...], model: str | None, precision: Precision, bulk: BulkOptions
-) -> None:
+def score(texts: tuple[str, ...], load: Load, bulk: BulkOptions) -> None:
     """Say how likely each text is: its pseudo-log-likelihood, and its perplexity per piece.
 
     \b
@@ -40,4 +35,4 @@ def score(
         return f"{found.log_likelihood:9.2f}  {found.perplexity:9.2f}  {row['text'][:70]}"
 
     verb = Verb(answer, line, asdict)
-    run_verb(texts, verb, partial(loaded, model, precision), bulk)
+    run_verb(texts, verb, load, bulk)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
-
-if TYPE_CHECKING:
-    from litebert.config import Precision
 
 
 @click.command(cls=TextCommand)
@@ -21,16 +17,14 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--column", default="text", show_default=True, help="Text column of a table.")
 @click.option("--top", default=5, show_default=True, type=AtLeast(1), help="Texts to show.")
-@model_option
-@precision_option
+@model_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(
     query: str,
     file: Path,
     column: str,
     top: int,
-    model: str | None,
-    precision: Precision,
+    load: Load,
     as_json: bool,
 ) -> None:
     """Find the texts of FILE that are nearest to QUERY.
@@ -41,7 +35,7 @@ def search(
     """
     from litebert.api.bulk import read_texts_of
 
-    found = loaded(model, precision).search(query, read_texts_of(file, column), top=top)
+    found = load().search(query, read_texts_of(file, column), top=top)
     if as_json:
         show_json([asdict(match) for match in found])
         return

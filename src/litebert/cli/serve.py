@@ -64,7 +64,7 @@ def serve(
     litebert serve models/books-wiki-mini
     litebert serve fill=models/books-wiki-mini sst2=runs/sst2/model --port 9000
     """
-    from litebert.reading.extras import missing_package
+    from litebert.errors import missing_package
 
     try:
         from litebert.serve import ModelSource, Settings

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
-
-if TYPE_CHECKING:
-    from litebert.config import Precision
 
 
 @click.command(cls=TextCommand)
 @click.argument("first", type=TEXT)
 @click.argument("second", type=TEXT)
-@model_option
-@precision_option
+@model_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def similar(
-    first: str, second: str, model: str | None, precision: Precision, as_json: bool
-) -> None:
+def similar(first: str, second: str, load: Load, as_json: bool) -> None:
     """Say how near two texts are: the cosine of their vectors.
 
     \b
     litebert similar "a cat" "a kitten"
     litebert similar "It rains." "It is wet." --model runs/mine/model --json
     """
-    cosine = loaded(model, precision).similar(first, second)
+    cosine = load().similar(first, second)
     if as_json:
         show_json({"cosine": float(cosine)})
     else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from litebert.cli.output import Format, note, printed, show, with_formats
+from litebert.cli.ending import show_study
+from litebert.cli.output import Format, note, with_formats
 
 
 @click.command()
@@ -84,10 +84,4 @@ def ablation(
     found = ablate(name, corpus, output, scale=scale, plan=plan, say=note)
     part = ablation_part(found)
     written = write_study([part], output=output, html=html)
-    if written_as == "json":
-        show(json.dumps(found.model_dump(mode="json"), indent=2))
-    else:
-        show(printed(part.tables, written_as))
-    note(part.finding)
-    for path in (output / f"{name}.json", *written):
-        note(str(path))
+    show_study(part, found, (output / f"{name}.json", *written), written_as)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from litebert.cli.output import Format, note, printed, show, with_formats
+from litebert.cli.ending import show_study
+from litebert.cli.output import Format, with_formats
 
 
 @click.command()
@@ -73,10 +73,4 @@ def attention(
         written.append(
             write_lengthened(loaded, write_model, max(numbers), window, trained=trained_length)
         )
-    if written_as == "json":
-        show(json.dumps(found.model_dump(mode="json"), indent=2))
-    else:
-        show(printed(part.tables[:1] if written_as == "csv" else part.tables, written_as))
-    note(part.finding)
-    for path in written:
-        note(str(path))
+    show_study(part, found, written, written_as)

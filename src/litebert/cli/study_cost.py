@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.output import Format, note, printed, show, with_formats
+from litebert.cli.ending import show_study
+from litebert.cli.output import Format, note, with_formats
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -55,10 +55,4 @@ def cost(
     )
     part = costs_part(found)
     written = write_study([part], metrics={"cost": found}, output=output, html=html)
-    if written_as == "json":
-        show(json.dumps(found.model_dump(mode="json"), indent=2))
-    else:
-        show(printed(part.tables, written_as))
-    note(part.finding)
-    for path in written:
-        note(str(path))
+    show_study(part, found, written, written_as)

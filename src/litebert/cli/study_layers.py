@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from litebert.cli.output import Format, note, printed, show, with_formats
+from litebert.cli.ending import show_study
+from litebert.cli.output import Format, note, with_formats
 
 
 @click.command()
@@ -48,10 +48,4 @@ def layers(
     names = [f"layers-{Path(each.source).name}" for each in found]
     metrics = dict(zip(names, found, strict=True))
     written = write_study([part], metrics=metrics, output=output, html=html)
-    if written_as == "json":
-        show(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
-    else:
-        show(printed(part.tables[:1] if written_as == "csv" else part.tables, written_as))
-    note(part.finding)
-    for path in written:
-        note(str(path))
+    show_study(part, found, written, written_as)

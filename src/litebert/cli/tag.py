@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from litebert.cli.bulk import Verb, bulk_options, run_verb
-from litebert.cli.loading import loaded, model_option, precision_option
+from litebert.cli.loading import Load, model_options
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
-    from litebert.config import Precision
     from litebert.inference import Model, Results, Tagged
 
 
 @click.command(cls=TextCommand)
 @click.argument("texts", nargs=-1, required=True, type=TEXT)
-@model_option
-@precision_option
+@model_options
 @bulk_options
-def tag(texts: tuple[str, ...], model: str | None, precision: Precision, bulk: BulkOptions) -> None:
+def tag(texts: tuple[str, ...], load: Load, bulk: BulkOptions) -> None:
     """Tag every word of each text, or of each row of a file; words end at white space.
 
     \b
@@ -39,4 +36,4 @@ def tag(texts: tuple[str, ...], model: str | None, precision: Precision, bulk: B
         lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
         lambda found: [asdict(each) for each in found],
     )
-    run_verb(texts, verb, partial(loaded, model, precision), bulk)
+    run_verb(texts, verb, load, bulk)

@@ -1,13 +1,20 @@
-"""What a setting may be, in words: its kind and its range."""
+"""A group of settings, and in words what each may be: its kind and its range."""
 
 from __future__ import annotations
 
 from types import NoneType
 from typing import Literal, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+
+
+class Section(BaseModel):
+    """Group settings that are read together; unknown names are refused, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
 
 Place = tuple[str | int, ...]
 _KINDS: dict[object, str] = {

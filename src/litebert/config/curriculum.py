@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from litebert.config.section import Section
+from litebert.config.allowed import Section
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Length = Annotated[int, Field(ge=8)]

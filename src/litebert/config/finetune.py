@@ -6,9 +6,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from litebert.config.allowed import Section
 from litebert.config.curriculum import MiningConfig
 from litebert.config.schema import OptimConfig, TrainConfig
-from litebert.config.section import Section
 
 
 class TaskConfig(Section):

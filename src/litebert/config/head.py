@@ -7,7 +7,7 @@ from typing import Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from litebert.config.section import Section
+from litebert.config.allowed import Section
 
 HeadKind: TypeAlias = str
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from litebert.config.allowed import allowed, expected
 from litebert.config.origin import Origin
 from litebert.config.presets import preset
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json, read_capped
 
 Schema = TypeVar("Schema", bound=BaseModel)
@@ -86,11 +86,11 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     known = dict(_fields(schema))
     for key, setting in merged.items():
         if key not in known:
-            raise LitebertError(
+            raise no_such_name(
                 "LB-103",
                 f"there is no setting {key} (from {setting.origin})",
-                received=key,
-                expected=did_you_mean(key, [*known, "model.preset"]),
+                key,
+                [*known, "model.preset"],
                 next=_listing(schema),
             )
     try:

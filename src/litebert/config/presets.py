@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from litebert.config.schema import Activation, AlbertConfig
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import no_such_name
 
 
 def _shape(
@@ -61,11 +61,7 @@ def preset(name: str) -> AlbertConfig:
     """
     key = ALIASES.get(name, name)
     if key not in PRESETS:
-        raise LitebertError(
-            "LB-100",
-            "no preset has this name",
-            received=name,
-            expected=did_you_mean(name, [*PRESETS, *ALIASES]),
-            next="litebert sizes",
+        raise no_such_name(
+            "LB-100", "no preset has this name", name, [*PRESETS, *ALIASES], next="litebert sizes"
         )
     return PRESETS[key]

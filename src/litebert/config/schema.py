@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from litebert.config.allowed import Section
 from litebert.config.curriculum import (
     EarlyConfig,
     ElasticConfig,
@@ -13,7 +14,6 @@ from litebert.config.curriculum import (
     RampConfig,
     ReplacedConfig,
 )
-from litebert.config.section import Section
 from litebert.errors import LitebertError
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]

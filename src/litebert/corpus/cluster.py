@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from litebert.errors import LitebertError, ResourceError
-from litebert.reading.extras import missing_package
+from litebert.errors import LitebertError, ResourceError, missing_package
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -11,9 +11,8 @@ from typing import Protocol, cast
 
 from litebert.corpus.read import read_passages
 from litebert.corpus.settings import TextSettings
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, missing_package
 from litebert.files import write_stream
-from litebert.reading.extras import missing_package
 from litebert.reading.find import find_texts
 
 Keep = Callable[[str], bool]

@@ -8,8 +8,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from litebert import files
-from litebert.config.allowed import refused
-from litebert.config.section import Section
+from litebert.config.allowed import Section, refused
 from litebert.errors import DamagedError
 
 FORMAT: Literal[1] = 1

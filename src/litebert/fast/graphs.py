@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config.schema import Activation
+from litebert.errors import missing_package
 from litebert.fast.probe import fastest
 from litebert.nn.batch import Batch, Layout
 from litebert.nn.block import AttentionBlock, FeedForwardBlock, Half
-from litebert.reading.extras import missing_package
 
 try:
     import onnx

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.config import Backend
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import no_such_name
 from litebert.fast.attention import faster, full
 from litebert.fast.int8 import Int8Calibration, calibration_of, int8_attention, int8_feed_forward
 from litebert.fast.packed import packed_attention, packed_feed_forward
@@ -83,12 +83,8 @@ def use_backend(albert: Albert, backend: str) -> None:
         LitebertError: LB-305, onnxruntime is not installed; LB-975, no backend has this name.
     """
     if backend not in get_args(Backend):
-        raise LitebertError(
-            "LB-975",
-            "there is no such backend",
-            received=backend,
-            expected=did_you_mean(backend, get_args(Backend)),
-            next='backend="auto"',
+        raise no_such_name(
+            "LB-975", "there is no such backend", backend, get_args(Backend), next='backend="auto"'
         )
     is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
     if backend == "torch" or (backend == "auto" and not is_installed):

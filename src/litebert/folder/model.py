@@ -24,12 +24,12 @@ from litebert.folder.convert import canonical, from_disk, to_disk, with_projecti
 from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
-from litebert.folder.residency import release
 from litebert.folder.weights import (
     INT8_FILE,
     LOCAL_FILE,
     WEIGHTS_FILE,
     read_weights,
+    release,
     widened,
     write_weights,
 )

@@ -10,11 +10,10 @@ from typing import TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, missing_package
 from litebert.fast import is_int8
 from litebert.inference.traced import Framed
 from litebert.nn import Batch, Network
-from litebert.reading.extras import missing_package
 
 NUM_STEPS = 50
 """Points between the blank text and the text."""

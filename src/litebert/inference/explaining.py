@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import no_such_name
 from litebert.inference.attribution import attributed
 from litebert.inference.questions import ASK
 from litebert.inference.results import data_frame
@@ -86,11 +86,11 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
             answer.
     """
     if verb not in ASK:
-        raise LitebertError(
+        raise no_such_name(
             "LB-873",
             "answers of this verb cannot be explained",
-            received=verb,
-            expected=did_you_mean(verb, ASK),
+            verb,
+            ASK,
             next='model.explain("similar", "a cat", "a kitten")',
         )
     question = ASK[verb](model, texts, answer)

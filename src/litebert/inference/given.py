@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from litebert.config import Precision
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, no_such_name
 
 Texts = str | Iterable[str]
 
@@ -96,11 +96,11 @@ def known_precision(precision: Precision) -> Precision:
         LitebertError: LB-933, there is none of this name.
     """
     if precision not in get_args(Precision):
-        raise LitebertError(
+        raise no_such_name(
             "LB-933",
             "there is no such precision",
-            received=precision,
-            expected=did_you_mean(str(precision), get_args(Precision)),
+            str(precision),
+            get_args(Precision),
             next='precision="fp32"',
         )
     return precision

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import HEADS, Backend, Precision
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, no_such_name
 from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
@@ -165,11 +165,11 @@ class Model:
             LitebertError: LB-674, no pooling has this name.
         """
         if pooling is not None and pooling not in get_args(Pooling):
-            raise LitebertError(
+            raise no_such_name(
                 "LB-674",
                 "there is no such pooling",
-                received=pooling,
-                expected=did_you_mean(str(pooling), get_args(Pooling)),
+                str(pooling),
+                get_args(Pooling),
                 next='model.embed(texts, pooling="mean")',
             )
         if max_length is not None:

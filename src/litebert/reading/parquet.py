@@ -7,8 +7,7 @@ from contextlib import closing, contextmanager
 from itertools import chain
 from typing import IO, Protocol, cast
 
-from litebert.errors import DamagedError
-from litebert.reading.extras import missing_package
+from litebert.errors import DamagedError, missing_package
 from litebert.reading.rows import Row
 from litebert.reading.source import Source, open_source
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from litebert.errors import DamagedError, LitebertError, RequestError
-from litebert.reading.extras import missing_package
+from litebert.errors import DamagedError, LitebertError, RequestError, missing_package
 from litebert.reading.storage import is_url, object_size, open_object
 
 COMPRESSIONS = (".gz", ".zst")

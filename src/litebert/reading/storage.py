@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Protocol, TypeVar, cast
 
-from litebert.errors import LitebertError, ResourceError
-from litebert.reading.extras import missing_package
+from litebert.errors import LitebertError, ResourceError, missing_package
 
 Made = TypeVar("Made")
 

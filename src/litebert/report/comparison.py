@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from litebert.files import Json
 from litebert.metrics.spread import Spread
-from litebert.report.result import spreads
 from litebert.report.runs import DECIMALS, outcomes
-from litebert.report.seeds import Run, Seeds
+from litebert.report.seeds import Run, Seeds, spreads
 from litebert.report.settings import written
 from litebert.report.table import Cell, Table, word
 from litebert.runs import Evaluation

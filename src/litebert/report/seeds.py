@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
+from litebert.metrics.spread import Spread
 from litebert.report.chart import Point
-from litebert.runs import RUN_FILE, Record, Result, read_record, read_result
+from litebert.runs import RUN_FILE, Evaluation, Record, Result, read_record, read_result
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,14 @@ def read_seeds(folder: Path) -> Seeds:
         runs={seed: read_record(run) for seed, run in folders.items()},
         results={seed: result for seed, result in results.items() if result is not None},
     )
+
+
+def spreads(evaluations: Sequence[Evaluation]) -> dict[str, Spread]:
+    """Summarise each measure that all evaluations have, one evaluation a seed."""
+    names = [
+        name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)
+    ]
+    return {name: Spread.of([each.measures[name] for each in evaluations]) for name in names}
 
 
 def curve_across(curves: Sequence[Sequence[Point]]) -> tuple[Point, ...]:

@@ -12,8 +12,8 @@ from litebert.report.finetuning import paper
 from litebert.report.finetuning.overview import facts_of, measures_drawn
 from litebert.report.markup import Html, commands, paragraph, section, table
 from litebert.report.overview import Content, report_line
-from litebert.report.result import number, spreads
-from litebert.report.seeds import Seeds, curve_across
+from litebert.report.seeds import Seeds, curve_across, spreads
+from litebert.report.table import number
 from litebert.runs import Record
 
 _BANDS = "Lines are means of the seeds; bands show their lowest and highest."

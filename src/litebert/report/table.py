@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from litebert.files import Json
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 
 Cell: TypeAlias = str | int | float | bool | None
+Row: TypeAlias = Mapping[str, Json]
+Frame: TypeAlias = Union["DataFrame", "Table"]
+"""A pandas DataFrame where pandas is installed, else our own table."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,49 @@ def word(cell: Cell, *, decimals: int = 4) -> str:
     return f"{cell:.{decimals}f}" if isinstance(cell, float) else str(cell)
 
 
+def number(value: float) -> str:
+    """Write a measure, a count without decimals.
+
+    >>> number(0.68382), number(10570.0), number(float("nan"))
+    ('0.6838', '10,570', 'not finite')
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    return f"{value:,.0f}" if abs(value) > 100 and value.is_integer() else f"{value:.4f}"
+
+
 def _markdown(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
 def _aligned(word: str, width: int, is_number: bool) -> str:
     return f"{word:>{width}}" if is_number else f"{word:<{width}}"
+
+
+def frame(rows: Sequence[Row]) -> Frame:
+    """Return rows under the names that any of them has, in the order in which they appear.
+
+    >>> frame([{"step": 1, "loss": 2.0}, {"step": 2, "accuracy": 0.5}]).shape
+    (2, 3)
+    """
+    if find_spec("pandas") is None:
+        return table(rows)
+    from pandas import DataFrame
+
+    return DataFrame(list(rows))
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return rows as our own table; what a row lacks is None.
+
+    >>> print(table([{"step": 1, "loss": 2.0}, {"step": 2}]).as_text())
+    step    loss
+       1  2.0000
+       2       -
+    """
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    return Table(names, tuple(tuple(_cell(row.get(name)) for name in names) for row in rows))
+
+
+def _cell(value: Json) -> Cell:
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

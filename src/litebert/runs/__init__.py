@@ -1,11 +1,18 @@
 """A run on disk: run.json, metrics.jsonl, result.json and answers, read and written here alone."""
 
 from litebert.runs.answers import Answered, read_answers, read_labels
-from litebert.runs.lock import locked
 from litebert.runs.metrics import DamagedRow, Row, append_row, read_log, read_metrics
 from litebert.runs.record import Record, finite, read_record
 from litebert.runs.result import RESULT_FILE, Evaluation, Result, read_result, write_result
-from litebert.runs.run import RUN_FILE, RunFile, is_run, read_run, recorded_setting, write_run
+from litebert.runs.run import (
+    RUN_FILE,
+    RunFile,
+    is_run,
+    locked,
+    read_run,
+    recorded_setting,
+    write_run,
+)
 
 __all__ = [
     "RESULT_FILE",

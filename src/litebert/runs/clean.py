@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.files import STAGING_MARK, remove_folder
-from litebert.runs.lock import locked
-from litebert.runs.run import RUN_FILE
+from litebert.runs.run import RUN_FILE, locked
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
-"""run.json: the settings of a run with their origins, its data, and what it ran on."""
+"""A run's folder: run.json (settings with their origins, data, environment), and its lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
+from litebert import files
 from litebert.config import Origin
 from litebert.config.allowed import refused
 from litebert.errors import DamagedError, LitebertError
@@ -97,3 +101,30 @@ def recorded_setting(folder: Path, name: str) -> JsonValue:
     run = read_run(folder)
     settings: Mapping[str, JsonValue] = run.settings if run else {}
     return settings.get(name)
+
+
+_HOLDER = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a run's folder against other processes; the file .lock names the holder.
+
+    Raises:
+        LitebertError: LB-504, another process holds it.
+    """
+
+    def busy() -> LitebertError:
+        holder = folder / _HOLDER
+        return LitebertError(
+            "LB-504",
+            f"another process trains in {folder}",
+            received=holder.read_text("utf-8").strip() if holder.exists() else "a locked folder",
+            expected="one process at a time for one run",
+            next="wait for it, stop it, or choose another --name",
+        )
+
+    with files.locked(folder, busy):
+        (folder / _HOLDER).unlink(missing_ok=True)
+        files.append_line(folder / _HOLDER, f"pid {os.getpid()} on {socket.gethostname()}")
+        yield

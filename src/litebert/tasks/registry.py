@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import TaskConfig, TaskDataConfig
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.named import glue, race, squad
@@ -58,11 +58,11 @@ def open_dataset(
 def require_task(name: str) -> None:
     """Refuse a name that no task has."""
     if name != OWN and name not in DATASETS:
-        raise LitebertError(
+        raise no_such_name(
             "LB-870",
             "no task has this name, and no file either",
-            received=name,
-            expected=did_you_mean(name, [*DATASETS, OWN]),
+            name,
+            [*DATASETS, OWN],
             next="litebert recipes list",
         )
 

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from litebert.errors import LitebertError
 from litebert.interop.export.onnx import ExportReport
+from litebert.interop.export.onnx.export import Products, count_products, require_integer
 from litebert.interop.export.onnx.int8 import quantise
-from litebert.interop.export.onnx.products import Products, count_products, require_integer
 from litebert.interop.export.onnx.runtime import start
 from litebert.interop.export.parity import compare
 from litebert.interop.export.readers import padded

@@ -18,9 +18,8 @@ from litebert.errors import LitebertError
 from litebert.folder import head_of, load_model
 from litebert.inference import packaged_model
 from litebert.interop.export.web import WebReport, export_web
-from litebert.interop.export.web.export import PAGE
+from litebert.interop.export.web.export import PAGE, vocabulary
 from litebert.interop.export.web.runtime import read_runtime
-from litebert.interop.export.web.vocabulary import vocabulary
 from litebert.tokenizer import Tokenizer
 
 NODE = shutil.which("node")

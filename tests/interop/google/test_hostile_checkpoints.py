@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from litebert.errors import DamagedError, LitebertError
 from litebert.interop.google import import_checkpoint
 from litebert.interop.google.bundle import read_bundle
-from litebert.interop.google.bundle_writer import Variable, write_bundle
+from litebert.interop.google.bundle_writer import Variable, table_bytes, write_bundle
 from litebert.interop.google.entry import Entry, entry_bytes, header_bytes
-from litebert.interop.google.table_writer import table_bytes
 from litebert.tokenizer.wire import to_varint
 
 FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"

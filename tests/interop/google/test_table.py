@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from litebert.interop.google.bundle_writer import table_bytes
 from litebert.interop.google.codec import decompressed, masked_crc32c
 from litebert.interop.google.table import MAGIC, TableError, read_table
-from litebert.interop.google.table_writer import table_bytes
 from litebert.tokenizer.wire import WireError, to_varint, varint
 
 KEYS = st.binary(max_size=40)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from litebert.reading.extras import missing_package
+from litebert.errors import missing_package
 
 try:
     import cramjam

@@ -2,10 +2,15 @@
 
 from litebert.errors import LitebertError, did_you_mean
 from litebert.objectives.sentences.base import Draws, InOrder, Instance, SentenceObjective
-from litebert.objectives.sentences.contrast import HalvesApart
-from litebert.objectives.sentences.document import SameDocument
-from litebert.objectives.sentences.kinds import NextSentence, NoSentences, OfficialOrder, Order
-from litebert.objectives.sentences.shuffle import Shuffle
+from litebert.objectives.sentences.kinds import (
+    HalvesApart,
+    NextSentence,
+    NoSentences,
+    OfficialOrder,
+    Order,
+    SameDocument,
+    Shuffle,
+)
 
 __all__ = [
     "SENTENCE_OBJECTIVES",

@@ -1,4 +1,4 @@
-"""The sentence objectives of the paper, of upstream, of BERT, and none."""
+"""The sentence objectives: those of the paper, of upstream and of BERT, three others, and none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from litebert.objectives.sentences.base import (
     SWAPPED,
     Draws,
     InOrder,
+    Instance,
     drawn_middle,
 )
+from litebert.objectives.shards import Library, Tokens
 from litebert.rng import Ints
 
 
@@ -61,3 +63,72 @@ class NoSentences(InOrder):
     def divide(self, _draws: Draws, _start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Leave nothing to a second segment."""
         return end, np.full_like(end, IN_ORDER)
+
+
+class HalvesApart(InOrder):
+    """Both halves of a chunk are sequences of their own; each is to find the other by its vector.
+
+    The wrong answers are the halves of all other chunks of the step (as inverse cloze tasks draw
+    them, arXiv 1906.00300), so a step has many pairs of two documents and few neighbours.
+    """
+
+    name = "contrast"
+    fewest_sentences = 2
+    is_contrast = True
+
+
+class SameDocument(NextSentence):
+    """Pairs of one document beside pairs of two; a sentence is missing between the former.
+
+    The missing sentence takes the coherence out of the pair and leaves its subject: a contrast of
+    documents, as contrastive objectives draw it, with one other document a pair.
+    """
+
+    name = "document"
+    fewest_sentences = 3
+
+    def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Leave at least two sentences to B, of which the first is dropped."""
+        middle = start + draws.integers("middle", 1, np.maximum(end - start - 2, 1), start)
+        is_random = draws.uniform("kind", start) < 0.5
+        return middle, np.where(is_random, RANDOM_SECOND, IN_ORDER)
+
+    def segments(
+        self, library: Library, instance: Instance, generator: np.random.Generator
+    ) -> tuple[Tokens, Tokens]:
+        """Return A, and B after the gap or from another document."""
+        if instance.kind == RANDOM_SECOND:
+            return super().segments(library, instance, generator)
+        text = library.texts[instance.shard]
+        first = text.between(instance.start, instance.middle)
+        return first, text.between(instance.middle + 1, instance.end)
+
+
+SHUFFLED = 3
+"""Kind of an instance whose sentences, three or more, stand in a random other order."""
+
+
+class Shuffle(InOrder):
+    """Half of the chunks have all their sentences shuffled, within and across both segments."""
+
+    name = "shuffle"
+    fewest_sentences = 3
+
+    def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Shuffle every second chunk."""
+        kind = np.where(draws.uniform("kind", start) < 0.5, SHUFFLED, IN_ORDER)
+        return drawn_middle(draws, start, end), kind
+
+    def segments(
+        self, library: Library, instance: Instance, generator: np.random.Generator
+    ) -> tuple[Tokens, Tokens]:
+        """Return A and B with as many sentences as in order."""
+        if instance.kind != SHUFFLED:
+            return super().segments(library, instance, generator)
+        text = library.texts[instance.shard]
+        order = generator.permutation(instance.end - instance.start)
+        if (np.diff(order) > 0).all():
+            order = np.roll(order, 1)  # the one order that would contradict the label
+        sentences = [text.between(s, s + 1) for s in (instance.start + order).tolist()]
+        in_first = instance.middle - instance.start
+        return np.concatenate(sentences[:in_first]), np.concatenate(sentences[in_first:])

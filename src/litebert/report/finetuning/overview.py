@@ -9,7 +9,7 @@ from litebert.report.chart import Chart, Rule, left_out, lines_of, rate_charts
 from litebert.report.finetuning.confusion import are_labels
 from litebert.report.finetuning.results import Answers, accuracy_name, commonest
 from litebert.report.overview import effort
-from litebert.report.result import number
+from litebert.report.table import number
 from litebert.runs import Record, Result
 
 MOST_MEASURES = 2

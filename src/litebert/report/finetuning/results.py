@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from litebert.report.finetuning.confusion import are_labels
 from litebert.report.markup import Html, paragraph, section, table
-from litebert.report.result import number
+from litebert.report.table import number
 from litebert.runs import Record, Result
 from litebert.runs.answers import Answered
 

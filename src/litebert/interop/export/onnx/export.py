@@ -9,8 +9,7 @@ from pathlib import Path
 from litebert.errors import LitebertError
 from litebert.interop.export.onnx.graph import DEFAULT_OPSET, to_graph
 from litebert.interop.export.onnx.int8 import quantise
-from litebert.interop.export.onnx.products import Products, count_products, require_integer
-from litebert.interop.export.onnx.runtime import measure, start
+from litebert.interop.export.onnx.runtime import measure, onnx, start
 from litebert.interop.export.padded import INPUTS
 from litebert.interop.export.parity import Parity, Run, compare, require_equal
 from litebert.interop.export.ragged import Outputs, ragged_outputs
@@ -148,3 +147,48 @@ def _notes(parity: Parity | None) -> tuple[str, ...]:
     if parity.correlation >= _GOOD_CORRELATION and (share is None or share >= _GOOD_CHOICES):
         return ()
     return ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
+
+
+_FLOAT = ("MatMul", "Gemm", "Einsum", "Conv")
+_INTEGER = ("MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul")
+
+
+@dataclass(frozen=True)
+class Products:
+    """How many products have a constant operand, by the arithmetic they are computed in."""
+
+    floating: int
+    integer: int
+
+
+def count_products(model: onnx.ModelProto) -> Products:
+    """Follow constants through the graph, so that a transposed or rescaled weight counts too."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    counts = {"floating": 0, "integer": 0}
+    for node in model.graph.node:
+        is_constant = [name in constants for name in node.input if name]
+        if all(is_constant):
+            constants.update(node.output)
+        elif any(is_constant[:2]) and node.op_type in _FLOAT:
+            counts["floating"] += 1
+        elif any(is_constant[:2]) and node.op_type in _INTEGER:
+            counts["integer"] += 1
+    return Products(**counts)
+
+
+def require_integer(model: onnx.ModelProto) -> Products:
+    """Refuse a graph that still multiplies weights in float, or none in int8.
+
+    Raises:
+        LitebertError: LB-759.
+    """
+    products = count_products(model)
+    if products.floating or not products.integer:
+        raise LitebertError(
+            "LB-759",
+            "the graph is not int8: products with weights stayed in float",
+            received=f"{products.floating} in float, {products.integer} in int8",
+            expected=f"all {products.floating + products.integer} in int8",
+            next="pip install -U torch onnxscript, or omit --int8",
+        )
+    return products

@@ -8,12 +8,12 @@ from statistics import median
 
 import numpy as np
 
+from litebert.errors import missing_package
 from litebert.fast.graphs import onnx, onnxruntime, session
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
 from litebert.interop.export.parity import Run
 from litebert.interop.export.ragged import Outputs
 from litebert.interop.export.samples import Inputs
-from litebert.reading.extras import missing_package
 
 __all__ = ["onnx", "onnxruntime", "onnxscript", "start"]
 
