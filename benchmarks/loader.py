@@ -16,7 +16,7 @@ import numpy as np
 
 from litebert import rng
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import Library, Loader, Text, Vocabulary, plan_epoch
+from litebert.objectives import Library, Loader, PlainShard, Vocabulary, plan_epoch
 
 NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_000, 64
 
@@ -39,7 +39,7 @@ def main() -> None:
         report_plan(Library.of([shard]), config, options.rounds)
 
 
-def corpus() -> tuple[Text, Vocabulary]:
+def corpus() -> tuple[PlainShard, Vocabulary]:
     """Return a shard of random pieces in random sentence lengths, and its vocabulary."""
     numbers = np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT)
     lengths = rng.integers(0, "benchmark-length", 8, 40, numbers)
@@ -48,7 +48,7 @@ def corpus() -> tuple[Text, Vocabulary]:
     documents = np.arange(NUM_DOCUMENTS + 1) * SENTENCES_PER_DOCUMENT
     starts = rng.uniform(0, "benchmark-start", np.arange(VOCAB_SIZE)) < 0.72
     vocabulary = Vocabulary(VOCAB_SIZE, cls_id=2, sep_id=3, mask_id=4, starts_word=starts)
-    return Text(tokens.astype(np.uint16), sentences, documents), vocabulary
+    return PlainShard(tokens.astype(np.uint16), sentences, documents), vocabulary
 
 
 def report_batches(loader: Loader, name: str, rounds: int) -> None:

@@ -30,7 +30,7 @@ from litebert.interop.export.onnx.graph import to_graph
 from litebert.interop.export.onnx.int8 import quantise
 from litebert.interop.export.onnx.runtime import full_rectangle, measure, start
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
-from litebert.interop.export.parity import Run
+from litebert.interop.export.parity import RunBatch
 from litebert.interop.export.program import dynamic_shapes, quiet
 from litebert.interop.export.ragged import ragged_outputs
 from litebert.interop.export.readers import padded
@@ -59,7 +59,7 @@ def main() -> None:
         theirs = transformers.AlbertModel.from_pretrained(folder).eval()
         weights = (Path(folder) / "model.safetensors").stat().st_size
         files = exported(rectangle, theirs, Path(folder))
-    runners: dict[str, Run] = {
+    runners: dict[str, RunBatch] = {
         "transformers": lambda inputs: their_outputs(theirs, inputs),
         "litebert": lambda inputs: ragged_outputs(network, inputs, NAMES),
     }
@@ -117,7 +117,7 @@ def report_files(files: dict[str, bytes], weights: int) -> None:
 
 
 def report_times(
-    runners: dict[str, Run], rectangle: PaddedNetwork, vocab_size: int, rounds: int
+    runners: dict[str, RunBatch], rectangle: PaddedNetwork, vocab_size: int, rounds: int
 ) -> None:
     """Print medians, how many times faster than transformers that is, and the cosine to it."""
     times = measure(runners, rectangle, vocab_size=vocab_size, rounds=rounds)

@@ -26,18 +26,18 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives import (
     WINDOW_PIECES,
     Loader,
-    Order,
-    Shard,
+    PlainShard,
+    ShardArrays,
     ShardSizes,
-    Text,
     Vocabulary,
     Windowed,
+    WindowOrder,
     estimated_samples,
     sentence_objective,
 )
 from litebert.optim import Lamb
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
-from litebert.train.checkpoint import Checkpoints, Progress, verify
+from litebert.train.checkpoint import Checkpoints, RunProgress, verify
 
 TEXT_SIZES = {"16 GB": 16e9, "1 TB": 1e12, "10 TB": 10e12}
 CORES = (2, 64, 1_024)
@@ -87,11 +87,11 @@ def sampler(num_documents: int) -> dict[str, float]:
     tracemalloc.start()
     begun = time.process_time()
     sizes = [ShardSizes(documents, documents * SENTENCES_A_DOCUMENT, pieces)] * count
-    order = Order(
+    order = WindowOrder(
         estimated_samples(sizes, config, sentence), (pieces,) * count, WINDOW_PIECES, 1, "train"
     )
 
-    def open_loader(shards: Sequence[Shard], purpose: str, _early: int) -> Loader:
+    def open_loader(shards: Sequence[ShardArrays], purpose: str, _early: int) -> Loader:
         return Loader(
             shards,
             vocabulary=Vocabulary(10, 2, 3, 4, np.ones(10, np.bool_)),
@@ -121,9 +121,9 @@ def sampler(num_documents: int) -> dict[str, float]:
     }
 
 
-def _shard(num_documents: int) -> Text:
+def _shard(num_documents: int) -> PlainShard:
     sentences = num_documents * SENTENCES_A_DOCUMENT
-    return Text(
+    return PlainShard(
         np.broadcast_to(np.uint16(5), sentences * PIECES_A_SENTENCE),
         np.arange(sentences + 1, dtype=np.int64) * PIECES_A_SENTENCE,
         np.arange(num_documents + 1, dtype=np.int64) * SENTENCES_A_DOCUMENT,
@@ -144,7 +144,7 @@ def checkpoint(name: str) -> dict[str, float]:
     optimizer = Lamb(network.parameters())
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
-        path = Checkpoints(Path(scratch), keep=1).save(network, optimizer, Progress(step=1))
+        path = Checkpoints(Path(scratch), keep=1).save(network, optimizer, RunProgress(step=1))
         seconds = time.perf_counter() - begun
         begun = time.perf_counter()
         verify(path)

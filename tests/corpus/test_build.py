@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from litebert.corpus import Corpus, build, build_corpus
-from litebert.corpus.manifest import Plan
+from litebert.corpus.manifest import CorpusPlan
 from litebert.corpus.part import is_held_out
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
@@ -321,7 +321,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
 
 def test_ids_of_a_large_vocabulary_take_four_bytes() -> None:
-    plan = Plan.model_construct(vocab_size=65_535)
+    plan = CorpusPlan.model_construct(vocab_size=65_535)
     assert plan.token_dtype == "<u2"
     assert plan.model_copy(update={"vocab_size": 65_536}).token_dtype == "<u4"
 

@@ -8,7 +8,7 @@ import pytest
 
 from litebert.corpus import Corpus, Finding, build_corpus, check_corpus, check_text
 from litebert.corpus.part import is_held_out
-from litebert.corpus.repeats import Documents
+from litebert.corpus.repeats import SeenDocuments
 from litebert.errors import LitebertError
 
 Stories = Callable[..., list[list[str]]]
@@ -178,7 +178,7 @@ def test_damage_is_a_finding(corpus: Path) -> None:
 
 
 def test_repeated_documents_are_counted_by_their_hash() -> None:
-    documents = Documents()
+    documents = SeenDocuments()
     documents.start_input("a")
     for line, digest in enumerate([b"11111111", b"22222222", b"11111111"], 1):
         documents.add(digest, line)

@@ -11,7 +11,7 @@ from litebert.config.schema import Sharing
 from litebert.fast import calibrate, int8_product, is_packed, pack, packed, rectangles, to_int8
 from litebert.fast.attention import full
 from litebert.fast.int8 import Int8Calibration
-from litebert.fast.int8_product import Grid, quantize
+from litebert.fast.int8_product import ByteGrid, quantize
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.attention import Attend, attention
 from litebert.nn.batch import Layout
@@ -252,7 +252,7 @@ def test_channels_far_from_zero_cost_eight_bits_little() -> None:
 
 
 def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:
-    grid = Grid.over(-1.0, 1.55)
+    grid = ByteGrid.over(-1.0, 1.55)
     found = quantize(torch.tensor([[-5.0, -0.011, 0.0, 0.004, 0.006, 9.0]]), grid)
     assert found.tolist() == [[0, 99, 100, 100, 101, 255]]
     with pytest.MonkeyPatch.context() as patch:

@@ -18,14 +18,14 @@ import pytest
 
 from litebert.config.schema import ObjectiveConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.objectives import Loader, PretrainingBatch, Text, Vocabulary, prefetch
+from litebert.objectives import Loader, PlainShard, PretrainingBatch, Vocabulary, prefetch
 from litebert.rng import Ints
 
 STEPS = range(30, 230)
 
 
 @pytest.fixture(scope="module")
-def open_loader(corpus: list[Text], vocabulary: Vocabulary) -> partial[Loader]:
+def open_loader(corpus: list[PlainShard], vocabulary: Vocabulary) -> partial[Loader]:
     config = ObjectiveConfig(max_seq_length=64)
     return partial(Loader, corpus, vocabulary=vocabulary, config=config, batch_size=8, seed=3)
 
@@ -85,7 +85,7 @@ def test_workers_end_with_the_iterator(open_loader: partial[Loader]) -> None:
 def test_an_error_in_a_worker_reaches_the_reader_whole(
     open_loader: partial[Loader], vocabulary: Vocabulary
 ) -> None:
-    lone = Text(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
+    lone = PlainShard(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
     open_nothing = partial(open_loader.func, [lone], **open_loader.keywords)
     with pytest.raises(LitebertError) as there:
         next(prefetch(open_nothing, range(5), workers=1))

@@ -10,7 +10,7 @@ import pytest
 
 from litebert.config.schema import ObjectiveConfig
 from litebert.errors import LitebertError
-from litebert.objectives import Loader, PretrainingBatch, Text, Vocabulary, evaluation_batches
+from litebert.objectives import Loader, PlainShard, PretrainingBatch, Vocabulary, evaluation_batches
 from litebert.rng import Ints
 
 SENTENCES = ("order", "order-official", "next", "none")
@@ -19,7 +19,7 @@ CONFIG = ObjectiveConfig(max_seq_length=64)
 
 
 def loader(
-    shards: list[Text],
+    shards: list[PlainShard],
     vocabulary: Vocabulary,
     *,
     config: ObjectiveConfig = CONFIG,
@@ -44,7 +44,9 @@ def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(original_ids(batch), batch.offsets[1:-1])]
 
 
-def test_any_batch_is_the_same_in_any_order(corpus: list[Text], vocabulary: Vocabulary) -> None:
+def test_any_batch_is_the_same_in_any_order(
+    corpus: list[PlainShard], vocabulary: Vocabulary
+) -> None:
     in_order = loader(corpus, vocabulary)
     batches = [in_order.batch(step) for step in range(100)]
     assert 2 * in_order.epoch_size < 100 * 12  # crosses epochs
@@ -56,7 +58,7 @@ def test_any_batch_is_the_same_in_any_order(corpus: list[Text], vocabulary: Voca
 
 @pytest.mark.parametrize("world_size", [2, 3, 5, 12])
 def test_shares_of_ranks_end_to_end_are_the_batch(
-    corpus: list[Text], vocabulary: Vocabulary, world_size: int
+    corpus: list[PlainShard], vocabulary: Vocabulary, world_size: int
 ) -> None:
     made = loader(corpus, vocabulary)
     shares = [made.batch(4, rank=rank, world_size=world_size) for rank in range(world_size)]
@@ -67,7 +69,7 @@ def test_shares_of_ranks_end_to_end_are_the_batch(
 
 
 def test_small_batches_end_to_end_are_the_large_one(
-    corpus: list[Text], vocabulary: Vocabulary
+    corpus: list[PlainShard], vocabulary: Vocabulary
 ) -> None:
     large = loader(corpus, vocabulary, batch_size=12).batch(7)
     made = loader(corpus, vocabulary, batch_size=4)
@@ -76,7 +78,7 @@ def test_small_batches_end_to_end_are_the_large_one(
 
 
 def test_another_seed_or_epoch_gives_other_batches(
-    corpus: list[Text], vocabulary: Vocabulary
+    corpus: list[PlainShard], vocabulary: Vocabulary
 ) -> None:
     made = loader(corpus, vocabulary)
     size = made.epoch_size
@@ -87,7 +89,7 @@ def test_another_seed_or_epoch_gives_other_batches(
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_a_batch_is_consistent(
-    corpus: list[Text], vocabulary: Vocabulary, sentence: Sentence
+    corpus: list[PlainShard], vocabulary: Vocabulary, sentence: Sentence
 ) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=64)
     batch = loader(corpus, vocabulary, config=config, batch_size=300).batch(0)
@@ -110,7 +112,7 @@ def test_a_batch_is_consistent(
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_unmasked_text_stands_in_the_corpus(
-    numbered: Text, numbered_vocabulary: Vocabulary, sentence: Sentence
+    numbered: PlainShard, numbered_vocabulary: Vocabulary, sentence: Sentence
 ) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=50)
     batch = loader([numbered], numbered_vocabulary, config=config, batch_size=200).batch(0)
@@ -126,7 +128,9 @@ def test_unmasked_text_stands_in_the_corpus(
             assert (first[0] - 5) // 120 == (second[0] - 5) // 120
 
 
-def test_an_epoch_shows_every_token_once(numbered: Text, numbered_vocabulary: Vocabulary) -> None:
+def test_an_epoch_shows_every_token_once(
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
+) -> None:
     config = ObjectiveConfig(short_seq_prob=0.0, max_seq_length=131)
     made = loader([numbered], numbered_vocabulary, config=config)
     sequences = sequences_of(made.samples(0, made.epoch_size))
@@ -135,7 +139,7 @@ def test_an_epoch_shows_every_token_once(numbered: Text, numbered_vocabulary: Vo
 
 
 def test_epochs_with_other_counts_of_instances_fill_the_same_size(
-    corpus: list[Text], vocabulary: Vocabulary
+    corpus: list[PlainShard], vocabulary: Vocabulary
 ) -> None:
     config = ObjectiveConfig(
         sentence="order-official", max_seq_length=128, short_seq_prob=0.5, short_seq_per="document"
@@ -152,7 +156,7 @@ def test_epochs_with_other_counts_of_instances_fill_the_same_size(
 
 
 def test_masks_are_fresh_in_every_epoch(numbered_vocabulary: Vocabulary) -> None:
-    text = Text(np.arange(5, 45, dtype=np.uint16), np.array([0, 20, 40]), np.array([0, 2]))
+    text = PlainShard(np.arange(5, 45, dtype=np.uint16), np.array([0, 20, 40]), np.array([0, 2]))
     made = loader([text], numbered_vocabulary)
     assert made.epoch_size == 1
     masks = {tuple(made.samples(n, n + 1).masked_positions.tolist()) for n in range(40)}
@@ -160,7 +164,7 @@ def test_masks_are_fresh_in_every_epoch(numbered_vocabulary: Vocabulary) -> None
 
 
 def test_a_batch_may_be_larger_than_several_epochs(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
     config = ObjectiveConfig(max_seq_length=512)
     made = loader([numbered], numbered_vocabulary, config=config, batch_size=100)
@@ -169,17 +173,17 @@ def test_a_batch_may_be_larger_than_several_epochs(
 
 
 def test_memory_maps_give_the_same_batches_as_arrays(
-    corpus: list[Text], vocabulary: Vocabulary, tmp_path: Path
+    corpus: list[PlainShard], vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     names = ("tokens", "sentences", "documents")
     for name in names:
         np.save(tmp_path / f"{name}.npy", getattr(corpus[0], name))
-    mapped = Text(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in names))
+    mapped = PlainShard(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in names))
     assert_equal(loader([mapped], vocabulary).batch(3), loader(corpus[:1], vocabulary).batch(3))
 
 
 def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
     def batches(num_sequences: int) -> list[PretrainingBatch]:
         return list(
@@ -204,7 +208,7 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
 
 
 def test_a_corpus_of_single_sentences_teaches_no_order(vocabulary: Vocabulary) -> None:
-    text = Text(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
+    text = PlainShard(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
     with pytest.raises(LitebertError, match=r"LB-400: .*\n.*2 documents\n.*two sentences"):
         loader([text], vocabulary)
     with pytest.raises(LitebertError, match="LB-400"):
@@ -213,13 +217,15 @@ def test_a_corpus_of_single_sentences_teaches_no_order(vocabulary: Vocabulary) -
     assert loader([text], vocabulary, config=official).epoch_size == 2
 
 
-def test_documents_without_a_pair_are_counted(corpus: list[Text], vocabulary: Vocabulary) -> None:
+def test_documents_without_a_pair_are_counted(
+    corpus: list[PlainShard], vocabulary: Vocabulary
+) -> None:
     sizes = np.concatenate([np.diff(text.documents) for text in corpus])
     assert loader(corpus, vocabulary).skipped_documents == np.count_nonzero(sizes == 1) > 0
 
 
 def test_more_processes_than_sequences_are_refused(
-    corpus: list[Text], vocabulary: Vocabulary
+    corpus: list[PlainShard], vocabulary: Vocabulary
 ) -> None:
     with pytest.raises(LitebertError, match=r"LB-401: .*\n.*12 sequences for 13 processes"):
         loader(corpus, vocabulary).batch(0, world_size=13)

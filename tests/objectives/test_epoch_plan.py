@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from litebert import rng
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import EpochPlan, Library, Text, plan_epoch
+from litebert.objectives import EpochPlan, Library, PlainShard, plan_epoch
 from litebert.objectives.instances import room
 from litebert.objectives.sentences.base import IN_ORDER, RANDOM_SECOND, SWAPPED
 
@@ -30,15 +30,17 @@ configs = st.builds(
 )
 
 
-def text_of(documents: Documents) -> Text:
+def text_of(documents: Documents) -> PlainShard:
     """Make a shard of sentences of the given lengths."""
     lengths = [length for document in documents for length in document]
     sentences = np.cumsum([0, *lengths])
     starts = np.cumsum([0, *(len(document) for document in documents)])
-    return Text(np.zeros(sentences[-1], np.uint16), sentences, starts)
+    return PlainShard(np.zeros(sentences[-1], np.uint16), sentences, starts)
 
 
-def plan(texts: list[Text], config: ObjectiveConfig, *, seed: int = 1, epoch: int = 0) -> EpochPlan:
+def plan(
+    texts: list[PlainShard], config: ObjectiveConfig, *, seed: int = 1, epoch: int = 0
+) -> EpochPlan:
     return plan_epoch(Library.of(texts), config, seed=seed, purpose="train", epoch=epoch)
 
 
@@ -148,7 +150,7 @@ def test_next_sentence_puts_back_what_a_random_second_displaced(
     assert [i for span in spans for i in span] == list(range(sum(map(len, documents))))
 
 
-def test_shards_are_planned_independently(corpus: list[Text]) -> None:
+def test_shards_are_planned_independently(corpus: list[PlainShard]) -> None:
     alone = plan(corpus[:1], ObjectiveConfig(max_seq_length=128))
     together = plan(corpus, ObjectiveConfig(max_seq_length=128))
     assert together.first_row.tolist() == [0, len(alone), len(together)]
@@ -157,7 +159,7 @@ def test_shards_are_planned_independently(corpus: list[Text]) -> None:
 
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"epoch": 1}])
-def test_another_seed_or_epoch_cuts_anew(corpus: list[Text], change: dict[str, int]) -> None:
+def test_another_seed_or_epoch_cuts_anew(corpus: list[PlainShard], change: dict[str, int]) -> None:
     config = ObjectiveConfig(max_seq_length=128)
     assert rows(plan(corpus, config)) == rows(plan(corpus, config))
     assert rows(plan(corpus, config)) != rows(plan(corpus, config, **change))
@@ -169,7 +171,7 @@ def test_half_of_the_strict_instances_are_swapped() -> None:
     assert abs(np.mean(made.kind == SWAPPED) - 0.5) < five_sigma(0.5, len(made))
 
 
-def test_official_order_gives_every_lone_sentence_a_random_second(corpus: list[Text]) -> None:
+def test_official_order_gives_every_lone_sentence_a_random_second(corpus: list[PlainShard]) -> None:
     made = plan(corpus * 20, ObjectiveConfig(sentence="order-official", max_seq_length=128))
     is_alone = made.end - made.start == 1
     np.testing.assert_array_equal(made.kind == RANDOM_SECOND, is_alone)

@@ -7,7 +7,7 @@ from litebert.config import ObjectiveConfig
 from litebert.objectives import (
     SENTENCE_OBJECTIVES,
     Library,
-    Text,
+    PlainShard,
     plan_epoch,
     sentence_objective,
 )
@@ -18,7 +18,7 @@ def library() -> Library:
     """Give two documents of 40 sentences of two pieces each; sentence s is (2 s, 2 s + 1)."""
     tokens = np.arange(160, dtype=np.uint16)
     sentences, documents = np.arange(0, 161, 2), np.array([0, 40, 80])
-    return Library.of([Text(tokens, sentences, documents)])
+    return Library.of([PlainShard(tokens, sentences, documents)])
 
 
 def _pairs(library: Library, name: str) -> list[tuple[int, list[int], list[int]]]:
@@ -61,7 +61,7 @@ def test_a_pair_of_one_document_has_a_gap_and_a_pair_of_two_has_label_1(library:
 def test_a_plan_ends_for_documents_of_any_size(name: str) -> None:
     documents = np.concatenate(([0], np.cumsum(np.arange(300) % 7 + 1)))
     sentences = np.arange(documents[-1] + 1) * 9
-    text = Text(np.zeros(sentences[-1], np.uint16), sentences, documents)
+    text = PlainShard(np.zeros(sentences[-1], np.uint16), sentences, documents)
     config = ObjectiveConfig(sentence=name, max_seq_length=32)
     for epoch in range(5):  # 'document' never ended where a random second segment came last
         plan = plan_epoch(Library.of([text]), config, seed=1, purpose="train", epoch=epoch)

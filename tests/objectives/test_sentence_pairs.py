@@ -15,7 +15,7 @@ from litebert.objectives import (
     FramedPair,
     Instance,
     Library,
-    Text,
+    PlainShard,
     Vocabulary,
     frame,
     truncated_sizes,
@@ -28,7 +28,12 @@ INSTANCE = Instance(shard=0, start=14, middle=16, end=19, kind=IN_ORDER, target=
 
 
 def framed(
-    text: Text, vocabulary: Vocabulary, instance: Instance, *, length: int = 64, sample: int = 0
+    text: PlainShard,
+    vocabulary: Vocabulary,
+    instance: Instance,
+    *,
+    length: int = 64,
+    sample: int = 0,
 ) -> FramedPair:
     return frame(
         Library.of([text]),
@@ -64,20 +69,24 @@ def test_sizes_after_cutting_equal_those_of_cutting_one_at_a_time(
     assert truncated_sizes(first, second, room) == (expected_first, expected_second)
 
 
-def test_neighbours_in_order_have_label_0(numbered: Text, numbered_vocabulary: Vocabulary) -> None:
+def test_neighbours_in_order_have_label_0(
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
+) -> None:
     pair = framed(numbered, numbered_vocabulary, INSTANCE)
     assert pair.ids.tolist() == [2, *ids_of(14, 16), 3, *ids_of(16, 19), 3]
     assert (pair.first_length, pair.label) == (22, 0)
 
 
-def test_swapped_neighbours_have_label_1(numbered: Text, numbered_vocabulary: Vocabulary) -> None:
+def test_swapped_neighbours_have_label_1(
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
+) -> None:
     pair = framed(numbered, numbered_vocabulary, replace(INSTANCE, kind=SWAPPED))
     assert pair.ids.tolist() == [2, *ids_of(16, 19), 3, *ids_of(14, 16), 3]
     assert (pair.first_length, pair.label) == (32, 1)
 
 
 def test_without_a_second_segment_there_is_one_separator(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
     pair = framed(numbered, numbered_vocabulary, replace(INSTANCE, middle=19))
     assert pair.ids.tolist() == [2, *ids_of(14, 19), 3]
@@ -85,7 +94,7 @@ def test_without_a_second_segment_there_is_one_separator(
 
 
 def test_a_random_second_is_whole_sentences_of_another_document(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
     other_documents = set()
     for sample in range(300):
@@ -101,7 +110,7 @@ def test_a_random_second_is_whole_sentences_of_another_document(
 
 
 def test_a_random_second_has_a_sentence_even_where_none_is_needed(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
     instance = replace(INSTANCE, kind=RANDOM_SECOND, target=2)
     assert len(segments_of(framed(numbered, numbered_vocabulary, instance))[1]) == 10
@@ -110,17 +119,19 @@ def test_a_random_second_has_a_sentence_even_where_none_is_needed(
 def test_a_corpus_of_one_document_is_its_own_random_second(
     numbered_vocabulary: Vocabulary,
 ) -> None:
-    text = Text(np.arange(5, 35, dtype=np.uint16), np.array([0, 10, 20, 30]), np.array([0, 3]))
+    text = PlainShard(
+        np.arange(5, 35, dtype=np.uint16), np.array([0, 10, 20, 30]), np.array([0, 3])
+    )
     instance = Instance(shard=0, start=0, middle=1, end=1, kind=RANDOM_SECOND, target=20)
     _, second = segments_of(framed(text, numbered_vocabulary, instance))
     assert set(second) <= set(range(5, 35))
 
 
 def test_a_random_second_may_come_from_any_shard(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
-    half = Text(numbered.tokens[:1_200], numbered.sentences[:121], numbered.documents[:11])
-    rest = Text(
+    half = PlainShard(numbered.tokens[:1_200], numbered.sentences[:121], numbered.documents[:11])
+    rest = PlainShard(
         numbered.tokens[1_200:], numbered.sentences[120:] - 1_200, numbered.documents[10:] - 120
     )
     instance = replace(INSTANCE, kind=RANDOM_SECOND)
@@ -138,7 +149,7 @@ def test_a_random_second_may_come_from_any_shard(
 
 
 def test_surplus_tokens_leave_both_ends_with_equal_chance(
-    numbered: Text, numbered_vocabulary: Vocabulary
+    numbered: PlainShard, numbered_vocabulary: Vocabulary
 ) -> None:
     instance = Instance(shard=0, start=12, middle=22, end=24, kind=IN_ORDER, target=120)
     fronts = []
@@ -154,7 +165,7 @@ def test_surplus_tokens_leave_both_ends_with_equal_chance(
     assert abs(np.var(fronts) - 15) < 5 * 15 * np.sqrt(2 / 2_000)
 
 
-def test_tokens_beyond_the_vocabulary_are_reported_as_damage(numbered: Text) -> None:
+def test_tokens_beyond_the_vocabulary_are_reported_as_damage(numbered: PlainShard) -> None:
     small = Vocabulary(100, cls_id=2, sep_id=3, mask_id=4, starts_word=np.ones(100, np.bool_))
     with pytest.raises(DamagedError, match=r"LB-402: .*\n.*id 194 near sentence 14"):
         framed(numbered, small, INSTANCE)

@@ -15,11 +15,11 @@ from litebert.config.schema import ObjectiveConfig
 from litebert.objectives import (
     Library,
     Loader,
-    Order,
+    PlainShard,
     ShardSizes,
-    Text,
     Vocabulary,
     Windowed,
+    WindowOrder,
     estimated_samples,
     plan_epoch,
     sentence_objective,
@@ -32,27 +32,27 @@ CONFIG = ObjectiveConfig(max_seq_length=64)
 SHARDS = [shard(seed, num_documents=30 + seed) for seed in range(8)]
 
 
-def _sizes(shards: Sequence[Text]) -> list[ShardSizes]:
+def _sizes(shards: Sequence[PlainShard]) -> list[ShardSizes]:
     return [
         ShardSizes(len(each.documents) - 1, len(each.sentences) - 1, each.tokens.size)
         for each in shards
     ]
 
 
-def _order(shards: Sequence[Text], seed: int = 3) -> Order:
+def _order(shards: Sequence[PlainShard], seed: int = 3) -> WindowOrder:
     sizes = _sizes(shards)
     samples = estimated_samples(sizes, CONFIG, sentence_objective("order"))
     pieces = tuple(size.pieces for size in sizes)
-    return Order(samples, pieces, 3 * max(pieces), seed, "train")
+    return WindowOrder(samples, pieces, 3 * max(pieces), seed, "train")
 
 
 class Opened:
     """Open shards, and remember which are still held."""
 
-    def __init__(self, shards: Sequence[Text]) -> None:
-        self.shards, self.held, self.most = shards, list[weakref.ref[Text]](), 0
+    def __init__(self, shards: Sequence[PlainShard]) -> None:
+        self.shards, self.held, self.most = shards, list[weakref.ref[PlainShard]](), 0
 
-    def __call__(self, numbers: Sequence[int]) -> list[Text]:
+    def __call__(self, numbers: Sequence[int]) -> list[PlainShard]:
         gc.collect()
         made = [replace(self.shards[number]) for number in numbers]
         self.held = [each for each in (*self.held, *map(weakref.ref, made)) if each() is not None]
@@ -60,8 +60,8 @@ class Opened:
         return made
 
 
-def _windowed(opened: Opened, vocabulary: Vocabulary, order: Order) -> Windowed:
-    def open_loader(shards: Sequence[Text], purpose: str, early_samples: int) -> Loader:
+def _windowed(opened: Opened, vocabulary: Vocabulary, order: WindowOrder) -> Windowed:
+    def open_loader(shards: Sequence[PlainShard], purpose: str, early_samples: int) -> Loader:
         return Loader(
             shards,
             vocabulary=vocabulary,
@@ -115,12 +115,12 @@ def test_what_is_held_is_two_windows(vocabulary: Vocabulary) -> None:
 def test_nearly_every_sentence_is_seen_in_an_epoch(vocabulary: Vocabulary) -> None:
     tokens = np.arange(5, 965, dtype=np.uint16)
     shards = [
-        Text(tokens[start : start + 240], np.arange(25) * 10, np.arange(3) * 12)
+        PlainShard(tokens[start : start + 240], np.arange(25) * 10, np.arange(3) * 12)
         for start in range(0, 960, 240)
     ]
     sizes = _sizes(shards)
     samples = estimated_samples(sizes, CONFIG, sentence_objective("order"))
-    order = Order(samples, (240,) * 4, 480, 1, "train")
+    order = WindowOrder(samples, (240,) * 4, 480, 1, "train")
     windowed = _windowed(Opened(shards), vocabulary, order)
     batch = windowed.samples(0, order.epoch_size)
     ids = batch.ids.copy()
@@ -147,7 +147,7 @@ def test_a_billion_documents_take_no_more_memory_than_two_windows(vocabulary: Vo
     sizes = [ShardSizes(documents, 20 * documents, pieces)] * count
     tracemalloc.start()
     samples = estimated_samples(sizes, CONFIG, sentence_objective("order"))
-    order = Order(samples, (pieces,) * count, 1 << 32, 1, "train")
+    order = WindowOrder(samples, (pieces,) * count, 1 << 32, 1, "train")
     windowed = _windowed(Opened([text] * count), vocabulary, order)
     assert order.epoch_size > 1e9
     for step in (0, 10_000_000, 80_000_000):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from litebert.report import write_report
 from litebert.report.chart import curve_of
-from litebert.runs import Row
+from litebert.runs import LogRow
 
 MakeRun = Callable[..., Path]
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])
@@ -19,7 +19,7 @@ NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")
 @settings(max_examples=100, deadline=None)
 @given(values=st.lists(NUMBERS, max_size=60), most_points=st.integers(1, 20))
 def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points: int) -> None:
-    rows = [Row("train", step, {"loss": value}) for step, value in enumerate(values)]
+    rows = [LogRow("train", step, {"loss": value}) for step, value in enumerate(values)]
     kept = [value for value in values if abs(value) < float("inf")]
 
     points = curve_of(rows, "loss", most_points=most_points)
@@ -32,7 +32,7 @@ def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points:
 
 
 def test_few_values_are_drawn_as_they_are() -> None:
-    rows = [Row("eval", step, {"loss": 1.0 / step}) for step in range(1, 121)]
+    rows = [LogRow("eval", step, {"loss": 1.0 / step}) for step in range(1, 121)]
 
     points = curve_of(rows, "loss", most_points=120)
 

@@ -16,9 +16,9 @@ from litebert.study.ablation import (
     GRIDS,
     SCALES,
     Ablation,
+    AblationRow,
     Plan,
     Probe,
-    Row,
     Trial,
     ablate,
     ordering,
@@ -189,7 +189,7 @@ def test_a_row_of_two_tables_is_trained_once_and_listed_wherever_it_stands(
 
 
 def test_a_table_of_two_parts_is_ordered_within_each() -> None:
-    def row(label: str, part: str, paper: float, *ours: float) -> Row:
+    def row(label: str, part: str, paper: float, *ours: float) -> AblationRow:
         trials = [
             Trial(
                 label=label,
@@ -204,7 +204,7 @@ def test_a_table_of_two_parts_is_ordered_within_each() -> None:
             )
             for seed, value in enumerate(ours)
         ]
-        return Row(
+        return AblationRow(
             label=label,
             part=part,
             paper=paper,

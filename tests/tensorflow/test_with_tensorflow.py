@@ -14,7 +14,7 @@ from litebert.interop.google import export_checkpoint, import_checkpoint
 from litebert.interop.google.bundle import read_bundle
 from litebert.nn import AlbertForPretraining
 from litebert.optim import Lamb
-from litebert.train.checkpoint import Checkpoints, Progress
+from litebert.train.checkpoint import Checkpoints, RunProgress
 
 pytestmark = pytest.mark.tensorflow
 Run = Callable[..., None]
@@ -82,7 +82,7 @@ def test_the_optimizer_of_a_run_reaches_tensorflow(with_tensorflow: Run, tmp_pat
     for parameter in network.parameters():
         parameter.grad = parameter.detach() + 0.1
     optimizer.step()
-    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, Progress(step=300))
+    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=300))
     prefix = tmp_path / "model.ckpt-300"
     export_checkpoint(step, prefix, has_optimizer=True)
     with_tensorflow("read_checkpoint.py", prefix, tmp_path / "read.npz")

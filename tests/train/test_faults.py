@@ -24,7 +24,7 @@ from litebert.tasks import Pretraining
 from litebert.tasks.base import Loss
 from litebert.train import checkpoint, loop, pretrain, spike
 from litebert.train.build import _require_disk
-from litebert.train.checkpoint import Checkpoints, Progress, _manifest
+from litebert.train.checkpoint import Checkpoints, RunProgress, _manifest
 from litebert.train.log import RunLog
 from litebert.train.step import StepResult
 
@@ -90,7 +90,7 @@ def test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(
     with torch.no_grad():
         network.weight[0, 0] = float("inf")
     with pytest.raises(NonFiniteError, match=r"LB-541[\s\S]*weight"):
-        checkpoints.save(network, optimizer, Progress(step=2))  # type: ignore[arg-type]
+        checkpoints.save(network, optimizer, RunProgress(step=2))  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000001"]
 
 
@@ -276,7 +276,7 @@ def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
 def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def saved(trainer: loop.Trainer, progress: Progress) -> None:
+    def saved(trainer: loop.Trainer, progress: RunProgress) -> None:
         trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
 
     monkeypatch.setattr(loop, "_saved", saved)

@@ -25,7 +25,7 @@ from litebert.nn.batch import Layout
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks import Pretraining, PretrainingWork, base, pretraining
 from litebert.train import loop, step
-from litebert.train.checkpoint import Progress
+from litebert.train.checkpoint import RunProgress
 from litebert.train.run import choose_device
 from litebert.train.step import StepResult, training_step
 
@@ -189,12 +189,12 @@ def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
     monkeypatch.setattr(loop, "STEPS_A_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
     bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
-    progress, scales = Progress(loss_scale=8.0), []
+    progress, scales = RunProgress(loss_scale=8.0), []
     for result in (good, bad, good, good, good):
-        progress = Progress.of_json(loop._rescaled(progress, result).to_json())
+        progress = RunProgress.of_json(loop._rescaled(progress, result).to_json())
         scales.append(progress.loss_scale)
     assert scales == [8, 4, 4, 8, 8]
-    assert "loss_scale" not in Progress(step=3).to_json()
+    assert "loss_scale" not in RunProgress(step=3).to_json()
 
 
 class _NoFloat64(TorchDispatchMode):

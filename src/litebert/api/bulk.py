@@ -35,7 +35,7 @@ class BulkOptions:
 
 
 @dataclass(frozen=True)
-class Answered(Generic[Answer]):
+class NumberedAnswer(Generic[Answer]):
     """A row with its number in the input, and its answer, or why it has none."""
 
     number: int
@@ -77,16 +77,16 @@ def rows_of(
 
 def answered(
     rows: Iterable[Numbered], answer: Callable[[list[Values]], Sequence[Answer]]
-) -> Iterator[list[Answered[Answer]]]:
+) -> Iterator[list[NumberedAnswer[Answer]]]:
     """Yield answers a chunk at a time, in order; a row that cannot be answered says why."""
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK)):
         good = [values for _, values in chunk if not isinstance(values, LitebertError)]
         found = iter(_each(good, answer))
         yield [
-            Answered(number, {}, values)
+            NumberedAnswer(number, {}, values)
             if isinstance(values, LitebertError)
-            else Answered(number, values, next(found))
+            else NumberedAnswer(number, values, next(found))
             for number, values in chunk
         ]
 

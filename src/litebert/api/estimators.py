@@ -24,7 +24,7 @@ from litebert.inference import Model
 from litebert.inference.given import several
 
 Labels: TypeAlias = NDArray[np.generic]
-Setting: TypeAlias = str | int | float | bool
+SettingValue: TypeAlias = str | int | float | bool
 
 
 class _TakesTexts(BaseEstimator):  # type: ignore[misc]
@@ -109,7 +109,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         *,
         epochs: float | None = None,
         seed: int = 12_345,
-        settings: Mapping[str, Setting] | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
         precision: Precision = "fp32",
     ) -> None:
         self.model = model

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from litebert.api.plan import Plan, needs_in_numbers, needs_in_words, processes_in_words
+from litebert.api.plan import RunPlan, needs_in_numbers, needs_in_words, processes_in_words
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
@@ -92,7 +92,7 @@ class FinetuneJob:
             chosen |= {START: Setting(str(packaged_model()), Origin())}
         return resolve(FinetuneConfig, chosen)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         """Say what the run will do and need, measured on a few of its examples; writes nothing."""
         return self._described(plan_finetuning(self.resolved, self.folder))
 
@@ -102,7 +102,7 @@ class FinetuneJob:
         is_packaged = resolved.origins[START] == Origin()
         return PACKAGED if is_packaged else resolved.config.model.start
 
-    def _described(self, found: FinetunePlan) -> Plan:
+    def _described(self, found: FinetunePlan) -> RunPlan:
         prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
         shape, head = prepared.network_config, prepared.dataset.family.head
         optim, origins = prepared.config.optim, prepared.resolved.origins
@@ -124,7 +124,7 @@ class FinetuneJob:
             **processes_in_words(needs, world_size(), train.batch_size),
             "results": str(self.folder),
         }
-        return Plan(lines, needs_in_numbers(needs, train.steps), prepared.dataset.notes)
+        return RunPlan(lines, needs_in_numbers(needs, train.steps), prepared.dataset.notes)
 
     def run(self, *, quiet: bool = False) -> Run:
         """Train or resume, in a folder of its own for each seed, and write the reports.

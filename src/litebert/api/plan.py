@@ -10,18 +10,18 @@ from litebert.config import PretrainConfig, Resolved
 from litebert.files import Json
 from litebert.folder import read_config
 from litebert.hub import locate
-from litebert.report.table import Row
+from litebert.report.table import TableRow
 from litebert.train import Estimate, duration, estimate
 from litebert.train.estimate import faster_precision, with_steps_for
 from litebert.train.run import choose_device, dtype_of
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """A run that has not begun: lines for people, and the numbers behind them."""
 
     lines: Mapping[str, str]
-    values: Row
+    values: TableRow
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:

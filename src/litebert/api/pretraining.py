@@ -7,7 +7,7 @@ from pathlib import Path
 
 from litebert.api.corpus import build_from_texts
 from litebert.api.plan import (
-    Plan,
+    RunPlan,
     needs_in_numbers,
     needs_in_words,
     plan_without_corpus,
@@ -82,7 +82,7 @@ class PretrainJob:
         recipe = recipe_settings("pretrain", self.recipe)
         return resolve(PretrainConfig, recipe, given, overrides(self.settings))
 
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         """Say what the run will do and need; writes nothing, trains no vocabulary."""
         return self._described(*self._planned())
 
@@ -93,7 +93,7 @@ class PretrainJob:
             return plan(self.resolved, self.folder)
         return plan_without_corpus(self.resolved, vocab_size=self._vocab_size())
 
-    def _described(self, config: PretrainConfig, needs: Estimate) -> Plan:
+    def _described(self, config: PretrainConfig, needs: Estimate) -> RunPlan:
         train, model = config.train, config.model
         tokens = train.steps * most_tokens(config)
         lines = {
@@ -109,7 +109,7 @@ class PretrainJob:
             **processes_in_words(needs, world_size(), train.batch_size),
             "results": str(self.folder),
         }
-        return Plan(lines, {**needs_in_numbers(needs, train.steps), "tokens": tokens})
+        return RunPlan(lines, {**needs_in_numbers(needs, train.steps), "tokens": tokens})
 
     def run(self, *, quiet: bool = False) -> Run:
         """Build what is missing, train or resume, and write the report.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -17,14 +17,12 @@ from litebert.inference import Model
 from litebert.report import write_report
 from litebert.report.page import REPORT_FILE
 from litebert.report.seeds import seed_folders
-from litebert.report.table import Frame, Row, frame
+from litebert.report.table import Frame, TableRow, frame
 from litebert.runs import RESULT_FILE, RunFile, is_run, read_metrics, read_run
+from litebert.runs.run import Kind
 
 if TYPE_CHECKING:
     from litebert.config import Precision
-
-
-Kind = Literal["pretraining", "fine-tuning"]
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ class Run:
 
     @property
     def kind(self) -> Kind:
-        """What was trained: only fine-tuning has a task."""
-        return "fine-tuning" if "task.name" in self.settings else "pretraining"
+        """What was trained."""
+        return self._recorded().kind
 
     @property
     def settings(self) -> dict[str, JsonValue]:
@@ -95,7 +93,7 @@ class Run:
     def metrics(self) -> Frame:
         """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a Table."""
         if self.seeds:
-            rows: list[Row] = [
+            rows: list[TableRow] = [
                 {"seed": run.settings.get("train.seed"), **row}
                 for run in self.seeds
                 for row in run._rows()
@@ -149,7 +147,7 @@ class Run:
         link = f'<p><a href="{escape(str(page))}">report</a></p>' if page.is_file() else ""
         return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>{link}"
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[TableRow]:
         has_rows = (self.folder / "metrics.jsonl").is_file()
         return list(read_metrics(self.folder)) if has_rows else []
 
@@ -166,11 +164,6 @@ def _summary(result: dict[str, Json]) -> dict[str, Json]:
 
 def _shown(value: Json) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def finished(runs: Sequence[Run]) -> bool:
-    """Return whether every run reached its last step."""
-    return all(run.is_finished for run in runs)
 
 
 def concluded(run: Run, say: Callable[[str], None], *, was_finished: bool = False) -> Run:

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from litebert.cli.output import note, show, show_json
+from litebert.cli.output import Command, note, show, show_json
 
 if TYPE_CHECKING:
     from litebert.api.answer_file import AnswerFile
-    from litebert.api.bulk import Answered, BulkOptions
+    from litebert.api.bulk import BulkOptions, NumberedAnswer
     from litebert.inference import Model
 
 Answer = TypeVar("Answer")
-Command = TypeVar("Command", bound=Callable[..., object])
 SHOWN_ERRORS = 5
 
 
@@ -154,7 +153,7 @@ def _output(words: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile
     return file
 
 
-def _record(each: Answered[Answer], verb: Verb[Answer]) -> dict[str, object]:
+def _record(each: NumberedAnswer[Answer], verb: Verb[Answer]) -> dict[str, object]:
     from litebert.errors import LitebertError
 
     if isinstance(each.answer, LitebertError):
@@ -162,7 +161,7 @@ def _record(each: Answered[Answer], verb: Verb[Answer]) -> dict[str, object]:
     return {"row": each.number, "answer": verb.as_json(each.answer)}
 
 
-def _show(chunk: Sequence[Answered[Answer]], verb: Verb[Answer], *, in_json: bool) -> None:
+def _show(chunk: Sequence[NumberedAnswer[Answer]], verb: Verb[Answer], *, in_json: bool) -> None:
     from litebert.errors import LitebertError
 
     for each in chunk:

@@ -12,14 +12,14 @@ from litebert.cli.output import Format, note, printed, show, show_json
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from litebert.api import Plan, Run
+    from litebert.api import Run, RunPlan
     from litebert.metrics.spread import Spread
     from litebert.report.study import Part
     from litebert.study.depth import Depths
     from litebert.study.layers import Layers
 
 
-def show_plan(make: Callable[[], Plan], *, as_json: bool) -> None:
+def show_plan(make: Callable[[], RunPlan], *, as_json: bool) -> None:
     """Print what a run would do."""
     if _is_silent():
         return

@@ -11,7 +11,7 @@ import click
 from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
-    from litebert.interop.google import ExportReport
+    from litebert.interop.google import GoogleExport
     from litebert.interop.google.outgoing import FloatType
 
 
@@ -51,7 +51,7 @@ def google(
         show(_described(report))
 
 
-def _described(report: ExportReport) -> str:
+def _described(report: GoogleExport) -> str:
     step = report.optimizer_step
     lines = [
         f"wrote  {report.prefix}: {report.num_variables} variables, "

@@ -11,7 +11,7 @@ import click
 from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
-    from litebert.interop.export.onnx import ExportReport, Row
+    from litebert.interop.export.onnx import OnnxReport, OnnxRow
 
 
 @click.command()
@@ -65,7 +65,7 @@ def onnx(
         show(_shown(report))
 
 
-def _shown(report: ExportReport) -> str:
+def _shown(report: OnnxReport) -> str:
     shapes = list(report.rows[0].milliseconds)
     headings = ("", "MB", "of weights", "max diff", "correlation", "same choice")
     table = [(*headings, *(f"{shape} ms" for shape in shapes)), *map(_cells, report.rows)]
@@ -80,7 +80,7 @@ def _shown(report: ExportReport) -> str:
     return "\n".join([f"{report.output} ({report.head})", outputs, "", *lines, *notes])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: OnnxRow) -> tuple[str, ...]:
     parity = row.parity
     near = (
         ("-", "-", "-")

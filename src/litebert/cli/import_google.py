@@ -12,7 +12,7 @@ from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
     from litebert.config import HeadKind
-    from litebert.interop.google import ImportReport
+    from litebert.interop.google import GoogleImport
 
 
 @click.command()
@@ -67,7 +67,7 @@ def google(
         show(_described(report))
 
 
-def _described(report: ImportReport) -> str:
+def _described(report: GoogleImport) -> str:
     step = report.optimizer_step
     lines = [
         f"read   {report.checkpoint}: {report.num_variables} variables, "

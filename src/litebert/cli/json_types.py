@@ -20,12 +20,13 @@ from litebert.inference.explaining import Explanation
 from litebert.inference.pretrained import Filling, Order
 from litebert.inference.quantize import Quantized
 from litebert.inference.scoring import Score
-from litebert.interop.export.onnx import ExportReport as OnnxReport
+from litebert.interop.export.onnx import OnnxReport as OnnxReport
 from litebert.interop.export.parity import Parity
 from litebert.interop.export.program import ProgramReport
-from litebert.interop.google import ExportReport as GoogleReport
-from litebert.interop.google import ImportReport
+from litebert.interop.google import GoogleExport as GoogleReport
+from litebert.interop.google import GoogleImport
 from litebert.reading.findings import CheckReport
+from litebert.report.table import Cell
 from litebert.runs import Result
 from litebert.study.ablation.study import Ablation
 from litebert.study.claims import Costs
@@ -34,7 +35,6 @@ from litebert.study.layers import Layers
 from litebert.study.local import LocalAttention
 from litebert.tasks.check import DataReport
 
-Cell: TypeAlias = str | int | float | bool | None
 Vector: TypeAlias = list[float]
 
 
@@ -91,7 +91,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """The settings of a run, and where each value came from."""
 
     settings: dict[str, JsonValue]
@@ -113,7 +113,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Publication:
+class PlannedPublication:
     """What would be published, with `--dry-run`."""
 
     repository: str
@@ -138,7 +138,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class Predictions:
+class PredictionFile:
     """A file of answers."""
 
     file: str
@@ -147,7 +147,7 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class Report:
+class WrittenReport:
     """Where the page about a run lies."""
 
     report: str
@@ -206,7 +206,7 @@ class StudyPage:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class TrainedVocabulary:
     """A vocabulary that was trained."""
 
     folder: str
@@ -223,14 +223,14 @@ class Encoded:
     offsets: list[tuple[int, int]]
 
 
-Row: TypeAlias = AnsweredRow | SkippedRow
+BulkRow: TypeAlias = AnsweredRow | SkippedRow
 
 OUTPUTS: dict[str, Any] = {
-    "answer": list[SpanFound] | Row,
-    "choose": Choice | Row,
-    "classify": list[Classification] | Row,
+    "answer": list[SpanFound] | BulkRow,
+    "choose": Choice | BulkRow,
+    "classify": list[Classification] | BulkRow,
     "config list": list[Description],
-    "config show": Settings,
+    "config show": RunSettings,
     "corpus build": Built,
     "corpus check": CheckReport,
     "corpus mix": Mixture,
@@ -238,30 +238,30 @@ OUTPUTS: dict[str, Any] = {
     "data check": DataReport,
     "distil": PlannedPretraining | Trained,
     "doctor": list[Check],
-    "embed": list[Vector] | Row,
+    "embed": list[Vector] | BulkRow,
     "evaluate": dict[str, dict[str, float]],
     "export google": GoogleReport,
     "export onnx": OnnxReport,
     "explain": Explanation,
     "export program": ProgramReport,
     "export web": Page,
-    "fill": list[Filling] | list[list[Filling]] | Row,
+    "fill": list[Filling] | list[list[Filling]] | BulkRow,
     "finetune": Planned | Result | list[Result],
     "glue": list[dict[str, Cell]],
     "hub pull": Folder,
-    "hub push": Publication | Commit,
-    "import google": ImportReport,
+    "hub push": PlannedPublication | Commit,
+    "import google": GoogleImport,
     "import huggingface": Imported,
-    "order": Order | list[Join] | Row,
-    "predict": list[Predictions],
+    "order": Order | list[Join] | BulkRow,
+    "predict": list[PredictionFile],
     "pretrain": PlannedPretraining | Trained,
     "quantize": Quantized,
     "recipes list": dict[str, dict[str, str]],
-    "report": Report,
+    "report": WrittenReport,
     "runs compare": Comparison,
     "runs list": list[dict[str, Cell]],
     "runs tail": dict[str, Cell],
-    "score": list[Score] | Row,
+    "score": list[Score] | BulkRow,
     "search": list[Match],
     "similar": Cosine,
     "sizes": list[dict[str, str | int | float]],
@@ -271,9 +271,9 @@ OUTPUTS: dict[str, Any] = {
     "study depth": list[Depths],
     "study layers": list[Layers],
     "study page": StudyPage,
-    "tag": list[list[Tagged]] | Row,
+    "tag": list[list[Tagged]] | BulkRow,
     "tokenizer encode": Encoded,
-    "tokenizer train": Vocabulary,
+    "tokenizer train": TrainedVocabulary,
 }
 """The commands that have `--json`, and what they print with it."""
 

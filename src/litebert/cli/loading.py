@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from litebert.cli.output import note
+from litebert.cli.output import Command, note
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from litebert.inference import Model
 
 Load: TypeAlias = "Callable[[], Model]"
-Command = TypeVar("Command", bound=Callable[..., object])
 
 model_option = click.option(
     "--model", help="A model folder, a run, or a name on the Hub; else the packaged model."

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
 from litebert.cli.ending import show_plan, show_run
-from litebert.cli.output import stop
-
-Command = TypeVar("Command", bound=Callable[..., None])
-
+from litebert.cli.output import Command, stop
 
 _OPTIONS = (
     click.option("--minutes", type=float, help="Choose the steps to take about this long here."),

@@ -67,7 +67,7 @@ def serve(
     from litebert.errors import missing_package
 
     try:
-        from litebert.serve import ModelSource, Settings
+        from litebert.serve import ModelSource, ServerSettings
         from litebert.serve import serve as serve_models
     except ModuleNotFoundError as error:
         package = str(error.name)
@@ -79,7 +79,7 @@ def serve(
     if not models:
         note(f"no MODEL given: serving the packaged model as {PACKAGED_NAME}")
         sources = {PACKAGED_NAME: ModelSource(None, precision, threads, backend)}
-    settings = Settings(
+    settings = ServerSettings(
         queue=queue,
         batch_tokens=batch_tokens,
         timeout_ms=timeout_ms,

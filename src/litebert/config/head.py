@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from litebert.config.allowed import Section
 
 HeadKind: TypeAlias = str
-Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 _CLASSIFIER = "output_weights"
 _ANSWER = (
     'answer "Who sat there?" --context "The cat sat on the mat."',
@@ -162,7 +162,7 @@ class HeadConfig(Section):
 
     kind: HeadKind = Field(description="what is predicted, and from what")
     labels: tuple[str, ...] = Field((), description="names of the labels, by output number")
-    problem_type: Problem = Field(
+    problem_type: ProblemType = Field(
         "single_label_classification", description="how a classifier's outputs are read"
     )
 

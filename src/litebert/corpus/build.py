@@ -13,10 +13,10 @@ from litebert.corpus.folder import begin, finish, locked
 from litebert.corpus.manifest import (
     HELD_OUT,
     MANIFEST,
+    CorpusPlan,
     Counts,
     InputRecord,
     Manifest,
-    Plan,
     read_record,
 )
 from litebert.corpus.part import PartTask, build_part
@@ -94,8 +94,8 @@ def _plan(
     *,
     held_out: float,
     shard_tokens: int,
-) -> Plan:
-    return Plan(
+) -> CorpusPlan:
+    return CorpusPlan(
         tokenizer_hash=tokenizer.hash,
         vocab_size=tokenizer.vocab_size,
         sentences=text.sentences,
@@ -109,7 +109,7 @@ def _plan(
 
 
 def _tasks(
-    plan: Plan, sources: tuple[Source, ...], text: TextSettings, tokenizer: Path, output: Path
+    plan: CorpusPlan, sources: tuple[Source, ...], text: TextSettings, tokenizer: Path, output: Path
 ) -> list[PartTask]:
     return [
         PartTask(

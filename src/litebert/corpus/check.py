@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from litebert.corpus.findings import ADVICE, Place, UnknownTokens
+from litebert.corpus.findings import ADVICE, PassagePlace, UnknownTokens
 from litebert.corpus.read import read_passages
-from litebert.corpus.repeats import Documents, RepeatedLines
+from litebert.corpus.repeats import RepeatedLines, SeenDocuments
 from litebert.corpus.sentences import sentence_chunks
 from litebert.corpus.settings import TextSettings, text_settings
 from litebert.errors import LitebertError
@@ -78,7 +78,7 @@ class _TextCheck:
         self._found = Findings(ADVICE)
         self._first = ""
         self._counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
-        self._documents = Documents()
+        self._documents = SeenDocuments()
         self._lines = RepeatedLines()
         self._unknown = None if tokenizer is None else UnknownTokens(tokenizer)
         self._has_blank_lines = False
@@ -95,7 +95,7 @@ class _TextCheck:
                     self._end(document, source)
                     document = _Document(passage.line)
                 assert document is not None, "an input begins with a document"
-                self._look(Place(source, passage), document)
+                self._look(PassagePlace(source, passage), document)
         except LitebertError as error:
             example = f"{error.what}: {error.received}"
             self._found.add("unreadable", source.name, example, advice=error.next)
@@ -121,7 +121,7 @@ class _TextCheck:
             return "--documents blank-line makes a document of every paragraph"
         return "put blank lines between documents (--documents blank-line), or give a file for each"
 
-    def _look(self, place: Place, document: _Document) -> None:
+    def _look(self, place: PassagePlace, document: _Document) -> None:
         text = place.passage.text
         self._has_blank_lines = self._has_blank_lines or "\n\n" in text
         self._counts["characters"] += len(text)
@@ -136,7 +136,7 @@ class _TextCheck:
             document.beginning = document.beginning or (sentences[0] if sentences else "")
             self._look_at_sentences(sentences, place)
 
-    def _look_for(self, kind: str, pattern: re.Pattern[str], place: Place) -> None:
+    def _look_for(self, kind: str, pattern: re.Pattern[str], place: PassagePlace) -> None:
         if first := pattern.search(place.passage.text):
             times = sum(1 for _ in pattern.finditer(place.passage.text))
             around = place.passage.text[max(0, first.start() - 30) : first.end() + 30]
@@ -144,7 +144,7 @@ class _TextCheck:
             example = example if example.isprintable() else ascii(example)
             self._found.add(kind, place.at(first.start()), example, times=times)
 
-    def _look_at_sentences(self, sentences: list[str], place: Place) -> None:
+    def _look_at_sentences(self, sentences: list[str], place: PassagePlace) -> None:
         self._counts["sentences"] += len(sentences)
         for sentence in sentences:
             if SHORT_CHARACTERS < len(sentence) <= LONG_CHARACTERS:

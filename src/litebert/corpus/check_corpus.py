@@ -10,7 +10,7 @@ import numpy as np
 
 from litebert.corpus.findings import ADVICE
 from litebert.corpus.manifest import HELD_OUT
-from litebert.corpus.repeats import Documents
+from litebert.corpus.repeats import SeenDocuments
 from litebert.corpus.shard import Shard
 from litebert.corpus.shards import Corpus
 from litebert.errors import DamagedError
@@ -53,9 +53,9 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
     return CheckReport(found.report(), corpus.manifest.counts.model_dump())
 
 
-def _look(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> Documents:
+def _look(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> SeenDocuments:
     """Collect the findings of one side; return the hashes of its documents."""
-    documents = Documents()
+    documents = SeenDocuments()
     for shard in corpus.shards:
         documents.start_input(shard.path.name)
         starts = shard.sentences[shard.documents]

@@ -37,7 +37,7 @@ ADVICE: Advice = {
 
 
 @dataclass(frozen=True)
-class Place:
+class PassagePlace:
     """Hold a passage and its input; a row has one line, a .txt passage as many as its text."""
 
     source: Source
@@ -73,7 +73,7 @@ class UnknownTokens:
         """Count all tokens."""
         return self._unknown.num_pieces
 
-    def look(self, sentences: list[str], place: Place) -> None:
+    def look(self, sentences: list[str], place: PassagePlace) -> None:
         """Count the tokens of some sentences of one passage."""
         encoded = self._tokenizer.encode_ids(sentences, num_threads=1)
         for sentence, ids in zip(sentences, encoded, strict=True):

@@ -15,9 +15,9 @@ from litebert.corpus.manifest import (
     PARTS,
     PLAN,
     TOKENIZER,
+    CorpusPlan,
     Counts,
     Manifest,
-    Plan,
     read_record,
     write_record,
 )
@@ -35,7 +35,7 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     return files.locked(folder, lambda: _busy(folder))
 
 
-def begin(output: Path, plan: Plan) -> bool:
+def begin(output: Path, plan: CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is finished already.
 
     Raises: LitebertError where the folder holds something else, or a corpus of another plan.
@@ -50,7 +50,7 @@ def begin(output: Path, plan: Plan) -> bool:
         for folder in (output, output / HELD_OUT, output / PARTS):
             remove_unfinished(folder)
         if _holds_work(output):
-            _require_same(read_record(output / PLAN, Plan, command=command), plan, output)
+            _require_same(read_record(output / PLAN, CorpusPlan, command=command), plan, output)
         else:  # a first try failed on its input: the mended command may use the same folder
             write_record(output / PLAN, plan)
         return False
@@ -60,7 +60,9 @@ def begin(output: Path, plan: Plan) -> bool:
     return False
 
 
-def finish(output: Path, plan: Plan, parts: Iterable[PartRecord], tokenizer: Tokenizer) -> None:
+def finish(
+    output: Path, plan: CorpusPlan, parts: Iterable[PartRecord], tokenizer: Tokenizer
+) -> None:
     """Write what makes the shards a corpus: the held-out side first, `corpus.json` last.
 
     Raises: LitebertError where no document is left to train on.
@@ -98,7 +100,7 @@ def _busy(folder: Path) -> LitebertError:
     )
 
 
-def _nothing_held_out(output: Path, plan: Plan, num_documents: int) -> LitebertError:
+def _nothing_held_out(output: Path, plan: CorpusPlan, num_documents: int) -> LitebertError:
     tell_apart = "" if plan.documents == "blank-line" else "--documents blank-line, "
     return LitebertError(
         "LB-343",
@@ -111,7 +113,7 @@ def _nothing_held_out(output: Path, plan: Plan, num_documents: int) -> LitebertE
 
 
 def _manifest(
-    part: Literal["train", "held-out"], plan: Plan, sides: Sequence[SideRecord]
+    part: Literal["train", "held-out"], plan: CorpusPlan, sides: Sequence[SideRecord]
 ) -> Manifest:
     shards = tuple(shard for side in sides for shard in side.shards)
     counts = sum((shard.counts for shard in shards), Counts())
@@ -152,7 +154,7 @@ def _require_empty(output: Path) -> None:
         )
 
 
-def _require_same(begun: Plan, plan: Plan, output: Path) -> None:
+def _require_same(begun: CorpusPlan, plan: CorpusPlan, output: Path) -> None:
     differences = _differences(begun, plan)
     if differences:
         raise LitebertError(
@@ -164,15 +166,15 @@ def _require_same(begun: Plan, plan: Plan, output: Path) -> None:
         )
 
 
-def _differences(begun: Plan, plan: Plan) -> list[str]:
+def _differences(begun: CorpusPlan, plan: CorpusPlan) -> list[str]:
     """Name each field that differs, as `field: before -> now`.
 
-    >>> plan = Plan(tokenizer_hash="a", vocab_size=9, sentences="line", documents="file",
+    >>> plan = CorpusPlan(tokenizer_hash="a", vocab_size=9, sentences="line", documents="file",
     ...     column="text", language="en", held_out=0, shard_tokens=1, inputs=())
     >>> _differences(plan, plan.model_copy(update={"column": "body"}))
     ['column: text -> body']
     """
-    names = [name for name in Plan.model_fields if name != "inputs"]
+    names = [name for name in CorpusPlan.model_fields if name != "inputs"]
     changed = [
         f"{name}: {getattr(begun, name)} -> {getattr(plan, name)}"
         for name in names

@@ -16,7 +16,7 @@ MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts
 MANIFEST_BYTES = 256 << 20
 HELD_OUT, TOKENIZER = "held-out", "tokenizer"
 
-Model = TypeVar("Model", bound=Section)
+Wanted = TypeVar("Wanted", bound=Section)
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -59,7 +59,7 @@ class InputRecord(Section):
     size: int
 
 
-class Plan(Section):
+class CorpusPlan(Section):
     """Hold all that the bytes of a corpus depend on."""
 
     format: Literal[1] = FORMAT
@@ -93,12 +93,12 @@ class Manifest(Section):
     """Describe a finished corpus or its held-out part."""
 
     part: Literal["train", "held-out"]
-    plan: Plan
+    plan: CorpusPlan
     counts: Counts
     shards: tuple[ShardRecord, ...]
 
 
-def read_record(path: Path, model: type[Model], *, command: str) -> Model:
+def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
     """Read one of these files.
 
     Raises: DamagedError where a field is missing, of the wrong type or unknown.

@@ -84,7 +84,7 @@ def build_part(task: PartTask) -> PartRecord:
             )
             for folder in (task.output, task.output / HELD_OUT)
         )
-        reading = _Reading(task, train, held_out)
+        reading = _PartReader(task, train, held_out)
         for batch in _batches(reading.chunks()):
             texts = [text for chunk in batch for text in chunk.sentences]
             ids = iter(encoder.encode_ids(texts, num_threads=1))
@@ -108,7 +108,7 @@ class _Chunk(NamedTuple):
 
 
 @dataclass
-class _Reading:
+class _PartReader:
     """Read the inputs of a part and count their documents, also those that need not be built."""
 
     task: PartTask

@@ -19,7 +19,7 @@ class Repetition:
     original: str
 
 
-class Documents:
+class SeenDocuments:
     """Remember every document by a hash of 8 bytes and its line of 4 bytes."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Documents:
         original = int((hashes == hashes[at]).argmax())
         return Repetition(int(is_repeated.sum()), self._place(at), self._place(original))
 
-    def overlap(self, others: Documents) -> Repetition | None:
+    def overlap(self, others: SeenDocuments) -> Repetition | None:
         """Return the documents that are among `others` too; None where there are none."""
         is_shared = np.isin(self.hashes, others.hashes)
         if not is_shared.any():

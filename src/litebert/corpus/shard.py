@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.corpus.manifest import Plan, ShardRecord, StoredFile
+from litebert.corpus.manifest import CorpusPlan, ShardRecord, StoredFile
 from litebert.corpus.npy import HEADER_BYTES, map_array
 from litebert.corpus.verified import Stamp, WatchedFile
 from litebert.errors import DamagedError
@@ -46,7 +46,7 @@ class Shard:
             file.require_unchanged()
 
 
-def open_shard(folder: Path, record: ShardRecord, plan: Plan, *, command: str) -> Shard:
+def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: str) -> Shard:
     """Map the files of a shard; `command` builds them again.
 
     Raises: DamagedError for a file that is missing, of another size or type, or whose first and
@@ -76,7 +76,7 @@ def open_shard(folder: Path, record: ShardRecord, plan: Plan, *, command: str) -
     return Shard(path, *arrays, files)
 
 
-def verify_shard(shard: Shard, plan: Plan, *, command: str) -> None:
+def verify_shard(shard: Shard, plan: CorpusPlan, *, command: str) -> None:
     """Read every byte of a shard.
 
     Raises: DamagedError for offsets that do not grow, ids outside the vocabulary, another hash.

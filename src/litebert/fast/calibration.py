@@ -11,7 +11,7 @@ from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
 from litebert.fast.int8 import NUM_SHIFTED, SITES, Int8Calibration
 from litebert.fast.int8_layers import Int8Embedding, Int8Linear
-from litebert.fast.int8_product import Grid
+from litebert.fast.int8_product import ByteGrid
 from litebert.fast.packed import (
     MakeLinear,
     packed_attention,
@@ -59,7 +59,7 @@ class Observer:
         low, high = float((self._low - shift).min()), float((self._high - shift).max())
         sample = torch.cat(self._rows) - shift
         ranges = [(min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS]
-        errors = [_error(sample, Grid.over(*each)) for each in ranges]
+        errors = [_error(sample, ByteGrid.over(*each)) for each in ranges]
         return ranges[errors.index(min(errors))]
 
 
@@ -142,7 +142,7 @@ def _observed(observers: list[Observer]) -> MakeLinear:
     return make
 
 
-def _error(sample: Tensor, grid: Grid) -> float:
+def _error(sample: Tensor, grid: ByteGrid) -> float:
     rounded = torch.fake_quantize_per_tensor_affine(sample, grid.scale, grid.zero, 0, 255)
     return float((rounded - sample).square().mean())
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.config.head import Problem
+from litebert.config.head import ProblemType
 from litebert.errors import LitebertError
 from litebert.nn.batch import Batch, Layout
 from litebert.nn.heads import AlbertForTask, Network
@@ -153,7 +153,7 @@ def patient_logits(
 def is_same_answer(
     before: Float[Tensor, "sequences outputs"],
     after: Float[Tensor, "sequences outputs"],
-    problem: Problem,
+    problem: ProblemType,
 ) -> Bool[Tensor, " sequences"]:
     """Tell for which sequences two classifiers agree: on label, set of labels, or score."""
     if problem == "regression":

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.fast.int8_product import Grid, quantize, side_by_side
+from litebert.fast.int8_product import ByteGrid, quantize, side_by_side
 from litebert.fast.packed import attend_of, bf16_pays
 from litebert.fast.precision import cast_norm
 from litebert.fast.rows import on_batch
@@ -50,9 +50,9 @@ class Int8Calibration(NamedTuple):
     shifts: Float[Tensor, "steps shifted hidden"]
     biases: Float[Tensor, "steps outputs"]
 
-    def grids(self, step: int) -> list[Grid]:
+    def grids(self, step: int) -> list[ByteGrid]:
         """Return the grids of a step's products."""
-        return [Grid.over(*ends) for ends in self.ranges[step].tolist()]
+        return [ByteGrid.over(*ends) for ends in self.ranges[step].tolist()]
 
     def bias_of(self, step: int) -> tuple[Tensor, ...]:
         """Return the biases of a step's products."""

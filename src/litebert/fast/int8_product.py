@@ -24,25 +24,25 @@ _OPS = torch.ops.onednn.qlinear_pointwise
 _ADDED = ("add", 1.0, "none", list[float](), "")
 
 
-class Grid(NamedTuple):
+class ByteGrid(NamedTuple):
     """The 256 numbers that an activation is rounded to: scale * (byte - zero)."""
 
     scale: float
     zero: int
 
     @classmethod
-    def over(cls, low: float, high: float) -> Grid:
+    def over(cls, low: float, high: float) -> ByteGrid:
         """Cover a range, and zero.
 
         >>> Grid.over(-1.0, 1.55)
-        Grid(scale=0.01, zero=100)
+        ByteGrid(scale=0.01, zero=100)
         """
         low, high = min(low, 0.0), max(high, 0.0)
         scale = max((high - low) / 255, 1e-12)
         return cls(round(scale, 12), round(-low / scale))
 
 
-def quantize(x: Float[Tensor, "rows columns"], grid: Grid) -> UInt8[Tensor, "rows columns"]:
+def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, "rows columns"]:
     """Round to a grid, as bytes."""
     if not _rounds_at_once():
         return torch.add(grid.zero + 0.5, x, alpha=1 / grid.scale).clamp_(0, 255).to(torch.uint8)
@@ -64,17 +64,17 @@ class Product:
     def __call__(
         self,
         x: Tensor,
-        grid: Grid,
+        grid: ByteGrid,
         bias: Tensor,
         *,
         activation: Activation = "linear",
         add: Tensor | None = None,
-        onto: Grid | None = None,
+        onto: ByteGrid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
         given = (x, grid.scale, grid.zero, self._blocked, self._scale, self._zeros)
-        result, kind = (onto, torch.uint8) if onto is not None else (Grid(1.0, 0), dtype)
+        result, kind = (onto, torch.uint8) if onto is not None else (ByteGrid(1.0, 0), dtype)
         total: Tensor
         if add is None:
             total = _OPS.default(*given, bias, *result, kind, *_after(activation))
@@ -92,12 +92,12 @@ class PlainProduct:
     def __call__(
         self,
         x: Tensor,
-        grid: Grid,
+        grid: ByteGrid,
         bias: Tensor,
         *,
         activation: Activation = "linear",
         add: Tensor | None = None,
-        onto: Grid | None = None,
+        onto: ByteGrid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
@@ -149,7 +149,7 @@ def kernels_work() -> bool:
     draws = torch.Generator().manual_seed(0)
     x = (torch.rand(32, 256, generator=draws) < 0.5).to(torch.uint8) * 255
     weight = torch.where(torch.rand(64, 256, generator=draws) < 0.5, 127, -127).to(torch.int8)
-    grid, scale, bias = Grid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
+    grid, scale, bias = ByteGrid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
     try:
         product, plain = Product(weight, scale), PlainProduct(weight, scale)
         return torch.allclose(product(x, grid, bias), plain(x, grid, bias), rtol=1e-3, atol=1e-2)

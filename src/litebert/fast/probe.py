@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import torch
 
-Choice = TypeVar("Choice")
+Kernel = TypeVar("Kernel")
 
 
 @torch.inference_mode()
 def fastest(
-    run: Callable[[Choice], object], choices: Sequence[Choice], *, rounds: int
+    run: Callable[[Kernel], object], choices: Sequence[Kernel], *, rounds: int
 ) -> list[float]:
     """Return the least seconds that `run` takes with each choice, interleaved after a warm-up."""
     for choice in choices:

@@ -14,7 +14,7 @@ from litebert.config.presets import PRESETS
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json, write_json
 from litebert.folder.heads import Shapes, architecture, head_from_table, head_table
-from litebert.folder.names import ALBERT, BERT, Layout, groups_on_disk
+from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = ("sharing", "embedding_projection", "attention", "attention_window")
@@ -93,7 +93,7 @@ def read_config(folder: Path) -> AlbertConfig:
     return parse_config(read_json(path, command=f"ls {folder}", limit=_LIMIT), path)[1]
 
 
-def parse_config(table: dict[str, Json], path: Path) -> tuple[Layout, AlbertConfig]:
+def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
     """Return the names and the network that a table in Hugging Face's words describes.
 
     `path` is what errors name; they are those of `read_config`.
@@ -114,7 +114,7 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[Layout, AlbertConf
         ) from error
 
 
-def read_layout(folder: Path) -> Layout:
+def read_layout(folder: Path) -> TensorNames:
     """Return what the tensors of a folder are called: ALBERT's names or BERT's.
 
     Raises:
@@ -145,7 +145,7 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     return head_from_table(table, source=path, tensors=tensors)
 
 
-def _layout(table: dict[str, Json], path: Path) -> Layout:
+def _layout(table: dict[str, Json], path: Path) -> TensorNames:
     classes = table.get("architectures")
     is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
     kind = table.get("model_type", "bert" if is_bert else "albert")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
-from litebert.folder.names import ALBERT, Layout, tensor_names
+from litebert.folder.names import ALBERT, TensorNames, tensor_names
 
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 _BARE = ("embeddings.", "encoder.", "pooler.")
@@ -36,7 +36,7 @@ def to_disk(
 
 
 def canonical(
-    tensors: dict[str, Tensor], source: Path, layout: Layout = ALBERT
+    tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT
 ) -> dict[str, Tensor]:
     """Add the prefix that a bare encoder lacks; drop buffers and what is tied elsewhere."""
     named = {_full_name(name, layout): tensor for name, tensor in tensors.items()}
@@ -58,7 +58,7 @@ def canonical(
     return named
 
 
-def _full_name(name: str, layout: Layout) -> str:
+def _full_name(name: str, layout: TensorNames) -> str:
     for old, new in _OLD_NORMS:
         name = name.removesuffix(old) + new if name.endswith(old) else name
     return layout.encoder + name if name.startswith(_BARE) else name
@@ -84,7 +84,7 @@ def from_disk(
     head: HeadConfig | None,
     *,
     source: Path,
-    layout: Layout = ALBERT,
+    layout: TensorNames = ALBERT,
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the tensor of every parameter that is there, and the names of unused tensors."""
     found, used = {}, set()

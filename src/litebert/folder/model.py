@@ -23,7 +23,7 @@ from litebert.folder.configuration import (
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
-from litebert.folder.names import ALBERT, BERT, Layout, tensor_names
+from litebert.folder.names import ALBERT, BERT, TensorNames, tensor_names
 from litebert.folder.weights import (
     INT8_FILE,
     LOCAL_FILE,
@@ -114,7 +114,7 @@ def build_network(
     head: HeadConfig | None,
     *,
     source: Path,
-    layout: Layout = ALBERT,
+    layout: TensorNames = ALBERT,
     dtype: torch.dtype = torch.float32,
     for_inference: bool = False,
 ) -> LoadedModel:
@@ -172,7 +172,7 @@ def _empty_network(
         return kind(config, head, dtype=dtype)
 
 
-def _require_known_layers(unused: tuple[str, ...], source: Path, layout: Layout) -> None:
+def _require_known_layers(unused: tuple[str, ...], source: Path, layout: TensorNames) -> None:
     """Refuse layers that the configuration does not know; leftover heads are only named."""
     encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
     layers = [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]
@@ -225,7 +225,7 @@ def _needed(missing: frozenset[str], network: Network) -> list[str]:
     return needed
 
 
-def _not_whole(source: Path, received: str, layout: Layout) -> DamagedError:
+def _not_whole(source: Path, received: str, layout: TensorNames) -> DamagedError:
     return DamagedError(
         "LB-660",
         f"{source} lacks weights that its network cannot do without",

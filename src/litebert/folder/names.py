@@ -11,7 +11,7 @@ from litebert.nn import depth_plan
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorNames:
     """The names that one family of models gives its tensors on disk.
 
     `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer`
@@ -27,7 +27,7 @@ class Layout:
     block: Mapping[str, str]
 
 
-ALBERT = Layout(
+ALBERT = TensorNames(
     family="Albert",
     encoder="albert.",
     words="albert.embeddings.word_embeddings.weight",
@@ -57,7 +57,7 @@ ALBERT = Layout(
         "feed_forward.norm": "full_layer_layer_norm",
     },
 )
-BERT = Layout(
+BERT = TensorNames(
     family="Bert",
     encoder="bert.",
     words="bert.embeddings.word_embeddings.weight",
@@ -110,7 +110,7 @@ def tensor_names(
     parameter: str,
     config: AlbertConfig,
     head: HeadConfig | None = None,
-    layout: Layout = ALBERT,
+    layout: TensorNames = ALBERT,
 ) -> list[str]:
     """Return the names on disk of one of our parameters; several where sharing is partial.
 

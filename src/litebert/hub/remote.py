@@ -17,15 +17,15 @@ from typing import IO
 from litebert.errors import LitebertError
 from litebert.hub.errors import Failure, explained
 from litebert.hub.names import HubName
-from litebert.hub.transfer import Request
+from litebert.hub.transfer import HubRequest
 
 PATIENCE = 30.0
 """Seconds without a new byte, or an answer, after which a transfer is given up."""
 
 
-def request(action: str, name: HubName) -> Request:
+def request(action: str, name: HubName) -> HubRequest:
     """Return an empty request."""
-    return Request(
+    return HubRequest(
         action=action,
         name=name.repository,
         revision=name.revision,
@@ -37,7 +37,7 @@ def request(action: str, name: HubName) -> Request:
     )
 
 
-def run(request: Request, patience: float) -> dict[str, object]:
+def run(request: HubRequest, patience: float) -> dict[str, object]:
     """Let another process do a request; stop it when it stops moving."""
     if find_spec("huggingface_hub") is None:
         raise LitebertError(
@@ -78,7 +78,7 @@ def _collect(stream: IO[str], lines: Queue[str]) -> None:
     lines.put("")
 
 
-def _outcome(lines: Queue[str], request: Request, patience: float) -> dict[str, object]:
+def _outcome(lines: Queue[str], request: HubRequest, patience: float) -> dict[str, object]:
     """Read the messages of the other process until it is done, failed, or silent for too long."""
     reached = most = 0.0
     last_words = f"nothing new for {patience:.0f} seconds"
@@ -101,5 +101,5 @@ def _outcome(lines: Queue[str], request: Request, patience: float) -> dict[str, 
             most, deadline = reached, time.monotonic() + patience
 
 
-def _failed(reason: str, text: str, request: Request, endpoint: str = "") -> LitebertError:
+def _failed(reason: str, text: str, request: HubRequest, endpoint: str = "") -> LitebertError:
     return explained(Failure(reason, text, request["action"], request["name"], endpoint))

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from litebert.config import Origin
-from litebert.runs import Evaluation, Record, is_run, read_record, read_result
+from litebert.runs import EvaluatedStep, Record, is_run, read_record, read_result
 
 _LEFT_OUT = ("model.", "data.")
 _SET_BY_HAND = ("flag", "file", "measured")
@@ -87,10 +87,10 @@ def _command(record: Record) -> str:
     return shlex.join(["litebert", *words])
 
 
-def _evaluation(record: Record, kept: str) -> Evaluation:
+def _evaluation(record: Record, kept: str) -> EvaluatedStep:
     """Return the evaluation of this model: of the last step, or of the best one (runs/.../best)."""
     if result := read_result(record.folder):
         return result.best if kept == "best" else result.last
     if not record.evaluations:
-        return Evaluation(step=0, measures={})
-    return Evaluation.of(record.evaluations[-1])
+        return EvaluatedStep(step=0, measures={})
+    return EvaluatedStep.of(record.evaluations[-1])

@@ -25,7 +25,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BARRED = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO}
 
 
-class Request(TypedDict):
+class HubRequest(TypedDict):
     """What to do with which repository: fetch `patterns`, list, or push `files` (name to path)."""
 
     action: str
@@ -46,7 +46,7 @@ class _PublicError(Exception):
     """Say that a repository that should be private is there and is not."""
 
 
-class _Line:
+class _Messenger:
     """The line to the process that waits: one JSON object at a time, from any thread."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -60,7 +60,7 @@ class _Line:
 class _Relay(logging.Handler):
     """Pass warnings on instead of printing them."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _Messenger) -> None:
         super().__init__()
         self._line = line
 
@@ -68,7 +68,7 @@ class _Relay(logging.Handler):
         self._line.say({"warning": _first_line(record.getMessage())})
 
 
-def _listen(line: _Line) -> None:
+def _listen(line: _Messenger) -> None:
     """Let every step of a progress bar, up or down, be a sign of life."""
     from huggingface_hub import constants
     from huggingface_hub.utils.tqdm import tqdm
@@ -84,7 +84,7 @@ def _listen(line: _Line) -> None:
     logging.getLogger("huggingface_hub").handlers = [_Relay(line)]
 
 
-def _fetch(request: Request) -> dict[str, object]:
+def _fetch(request: HubRequest) -> dict[str, object]:
     """Return the folder in the cache that holds the requested files."""
     from huggingface_hub import constants, snapshot_download
 
@@ -121,14 +121,14 @@ def _require_hash(blob: Path) -> None:
         raise _DamagedBlobError(f"a file with another hash than {blob.name}")
 
 
-def _list(request: Request) -> dict[str, object]:
+def _list(request: HubRequest) -> dict[str, object]:
     """Return the names of all files of a repository."""
     from huggingface_hub import HfApi
 
     return {"files": HfApi().list_repo_files(request["name"], revision=request["revision"])}
 
 
-def _push(request: Request) -> dict[str, object]:
+def _push(request: HubRequest) -> dict[str, object]:
     """Make the repository and the branch where they are not there; put all files in one commit."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -203,8 +203,8 @@ def _first_line(text: str) -> str:
 
 def main() -> None:
     """Do one request and report its outcome."""
-    line, sys.stdout = _Line(sys.stdout), sys.stderr
-    request: Request = json.load(sys.stdin)
+    line, sys.stdout = _Messenger(sys.stdout), sys.stderr
+    request: HubRequest = json.load(sys.stdin)
     _listen(line)
     try:
         line.say({"done": _ACTIONS[request["action"]](request)})

@@ -19,7 +19,7 @@ NUM_STEPS = 50
 """Points between the blank text and the text."""
 _TOKENS_AT_ONCE = 4_096
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-Score: TypeAlias = Callable[[Network, Batch], Tensor]
+ScoreOf: TypeAlias = Callable[[Network, Batch], Tensor]
 """(network, copies of the sequences end to end) -> the score of each copy."""
 
 
@@ -37,7 +37,7 @@ class Attributed:
 
 
 def attributed(
-    network: Network, sequences: Sequence[Framed], score: Score, *, mask_id: int
+    network: Network, sequences: Sequence[Framed], score: ScoreOf, *, mask_id: int
 ) -> Attributed:
     """Follow the score from the text with every token masked to the text as it is.
 

@@ -11,7 +11,7 @@ from litebert.corpus.sentences import split_sentences
 from litebert.corpus.settings import TextSettings
 from litebert.errors import LitebertError
 from litebert.inference.pretrained import framed
-from litebert.inference.results import Answer
+from litebert.inference.results import Tabular
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
@@ -31,7 +31,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Coherence(Answer):
+class Coherence(Tabular):
     """Every join of a text; `breaks` are those more likely swapped, the worst first."""
 
     joins: tuple[Join, ...]

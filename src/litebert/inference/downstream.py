@@ -8,18 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from litebert.fast.exits import require_exits
-from litebert.inference.results import Answer, Results
+from litebert.inference.results import Results, Tabular
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
-from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, Span, SpanExample
+from litebert.tasks.kinds.spans import (
+    SPAN_FAMILIES,
+    ConditionalSpanAnswering,
+    ProposedSpan,
+    SpanExample,
+)
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Classification(Answer):
+class Classification(Tabular):
     """The label of a text (several, or none, of a multi-label model) and the value of each label.
 
     Values are probabilities; of a regression model, the one score.
@@ -30,7 +35,7 @@ class Classification(Answer):
 
 
 @dataclass(frozen=True)
-class Tagged(Answer):
+class Tagged(Tabular):
     """A word, `start` to `end` in the text, and its tag."""
 
     word: str
@@ -40,7 +45,7 @@ class Tagged(Answer):
 
 
 @dataclass(frozen=True)
-class Choice(Answer):
+class Choice(Tabular):
     """The chosen one of several choices, by number and in words, and the probability of each."""
 
     index: int
@@ -49,7 +54,7 @@ class Choice(Answer):
 
 
 @dataclass(frozen=True)
-class SpanFound(Answer):
+class SpanFound(Tabular):
     """Characters `start` to `stop` of a context; an empty text means no answer.
 
     `document` is the number of the context, where there are several; `no_answer` is the probability
@@ -161,7 +166,7 @@ def answer(
     return Results(sorted(spans, key=lambda span: -span.probability)[:top])
 
 
-def _best_score(spans: Sequence[Span]) -> float:
+def _best_score(spans: Sequence[ProposedSpan]) -> float:
     return max((span.score for span in spans if span.stop > span.start), default=-math.inf)
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from litebert.errors import LitebertError
 from litebert.folder import Pooling, SentenceVectors
 from litebert.inference.pretrained import framed
-from litebert.inference.results import Answer, Results
+from litebert.inference.results import Results, Tabular
 from litebert.nn import Batch, Network
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
@@ -51,7 +51,7 @@ def pooled_rows(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Match(Answer):
+class Match(Tabular):
     """A text, its number among those searched, and its cosine with the query."""
 
     number: int

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import LitebertError
-from litebert.inference.results import Answer, Results
+from litebert.inference.results import Results, Tabular
 from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
@@ -19,7 +19,7 @@ MASK = "[MASK]"
 
 
 @dataclass(frozen=True)
-class Filling(Answer):
+class Filling(Tabular):
     """One proposal for the blanks of a text."""
 
     text: str
@@ -30,7 +30,7 @@ class Filling(Answer):
 
 
 @dataclass(frozen=True)
-class Order(Answer):
+class Order(Tabular):
     """Which of two sentences comes first; `probability` is that of the order as given."""
 
     is_in_order: bool

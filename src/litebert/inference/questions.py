@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.inference.attribution import Score
+from litebert.inference.attribution import ScoreOf
 from litebert.inference.embedding import pooled_rows
 from litebert.inference.pretrained import masked_logits, special_ids, window
 from litebert.inference.traced import Framed, framed_pieces, pieces_of
@@ -29,7 +29,7 @@ class Question:
     """What is explained: `score` gives the score of `answer` for each copy of the sequences."""
 
     sequences: tuple[Framed, ...]
-    score: Score
+    score: ScoreOf
     answer: str
     kind: str = "log-probability"
 

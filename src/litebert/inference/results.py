@@ -52,7 +52,7 @@ class Results(tuple[Item, ...]):
         return f"<table><tr>{head}</tr>{body}</table>"
 
 
-class Answer:
+class Tabular:
     """One answer as a table: a row, or a row for each of its parts, such as words."""
 
     __slots__ = ()

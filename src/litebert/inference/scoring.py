@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from litebert.inference.pretrained import framed, masked_logits, window
-from litebert.inference.results import Answer
+from litebert.inference.results import Tabular
 from litebert.inference.traced import by_word
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
@@ -26,7 +26,7 @@ class WordScore:
 
 
 @dataclass(frozen=True)
-class Score(Answer):
+class Score(Tabular):
     """The pseudo-log-likelihood of a text, in nats; `perplexity` is per piece."""
 
     text: str

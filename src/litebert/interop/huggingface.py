@@ -38,7 +38,7 @@ from litebert.tokenizer import Tokenizer
 
 PICKLED_FILE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
-Activation = Literal["gelu", "gelu_new"]
+GeluForm = Literal["gelu", "gelu_new"]
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -53,7 +53,7 @@ _HEADS = {
 
 
 @dataclass(frozen=True)
-class ImportReport:
+class HuggingFaceImport:
     """What was read and written: names of tensors that were missing or not used, and remarks."""
 
     source: Path
@@ -77,10 +77,10 @@ def import_model(
     output: Path,
     *,
     legacy_pickle: bool = False,
-    activation: Activation | None = None,
+    activation: GeluForm | None = None,
     heads: int | None = None,
     dtype: torch.dtype = torch.float32,
-) -> ImportReport:
+) -> HuggingFaceImport:
     """Read a folder or a model of the Hub and write config.json, safetensors and tokenizer.
 
     `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and
@@ -106,7 +106,7 @@ def import_model(
     settled |= {"num_attention_heads": 1} if heads else {}
     about_bert = loaded.notes if read_layout(source) is BERT else ()
     unsettled = (*doubts(loaded.network.config.model_copy(update=settled)), *about_bert)
-    return ImportReport(
+    return HuggingFaceImport(
         source=source,
         output=output,
         architecture=str(written["architectures"]).strip("[']"),
@@ -118,7 +118,7 @@ def import_model(
 
 
 def _loaded(
-    source: Path, *, legacy_pickle: bool, activation: Activation | None, heads: int | None
+    source: Path, *, legacy_pickle: bool, activation: GeluForm | None, heads: int | None
 ) -> LoadedModel:
     table = read_json(source / CONFIG_FILE, command=f"ls {source}")
     layout, config = read_layout(source), read_config(source)
@@ -175,7 +175,7 @@ def _pickled_files(source: Path) -> list[Path]:
 
 
 def _overruled(
-    config: AlbertConfig, activation: Activation | None, heads: int | None
+    config: AlbertConfig, activation: GeluForm | None, heads: int | None
 ) -> AlbertConfig:
     overrides = {"hidden_act": activation, "num_attention_heads": heads}
     changes = {name: value for name, value in overrides.items() if value is not None}

@@ -42,7 +42,7 @@ _DTYPES = {
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ByteRange:
     """Where some bytes of a file are, and their checksum where the format has one."""
 
     start: int
@@ -69,7 +69,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
     """
     with _explained(path), path.open("rb") as file:
         size = file.seek(0, io.SEEK_END)
-        start = bytes(_Place(0, min(4, size)).read(file))
+        start = bytes(_ByteRange(0, min(4, size)).read(file))
         if start == _ZIP_MAGIC:
             state, places = _read_archive(path, file, size)
         elif start.startswith(_PICKLE_MAGIC):
@@ -90,7 +90,7 @@ def _views(state: object) -> dict[str, View]:
 
 
 def _tensors(
-    views: Mapping[str, View], file: io.BufferedReader, places: Mapping[str, _Place]
+    views: Mapping[str, View], file: io.BufferedReader, places: Mapping[str, _ByteRange]
 ) -> dict[str, Tensor]:
     storages: dict[str, Tensor] = {}
     tensors = {}
@@ -121,7 +121,7 @@ def _num_bytes(storage: Storage) -> int:
 
 def _read_archive(
     path: Path, file: io.BufferedReader, size: int
-) -> tuple[object, dict[str, _Place]]:
+) -> tuple[object, dict[str, _ByteRange]]:
     """Return the pickled value of a zip archive, and where each storage is."""
     entries = _entries(path, file, size)
     folders = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]
@@ -138,7 +138,7 @@ def _read_archive(
     state = reader.read(io.BytesIO(pickled.read(file)))
     places = {}
     for key, storage in reader.storages.items():
-        place = entries.get(f"{top}data/{key}", _Place(0, -1))
+        place = entries.get(f"{top}data/{key}", _ByteRange(0, -1))
         if place.end - place.start != _num_bytes(storage):
             raise BadZipFile(f"storage {key[:100]} has another size than data.pkl says")
         places[key] = place
@@ -156,11 +156,11 @@ class _Directory(io.FileIO):
         return super().read(wanted) or b""
 
 
-def _entries(path: Path, file: io.BufferedReader, size: int) -> dict[str, _Place]:
+def _entries(path: Path, file: io.BufferedReader, size: int) -> dict[str, _ByteRange]:
     """Return where each file of an archive is; each is stored uncompressed, without overlap."""
     with _Directory(path) as directory, ZipFile(directory) as archive:
         infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
-    places: dict[str, _Place] = {}
+    places: dict[str, _ByteRange] = {}
     free_from = 0
     for info in infos:
         place = _place(info, file, size)
@@ -171,24 +171,24 @@ def _entries(path: Path, file: io.BufferedReader, size: int) -> dict[str, _Place
     return places
 
 
-def _place(info: ZipInfo, file: io.BufferedReader, size: int) -> _Place:
+def _place(info: ZipInfo, file: io.BufferedReader, size: int) -> _ByteRange:
     begin = info.header_offset + _LOCAL_HEADER
     is_plain = info.compress_type == ZIP_STORED and not info.flag_bits & 1
     if not is_plain or info.file_size != info.compress_size or begin > size:
         raise BadZipFile(f"{info.filename[:100]} is not stored as it is")
-    header = _Place(info.header_offset, begin).read(file)
+    header = _ByteRange(info.header_offset, begin).read(file)
     start = begin + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
     if not header.startswith(_ZIP_MAGIC) or start + info.file_size > size:
         raise BadZipFile(f"{info.filename[:100]} is not where the directory says")
-    return _Place(start, start + info.file_size, info.CRC)
+    return _ByteRange(start, start + info.file_size, info.CRC)
 
 
-def _read_stream(file: io.BufferedReader, size: int) -> tuple[object, dict[str, _Place]]:
+def _read_stream(file: io.BufferedReader, size: int) -> tuple[object, dict[str, _ByteRange]]:
     """Return the pickled value of a file of torch before 1.6, and where each storage is.
 
     Five pickles (magic, protocol, system, value, keys), then for each key a count and the numbers.
     """
-    head = io.BytesIO(_Place(0, min(size, _LONGEST_PICKLE)).read(file))
+    head = io.BytesIO(_ByteRange(0, min(size, _LONGEST_PICKLE)).read(file))
     if PickleReader().read(head) != _STREAM_MAGIC:
         raise BadZipFile("it is a pickle, but not one of torch.save")
     protocol, system = PickleReader().read(head), PickleReader().read(head)
@@ -206,9 +206,9 @@ def _read_stream(file: io.BufferedReader, size: int) -> tuple[object, dict[str, 
         begin, position = position + 8, position + 8 + _num_bytes(storage)
         if position > size:
             raise BadZipFile(f"storage {key[:100]} is cut off")
-        if int.from_bytes(_Place(begin - 8, begin).read(file), "little") != storage.size:
+        if int.from_bytes(_ByteRange(begin - 8, begin).read(file), "little") != storage.size:
             raise BadZipFile(f"storage {key[:100]} has another size than its tensors need")
-        places[key] = _Place(begin, position)
+        places[key] = _ByteRange(begin, position)
     return state, places
 
 

@@ -47,7 +47,7 @@ def unpack(archive: Path, into: Path) -> None:
     folders: set[Path] = set()
     try:
         with archive.open("rb") as file:
-            for name, chunks in _members(_Source(file, archive)):
+            for name, chunks in _members(_ArchiveBytes(file, archive)):
                 path = into / _inside(name, archive)
                 if path in written or path in folders or not written.isdisjoint(path.parents):
                     raise _unsafe(archive, f"{name} twice")
@@ -64,7 +64,7 @@ def unpack(archive: Path, into: Path) -> None:
         ) from error
 
 
-class _Source:
+class _ArchiveBytes:
     """The unpacked bytes of an archive, counted."""
 
     def __init__(self, file: BinaryIO, archive: Path) -> None:
@@ -102,7 +102,7 @@ class _Source:
             self._left -= len(data)
 
 
-def _members(source: _Source) -> Iterator[tuple[str, Iterator[bytes]]]:
+def _members(source: _ArchiveBytes) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Yield name and contents of each file; the contents must be read before the next one."""
     long_name = None
     for number in range(MAX_ENTRIES + 1):
@@ -135,7 +135,7 @@ _KINDS = {
 }
 
 
-def _noted_name(info: tarfile.TarInfo, source: _Source) -> str | None:
+def _noted_name(info: tarfile.TarInfo, source: _ArchiveBytes) -> str | None:
     """Read a note that precedes a member; only its name is used."""
     if info.size > _NOTE_LIMIT:
         raise _bomb(source.archive, f"a header of {info.size:,} bytes")

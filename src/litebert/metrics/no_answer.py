@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from litebert.metrics.some import require_some
 from litebert.metrics.spans import Gold, best, exact_match, normalized_answer, word_f1
 
-Scores = dict[str, float]
+ScoreById = dict[str, float]
 OFFICIAL_THRESHOLD = 1.0
 """evaluate-v2.0.py's --na-prob-thresh: a question with a larger null score counts as unanswered."""
 
@@ -68,7 +68,7 @@ def threshold_measures(
     return measures
 
 
-def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> tuple[Scores, Scores]:
+def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> tuple[ScoreById, ScoreById]:
     """Return exact match and F1 of every question that has a prediction, before any threshold."""
     exact, f1 = {}, {}
     for key, answers in gold.items():
@@ -81,7 +81,7 @@ def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> tuple[Scores, Scor
 
 def with_threshold(
     scores: Mapping[str, float], null_scores: Mapping[str, float], gold: Gold, threshold: float
-) -> Scores:
+) -> ScoreById:
     """Return the scores when questions above the threshold are left unanswered."""
     return {
         key: float(not gold[key]) if null_scores[key] > threshold else score
@@ -132,6 +132,6 @@ def average_precision(
     return 100 * area
 
 
-def _means(prefix: str, kept: list[Scores], chosen: list[str]) -> dict[str, float]:
+def _means(prefix: str, kept: list[ScoreById], chosen: list[str]) -> dict[str, float]:
     exact, f1 = (100.0 * sum(scores[key] for key in chosen) / len(chosen) for scores in kept)
     return {f"{prefix}exact": exact, f"{prefix}f1": f1, f"{prefix}total": len(chosen)}

@@ -14,14 +14,14 @@ from litebert.objectives.sentences import (
     SentenceObjective,
     sentence_objective,
 )
-from litebert.objectives.shards import Library, Shard, Text
+from litebert.objectives.shards import Library, PlainShard, ShardArrays
 from litebert.objectives.staged import Batches, Staged
 from litebert.objectives.vocabulary import Vocabulary, log_frequencies
 from litebert.objectives.windows import (
     WINDOW_PIECES,
-    Order,
     ShardSizes,
     Windowed,
+    WindowOrder,
     estimated_samples,
 )
 
@@ -37,14 +37,14 @@ __all__ = [
     "Loader",
     "Masking",
     "Mixed",
-    "Order",
+    "PlainShard",
     "PretrainingBatch",
     "SentenceObjective",
-    "Shard",
+    "ShardArrays",
     "ShardSizes",
     "Staged",
-    "Text",
     "Vocabulary",
+    "WindowOrder",
     "Windowed",
     "counts_in_cycle",
     "estimated_samples",

@@ -19,7 +19,7 @@ from litebert.objectives.sentences import (
     SentenceObjective,
     sentence_objective,
 )
-from litebert.objectives.shards import Library, Text
+from litebert.objectives.shards import Library, PlainShard
 from litebert.rng import Ints
 
 SHORTEST_TARGET = 2
@@ -65,7 +65,7 @@ def plan_epoch(
 
     `sentence` is the objective that `config` names, unless it is given.
 
-    >>> shard = Text(np.zeros(900, np.uint16), np.arange(0, 901, 9), np.array([0, 100]))
+    >>> shard = PlainShard(np.zeros(900, np.uint16), np.arange(0, 901, 9), np.array([0, 100]))
     >>> plan = plan_epoch(Library.of([shard]), ObjectiveConfig(), seed=1, purpose="train", epoch=0)
     >>> int(plan.start[0]), int(plan.end[-1])
     (0, 100)
@@ -101,7 +101,7 @@ def room(config: ObjectiveConfig, sentence: SentenceObjective | None = None) -> 
 
 
 def _plan_shard(
-    text: Text, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws
+    text: PlainShard, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws
 ) -> tuple[NDArray[np.int32], int]:
     """Return the columns start, middle, end, kind, target and the number of documents left out."""
     text.require_unchanged()

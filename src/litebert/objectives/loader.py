@@ -16,7 +16,7 @@ from litebert.objectives.instances import plan_epoch
 from litebert.objectives.masking import Masking, mask
 from litebert.objectives.pairs import FramedPair, frame
 from litebert.objectives.sentences import SentenceObjective, sentence_objective
-from litebert.objectives.shards import Library, Shard
+from litebert.objectives.shards import Library, ShardArrays
 from litebert.objectives.vocabulary import Vocabulary
 
 Made: TypeAlias = tuple[FramedPair, Masking]
@@ -39,7 +39,7 @@ class Loader:
 
     def __init__(
         self,
-        shards: Sequence[Shard],
+        shards: Sequence[ShardArrays],
         *,
         vocabulary: Vocabulary,
         config: ObjectiveConfig,
@@ -145,7 +145,7 @@ def rank_range(step: int, batch_size: int, rank: int, world_size: int) -> range:
 
 
 def evaluation_batches(
-    shards: Sequence[Shard],
+    shards: Sequence[ShardArrays],
     *,
     vocabulary: Vocabulary,
     config: ObjectiveConfig,

@@ -17,7 +17,7 @@ CYCLE = 10_000
 """Samples in which each corpus has exactly its share, in an order of their own."""
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """Make any sample of one corpus."""
 
     def sample(self, number: int) -> Made: ...
@@ -28,7 +28,12 @@ class Mixed:
     """Draw from loaders by weight; any batch is found from its number, as with one loader."""
 
     def __init__(
-        self, loaders: Sequence[Source], weights: Sequence[float], *, batch_size: int, seed: int
+        self,
+        loaders: Sequence[SampleSource],
+        weights: Sequence[float],
+        *,
+        batch_size: int,
+        seed: int,
     ) -> None:
         self._loaders, self._batch_size, self._seed = loaders, batch_size, seed
         counts = counts_in_cycle(weights)

@@ -38,7 +38,7 @@ def prefetch(
     the corpus there. Workers end with the iterator, and on their own when this process is killed.
     Raises: what `open_loader` and `Loader.batch` raise; ResourceError where a worker was killed.
     """
-    task = _Task(open_loader, steps, rank, world_size, depth)
+    task = _Assignment(open_loader, steps, rank, world_size, depth)
     if not workers:
         loader = open_loader()
         yield from (task.batch(loader, step) for step in steps)
@@ -61,7 +61,7 @@ def prefetch(
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Assignment:
     """Say what a worker is to make."""
 
     open_loader: Callable[[], Batches]
@@ -83,7 +83,7 @@ class _Worker:
     reader: ThreadPoolExecutor
 
     @classmethod
-    def started(cls, task: _Task) -> _Worker:
+    def started(cls, task: _Assignment) -> _Worker:
         context = get_context("spawn")
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=_serve, args=(task, sender), daemon=True)
@@ -130,7 +130,7 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(task: _Task, sender: Connection) -> None:
+def _serve(task: _Assignment, sender: Connection) -> None:
     """Run in a worker: send the batches of a task, as far ahead as its depth and the pipe allow."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
     with suppress(BrokenPipeError):  # the reader is gone
@@ -141,7 +141,7 @@ def _serve(task: _Task, sender: Connection) -> None:
             sender.send(error)
 
 
-def _made_ahead(task: _Task) -> Iterator[PretrainingBatch]:
+def _made_ahead(task: _Assignment) -> Iterator[PretrainingBatch]:
     """Yield batches while a thread makes the next ones."""
     loader = task.open_loader()
     ready: deque[Future[PretrainingBatch]] = deque()

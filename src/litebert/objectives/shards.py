@@ -14,7 +14,7 @@ from litebert.rng import Ints
 Tokens = NDArray[np.uint16 | np.uint32]
 
 
-class Shard(Protocol):
+class ShardArrays(Protocol):
     """Give the arrays of one shard; no sentence and no document is empty.
 
     `tokens` holds all pieces end to end, `sentences` (n + 1,) where each sentence starts in
@@ -32,13 +32,13 @@ class Shard(Protocol):
 
 
 @dataclass(frozen=True)
-class Text:
+class PlainShard:
     """Hold one shard as plain arrays, which index faster than memory maps; no array is copied."""
 
     tokens: Tokens
     sentences: Ints
     documents: Ints
-    shard: Shard | None = None
+    shard: ShardArrays | None = None
 
     def require_unchanged(self) -> None:
         """Refuse to read on where the files behind the arrays changed."""
@@ -58,19 +58,20 @@ class Text:
 class Library:
     """Number the documents of all shards through; `first_document[s]` is the first of shard s."""
 
-    texts: tuple[Text, ...]
+    texts: tuple[PlainShard, ...]
     first_document: Ints
 
     @classmethod
-    def of(cls, shards: Sequence[Shard]) -> Library:
+    def of(cls, shards: Sequence[ShardArrays]) -> Library:
         """Open shards for reading.
 
-        >>> shard = Text(np.arange(9, dtype=np.uint16), np.array([0, 4, 9]), np.array([0, 1, 2]))
+        >>> tokens = np.arange(9, dtype=np.uint16)
+        >>> shard = PlainShard(tokens, np.array([0, 4, 9]), np.array([0, 1, 2]))
         >>> Library.of([shard, shard]).num_documents
         4
         """
         texts = [
-            Text(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents), s)
+            PlainShard(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents), s)
             for s in shards
         ]
         counts = [len(text.documents) - 1 for text in texts]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.objectives.shards import Shard
+from litebert.objectives.shards import ShardArrays
 
 ENOUGH_PIECES = 20_000_000
 """Pieces counted at most; more change no logarithm by much."""
 
 
-def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.float32]:
+def log_frequencies(shards: Sequence[ShardArrays], vocab_size: int) -> NDArray[np.float32]:
     """Return log p of every piece, shape (vocab,), with one added to each count.
 
     Of a large corpus the first part of every shard is counted.

@@ -19,15 +19,15 @@ from litebert.objectives.batch import PretrainingBatch
 from litebert.objectives.instances import plan_epoch
 from litebert.objectives.loader import Loader, Made, rank_range
 from litebert.objectives.sentences import SentenceObjective
-from litebert.objectives.shards import Library, Shard, Text
+from litebert.objectives.shards import Library, PlainShard, ShardArrays
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32
 """Pieces that are shuffled together: a corpus with no more is one window, planned exactly."""
 _TRIAL_DOCUMENTS, _TRIAL_SENTENCES = 64, 1_000
 
-OpenShards = Callable[[Sequence[int]], Sequence[Shard]]
-OpenLoader = Callable[[Sequence[Shard], str, int], Loader]
+OpenShards = Callable[[Sequence[int]], Sequence[ShardArrays]]
+OpenLoader = Callable[[Sequence[ShardArrays], str, int], Loader]
 """(shards, purpose, early samples) -> their loader."""
 
 
@@ -48,10 +48,10 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Order:
+class WindowOrder:
     """Which window a sample is in: computed, for any epoch, from the sizes of the shards.
 
-    >>> order = Order((3, 2, 4, 1), (9, 9, 9, 9), window_pieces=18, seed=1, purpose="train")
+    >>> order = WindowOrder((3, 2, 4, 1), (9, 9, 9, 9), window_pieces=18, seed=1, purpose="train")
     >>> [window.shards for window in order.windows(0)], order.epoch_size
     ([(0, 2), (1, 3)], 10)
     """
@@ -96,7 +96,7 @@ class Windowed:
 
     def __init__(
         self,
-        order: Order,
+        order: WindowOrder,
         open_shards: OpenShards,
         open_loader: OpenLoader,
         *,
@@ -187,7 +187,7 @@ def _advance(mean: float, config: ObjectiveConfig, sentence: SentenceObjective) 
     drawn = rng.uniform(0, "trial", np.arange(count * length))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))
-    text = Text(np.empty(0, np.uint16), sentences, np.arange(count + 1) * length)
+    text = PlainShard(np.empty(0, np.uint16), sentences, np.arange(count + 1) * length)
     plan = plan_epoch(
         Library.of([text]), config, sentence=sentence, seed=0, purpose="trial", epoch=0
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from litebert.optim.moments import MomentOptimizer, Settings
+from litebert.optim.moments import GroupSettings, MomentOptimizer
 
 
 class Lamb(MomentOptimizer):
@@ -25,7 +25,7 @@ class Lamb(MomentOptimizer):
     tensor([2.6464, 3.6464])
     """
 
-    def _updates(self, parameters: list[Tensor], settings: Settings) -> tuple[Tensor, ...]:
+    def _updates(self, parameters: list[Tensor], settings: GroupSettings) -> tuple[Tensor, ...]:
         updates = super()._updates(parameters, settings)
         if settings["is_adapted"]:
             torch._foreach_mul_(updates, trust_ratios(parameters, updates).unbind())

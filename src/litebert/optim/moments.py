@@ -19,7 +19,7 @@ _AT_ONCE = 1 << 24
 """Numbers that are updated together: all of base, a kernel of xxlarge."""
 
 
-class Settings(TypedDict):
+class GroupSettings(TypedDict):
     """Hold what a group may set: in torch's words, and what single optimizers read.
 
     `is_adapted` is LAMB's, `is_matrix` and `momentum` are Muon's. With `average_decay` 0 no
@@ -67,7 +67,7 @@ class MomentOptimizer(Optimizer):
 
     def add_param_group(self, param_group: dict[str, object]) -> None:
         """Add a group of parameters with settings of their own; refuse settings out of range."""
-        _check_settings(cast(Settings, {**self.defaults, **param_group}))
+        _check_settings(cast(GroupSettings, {**self.defaults, **param_group}))
         super().add_param_group(param_group)
 
     @overload
@@ -83,10 +83,10 @@ class MomentOptimizer(Optimizer):
             loss = closure() if closure else None
         for group in self.param_groups:
             for parameters in _portions(p for p in group["params"] if p.grad is not None):
-                self._step(parameters, cast(Settings, group))
+                self._step(parameters, cast(GroupSettings, group))
         return loss
 
-    def _step(self, parameters: list[Tensor], settings: Settings) -> None:
+    def _step(self, parameters: list[Tensor], settings: GroupSettings) -> None:
         states = [self.state_of(parameter, settings) for parameter in parameters]
         if "step" in states[0]:
             torch._foreach_add_([state["step"] for state in states], 1)
@@ -101,14 +101,14 @@ class MomentOptimizer(Optimizer):
         first, second = (self._kept(parameter, name) for name in STATE_NAMES)
         return first, second
 
-    def state_of(self, parameter: Tensor, settings: Settings) -> dict[str, Tensor]:
+    def state_of(self, parameter: Tensor, settings: GroupSettings) -> dict[str, Tensor]:
         """Return everything that is kept for a parameter, live and by name; zeros at first.
 
         The average starts as a copy of the weights.
         """
         return {name: self._kept(parameter, name) for name in self.state_names(settings)}
 
-    def state_names(self, settings: Settings) -> tuple[str, ...]:
+    def state_names(self, settings: GroupSettings) -> tuple[str, ...]:
         """Name what is kept for each parameter of a group."""
         average = ("average",) if settings["average_decay"] else ()
         counts = average or settings["bias_correction"]
@@ -124,7 +124,7 @@ class MomentOptimizer(Optimizer):
         kept: Tensor = state[name]
         return kept
 
-    def _updates(self, parameters: list[Tensor], settings: Settings) -> tuple[Tensor, ...]:
+    def _updates(self, parameters: list[Tensor], settings: GroupSettings) -> tuple[Tensor, ...]:
         """Take the gradients into the moments; return the direction of each parameter."""
         gradients = [dense_gradient(parameter) for parameter in parameters]
         first, second = map(list, zip(*map(self.moments, parameters), strict=True))
@@ -177,7 +177,7 @@ def dense_gradient(parameter: Tensor) -> Tensor:
     return parameter.grad
 
 
-def _check_settings(settings: Settings) -> None:
+def _check_settings(settings: GroupSettings) -> None:
     lr, eps, weight_decay = settings["lr"], settings["eps"], settings["weight_decay"]
     beta1, beta2 = settings["betas"]
     is_average = 0 <= settings["average_decay"] < 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from litebert.optim.moments import MomentOptimizer, Settings, dense_gradient
+from litebert.optim.moments import GroupSettings, MomentOptimizer, dense_gradient
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic whose iteration sends singular values into about [0.7, 1.2] (Jordan, 2024)."""
@@ -26,13 +26,13 @@ class Muon(MomentOptimizer):
     True
     """
 
-    def state_names(self, settings: Settings) -> tuple[str, ...]:
+    def state_names(self, settings: GroupSettings) -> tuple[str, ...]:
         """Name what is kept for each parameter: matrices have one moment."""
         if not settings["is_matrix"]:
             return super().state_names(settings)
         return ("muon_m", "step", "average") if settings["average_decay"] else ("muon_m",)
 
-    def _updates(self, parameters: list[Tensor], settings: Settings) -> tuple[Tensor, ...]:
+    def _updates(self, parameters: list[Tensor], settings: GroupSettings) -> tuple[Tensor, ...]:
         if not settings["is_matrix"]:
             return super()._updates(parameters, settings)
         gradients = [dense_gradient(parameter) for parameter in parameters]

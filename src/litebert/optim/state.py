@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.optim.moments import MomentOptimizer, Settings
+from litebert.optim.moments import GroupSettings, MomentOptimizer
 
 
 def state_tensors(
@@ -26,7 +26,7 @@ def state_tensors(
         for parameter in group["params"]:
             if id(parameter) not in names:
                 raise _unnamed(parameter)
-            state = optimizer.state_of(parameter, cast(Settings, group))
+            state = optimizer.state_of(parameter, cast(GroupSettings, group))
             for state_name, kept in state.items():
                 tensors[f"{names[id(parameter)]}/{state_name}"] = kept
     return tensors

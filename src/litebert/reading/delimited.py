@@ -21,7 +21,7 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_D
 Quoting = Literal["none", "doubled", "escaped"]
 
 
-class Reader(Protocol):
+class CsvReader(Protocol):
     """Give what we use of csv.reader."""
 
     line_num: int
@@ -37,7 +37,7 @@ class Dialect:
     delimiter: str
     quoting: Quoting
 
-    def read(self, lines: Iterable[str]) -> Reader:
+    def read(self, lines: Iterable[str]) -> CsvReader:
         """Read lines, given with their ends, as cells; raises csv.Error where they are not."""
         csv.field_size_limit(MAX_CELL)  # a setting of the process: always set to the same
         return csv.reader(

@@ -57,7 +57,7 @@ class CheckReport:
 
 
 @dataclass
-class _Found:
+class _Tally:
     count: int = 0
     places: list[str] = field(default_factory=list)
     example: str = ""
@@ -78,7 +78,7 @@ class Findings:
 
     def __init__(self, advice: Advice, *, num_places: int = 1) -> None:
         self._advice, self._num_places = advice, num_places
-        self._found: dict[tuple[str, str], _Found] = {}
+        self._found: dict[tuple[str, str], _Tally] = {}
 
     def add(
         self,
@@ -91,7 +91,7 @@ class Findings:
         advice: str = "",
     ) -> None:
         """Count a finding; `advice` comes before the general advice on its kind."""
-        found = self._found.setdefault((kind, detail), _Found())
+        found = self._found.setdefault((kind, detail), _Tally())
         found.count += times
         if len(found.places) < self._num_places:
             found.places.append(where)
@@ -110,7 +110,7 @@ class Findings:
             if own == kind
         )
 
-    def _finding(self, kind: str, detail: str, found: _Found) -> Finding:
+    def _finding(self, kind: str, detail: str, found: _Tally) -> Finding:
         severity, general = self._advice[kind]
         more = "; …" if found.count > len(found.places) > 1 else ""
         return Finding(

@@ -12,7 +12,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import parse_json
 from litebert.reading.source import CorruptStreamError, Source, read_pieces
 
-Layout = TypeVar("Layout")
+Wanted = TypeVar("Wanted")
 _EXPECTED = {
     "missing": "this field",
     "model_type": "an object, {...}",
@@ -25,7 +25,7 @@ _EXPECTED = {
 }
 
 
-def read_layout(source: Source, layout: TypeAdapter[Layout], *, what: str) -> Layout:
+def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wanted:
     """Read a whole JSON file and check it; `what` names the layout in errors.
 
     Raises:

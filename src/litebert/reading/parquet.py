@@ -14,21 +14,21 @@ from litebert.reading.source import Source, open_source
 ROWS_AT_ONCE = 16
 
 
-class _Batch(Protocol):
+class _ParquetBatch(Protocol):
     def to_pylist(self) -> list[Row]: ...
 
 
-class _File(Protocol):
+class _ParquetFile(Protocol):
     """Give what we use of pyarrow.parquet.ParquetFile."""
 
     @property
-    def schema_arrow(self) -> _Schema: ...
+    def schema_arrow(self) -> _ParquetSchema: ...
     def iter_batches(
         self, *, batch_size: int, columns: list[str], use_threads: bool
-    ) -> Iterator[_Batch]: ...
+    ) -> Iterator[_ParquetBatch]: ...
 
 
-class _Schema(Protocol):
+class _ParquetSchema(Protocol):
     names: list[str]
 
 
@@ -60,10 +60,10 @@ def scan_columns(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, 
         yield number, dict(chain.from_iterable(part.items() for part in row))
 
 
-def _open(file: IO[bytes]) -> _File:
+def _open(file: IO[bytes]) -> _ParquetFile:
     import pyarrow.parquet
 
-    return cast(_File, pyarrow.parquet.ParquetFile(file, pre_buffer=False))
+    return cast(_ParquetFile, pyarrow.parquet.ParquetFile(file, pre_buffer=False))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from litebert.runs import Record, Row
+from litebert.runs import LogRow, Record
 
 MOST_POINTS = 120
 
@@ -27,11 +27,11 @@ class Point:
 
 
 def curve_of(
-    rows: Sequence[Row], name: str, *, most_points: int = MOST_POINTS
+    rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS
 ) -> tuple[Point, ...]:
     """Return at most `most_points` points; no finite value is lost from the low-high range.
 
-    >>> rows = [Row("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
+    >>> rows = [LogRow("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
     >>> curve_of(rows, "loss", most_points=2)
     (Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0))
     """

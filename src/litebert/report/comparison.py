@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from litebert.files import Json
 from litebert.metrics.spread import Spread
 from litebert.report.runs import DECIMALS, outcomes
-from litebert.report.seeds import Run, Seeds, spreads
+from litebert.report.seeds import RecordOrSeeds, Seeds, spreads
 from litebert.report.settings import written
 from litebert.report.table import Cell, Table, word
-from litebert.runs import Evaluation
+from litebert.runs import EvaluatedStep
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """What differs between runs, and their measures of last steps and of best evaluations.
 
     `settings` has each setting by run, `measures` each measure by (last or best, name) and run; a
@@ -35,7 +35,7 @@ class Comparison:
     measures: dict[tuple[str, str], dict[str, Spread]]
 
 
-def compare(runs: Mapping[str, Run]) -> Comparison:
+def compare(runs: Mapping[str, RecordOrSeeds]) -> RunComparison:
     """Compare runs by their names; several seeds count as one run."""
     settings = {name: _facts(run) for name, run in runs.items()}
     every = list(dict.fromkeys(setting for one in settings.values() for setting in one))
@@ -49,10 +49,10 @@ def compare(runs: Mapping[str, Run]) -> Comparison:
     measures = {
         kind: {name: one[kind] for name, one in reached.items() if kind in one} for kind in kinds
     }
-    return Comparison(tuple(runs), differing, measures)
+    return RunComparison(tuple(runs), differing, measures)
 
 
-def side_by_side(comparison: Comparison) -> list[Table]:
+def side_by_side(comparison: RunComparison) -> list[Table]:
     """Return the two tables that people read: a column a run."""
     names = comparison.names
     settings = (
@@ -69,7 +69,7 @@ def side_by_side(comparison: Comparison) -> list[Table]:
     ]
 
 
-def one_below_the_other(comparison: Comparison) -> Table:
+def one_below_the_other(comparison: RunComparison) -> Table:
     """Return everything as one table with a line a value, for machines."""
     settings: list[tuple[Cell, ...]] = [
         ("setting", setting, name, written(one.value), one.origin)
@@ -96,7 +96,7 @@ def _rounded(value: float) -> float | int:
     return int(value) if is_count else round(float(value), DECIMALS)
 
 
-def as_json(comparison: Comparison) -> dict[str, Json]:
+def as_json(comparison: RunComparison) -> dict[str, Json]:
     """Return the comparison as one JSON object."""
     return {
         "runs": list(comparison.names),
@@ -115,7 +115,7 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
     }
 
 
-def _facts(run: Run) -> dict[str, Fact]:
+def _facts(run: RecordOrSeeds) -> dict[str, Fact]:
     """Return settings, data and environment of a run, each by a name that tells which it is."""
     record = run.first if isinstance(run, Seeds) else run
     if isinstance(run, Seeds):
@@ -129,14 +129,14 @@ def _facts(run: Run) -> dict[str, Fact]:
     }
 
 
-def _reached(run: Run) -> dict[tuple[str, str], Spread]:
+def _reached(run: RecordOrSeeds) -> dict[tuple[str, str], Spread]:
     reached = outcomes(run)
     last = [each.last for each in reached if each.last is not None]
     best = [each.best for each in reached if each.best is not None]
     return {**_named("last", last), **_named("best", best)}
 
 
-def _named(kind: str, evaluations: list[Evaluation]) -> dict[tuple[str, str], Spread]:
+def _named(kind: str, evaluations: list[EvaluatedStep]) -> dict[tuple[str, str], Spread]:
     found = spreads(evaluations) if evaluations else {}
     steps = Spread.of([each.step for each in evaluations]) if evaluations else None
     named = {(kind, name): spread for name, spread in found.items()}

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 from litebert.report.finetuning.paper import comparability, nearest, percent, preset_of
 from litebert.report.runs import median, outcomes
-from litebert.report.seeds import Run, first_of
+from litebert.report.seeds import RecordOrSeeds, first_of
 from litebert.report.table import Cell, Table
 
 _DECIMALS = 2
 """Of percent, rounded once for every format."""
 
 
-def glue_table(runs: Mapping[str, Run]) -> Table:
+def glue_table(runs: Mapping[str, RecordOrSeeds]) -> Table:
     """Return a line for each finished task, in percent; several seeds by their medians."""
     headings = ("task", "measure", "last", "best", "seeds", "published", "model", "source")
     rows = tuple(_line(task, run) for task, run in runs.items())
     return Table(headings, rows, decimals=_DECIMALS)
 
 
-def remarks(runs: Mapping[str, Run]) -> list[str]:
+def remarks(runs: Mapping[str, RecordOrSeeds]) -> list[str]:
     """Say how the table is to be read."""
     compared = dict.fromkeys(comparability(first_of(run)) for run in runs.values())
     return [
@@ -30,7 +30,7 @@ def remarks(runs: Mapping[str, Run]) -> list[str]:
     ]
 
 
-def _line(task: str, run: Run) -> tuple[Cell, ...]:
+def _line(task: str, run: RecordOrSeeds) -> tuple[Cell, ...]:
     reached = outcomes(run)
     measure = reached[0].measure
     assert measure is not None, "a finished run has a key measure"

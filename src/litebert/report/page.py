@@ -9,7 +9,7 @@ from litebert.files import write_text
 from litebert.report import finetuning, pretraining, several
 from litebert.report.markup import Html, document, facts, heading, joined, paragraph
 from litebert.report.overview import Content
-from litebert.report.seeds import Run, Seeds, read_run
+from litebert.report.seeds import RecordOrSeeds, Seeds, read_run
 from litebert.report.theme import style_sheet
 
 REPORT_FILE = "report.html"
@@ -30,7 +30,7 @@ def write_report(run_folder: Path) -> Path:
     return path
 
 
-def page_of(run: Run) -> str:
+def page_of(run: RecordOrSeeds) -> str:
     """Return the report of a run, or of several seeds, as one HTML page."""
     content = several.content_of(run) if isinstance(run, Seeds) else _CONTENT_OF[run.kind](run)
     return document(

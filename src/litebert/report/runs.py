@@ -10,9 +10,9 @@ from litebert.errors import LitebertError
 from litebert.metrics.spread import Spread
 from litebert.report.finetuning.overview import start_of
 from litebert.report.pretraining.charts import network_of
-from litebert.report.seeds import Run, Seeds, read_run, seed_folders
+from litebert.report.seeds import RecordOrSeeds, Seeds, read_run, seed_folders
 from litebert.report.table import Cell, Table
-from litebert.runs import RUN_FILE, Evaluation, Record, read_result
+from litebert.runs import RUN_FILE, EvaluatedStep, Record, read_result
 
 DEEPEST = 3
 """Folders below the folder of runs; `litebert glue` keeps runs two deep, with seeds three."""
@@ -22,12 +22,12 @@ _PRETRAINING_MEASURE = "masked_lm_accuracy"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Reached:
     """What a run reached: its key measure, and two evaluations that are never mixed."""
 
     measure: str | None
-    last: Evaluation | None
-    best: Evaluation | None
+    last: EvaluatedStep | None
+    best: EvaluatedStep | None
 
 
 def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
@@ -55,14 +55,14 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
     return Table((*headings, "measure", "last", "best"), tuple(rows)), errors
 
 
-def outcomes(run: Run) -> list[Outcome]:
+def outcomes(run: RecordOrSeeds) -> list[Reached]:
     """Return what a run reached, or what each seed that finished did."""
     if isinstance(run, Record):
         return [_outcome(run)]
-    return [Outcome(r.key_measure, r.last, r.best) for r in run.results.values()]
+    return [Reached(r.key_measure, r.last, r.best) for r in run.results.values()]
 
 
-def median(measure: str | None, evaluations: list[Evaluation | None]) -> float | None:
+def median(measure: str | None, evaluations: list[EvaluatedStep | None]) -> float | None:
     """Return the median of a measure over the evaluations that are there."""
     values = [each.measures[measure] for each in evaluations if each and measure]
     return Spread.of(values).median if values else None
@@ -78,21 +78,21 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _run_folders(path, depth - 1)
 
 
-def _outcome(record: Record) -> Outcome:
+def _outcome(record: Record) -> Reached:
     if record.kind == "fine-tuning":
         result = read_result(record.folder)
         if result:
-            return Outcome(result.key_measure, result.last, result.best)
-        return Outcome(None, None, None)
-    measured = [Evaluation.of(row) for row in record.evaluations]
+            return Reached(result.key_measure, result.last, result.best)
+        return Reached(None, None, None)
+    measured = [EvaluatedStep.of(row) for row in record.evaluations]
     measured = [each for each in measured if _PRETRAINING_MEASURE in each.measures]
     if not measured:
-        return Outcome(None, None, None)
+        return Reached(None, None, None)
     best = max(measured, key=lambda each: each.measures[_PRETRAINING_MEASURE])
-    return Outcome(_PRETRAINING_MEASURE, measured[-1], best)
+    return Reached(_PRETRAINING_MEASURE, measured[-1], best)
 
 
-def _line(name: str, run: Run) -> tuple[Cell, ...]:
+def _line(name: str, run: RecordOrSeeds) -> tuple[Cell, ...]:
     records = list(run.runs.values()) if isinstance(run, Seeds) else [run]
     first, reached = records[0], outcomes(run)
     is_finetuning = first.kind == "fine-tuning"

@@ -8,7 +8,7 @@ from litebert.report.chart import Chart
 from litebert.report.figure import draw
 from litebert.report.markup import Html, details, figure, figures, paragraph, section, table
 from litebert.report.settings import SettingRow, data_rows, environment_rows, setting_rows
-from litebert.runs import Record, Row
+from litebert.runs import LogRow, Record
 
 MOST_NOTES = 50
 
@@ -65,5 +65,5 @@ def _setting_cells(row: SettingRow) -> tuple[str, ...]:
     return row.name, row.value, row.default, row.origin, row.meaning
 
 
-def _note_row(note: Row) -> tuple[str, str]:
+def _note_row(note: LogRow) -> tuple[str, str]:
     return f"{note.step:,}", note.text

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from litebert.metrics.spread import Spread
 from litebert.report.chart import Point
-from litebert.runs import RUN_FILE, Evaluation, Record, Result, read_record, read_result
+from litebert.runs import RUN_FILE, EvaluatedStep, Record, Result, read_record, read_result
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Seeds:
         return next(iter(self.runs.values()))
 
 
-Run: TypeAlias = Record | Seeds
+RecordOrSeeds: TypeAlias = Record | Seeds
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RecordOrSeeds:
     """Read a run, or the runs of several seeds.
 
     Raises:
@@ -45,7 +45,7 @@ def read_run(folder: Path) -> Run:
     return read_seeds(folder) if has_seeds else read_record(folder)
 
 
-def first_of(run: Run) -> Record:
+def first_of(run: RecordOrSeeds) -> Record:
     """Return the run, or the first of several seeds."""
     return run.first if isinstance(run, Seeds) else run
 
@@ -68,7 +68,7 @@ def read_seeds(folder: Path) -> Seeds:
     )
 
 
-def spreads(evaluations: Sequence[Evaluation]) -> dict[str, Spread]:
+def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
     """Summarise each measure that all evaluations have, one evaluation a seed."""
     names = [
         name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)

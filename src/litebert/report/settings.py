@@ -17,7 +17,8 @@ from litebert.config import (
 )
 from litebert.config.finetune import StartConfig
 from litebert.files import Json
-from litebert.runs.record import Kind, Record
+from litebert.runs import Record
+from litebert.runs.run import Kind
 
 _LONGEST_VALUE = 300
 _EXAMPLES: dict[Kind, BaseModel] = {

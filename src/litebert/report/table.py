@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 Cell: TypeAlias = str | int | float | bool | None
-Row: TypeAlias = Mapping[str, Json]
+TableRow: TypeAlias = Mapping[str, Json]
 Frame: TypeAlias = Union["DataFrame", "Table"]
 """A pandas DataFrame where pandas is installed, else our own table."""
 
@@ -120,7 +120,7 @@ def _aligned(word: str, width: int, is_number: bool) -> str:
     return f"{word:>{width}}" if is_number else f"{word:<{width}}"
 
 
-def frame(rows: Sequence[Row]) -> Frame:
+def frame(rows: Sequence[TableRow]) -> Frame:
     """Return rows under the names that any of them has, in the order in which they appear.
 
     >>> frame([{"step": 1, "loss": 2.0}, {"step": 2, "accuracy": 0.5}]).shape
@@ -133,7 +133,7 @@ def frame(rows: Sequence[Row]) -> Frame:
     return DataFrame(list(rows))
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[TableRow]) -> Table:
     """Return rows as our own table; what a row lacks is None.
 
     >>> print(table([{"step": 1, "loss": 2.0}, {"step": 2}]).as_text())

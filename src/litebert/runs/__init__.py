@@ -1,9 +1,9 @@
 """A run on disk: run.json, metrics.jsonl, result.json and answers, read and written here alone."""
 
 from litebert.runs.answers import Answered, read_answers, read_labels
-from litebert.runs.metrics import DamagedRow, Row, append_row, read_log, read_metrics
+from litebert.runs.metrics import DamagedRow, LogRow, append_row, read_log, read_metrics
 from litebert.runs.record import Record, finite, read_record
-from litebert.runs.result import RESULT_FILE, Evaluation, Result, read_result, write_result
+from litebert.runs.result import RESULT_FILE, EvaluatedStep, Result, read_result, write_result
 from litebert.runs.run import (
     RUN_FILE,
     RunFile,
@@ -19,10 +19,10 @@ __all__ = [
     "RUN_FILE",
     "Answered",
     "DamagedRow",
-    "Evaluation",
+    "EvaluatedStep",
+    "LogRow",
     "Record",
     "Result",
-    "Row",
     "RunFile",
     "append_row",
     "finite",

@@ -16,7 +16,7 @@ _MAX_STEP = 1 << 53
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One row: numbers by name, some perhaps not finite; a note has text."""
 
     kind: str
@@ -67,7 +67,7 @@ def read_metrics(folder: Path) -> list[dict[str, Json]]:
     return rows
 
 
-def read_rows(folder: Path) -> list[Row]:
+def read_rows(folder: Path) -> list[LogRow]:
     """Read all rows of a run as numbers by name; see `read_metrics`."""
     return [_row(row) for row in read_metrics(folder)]
 
@@ -117,13 +117,13 @@ def _step(row: dict[str, Json]) -> int:
     return step
 
 
-def _row(row: dict[str, Json]) -> Row:
+def _row(row: dict[str, Json]) -> LogRow:
     numbers = {
         name: float(value)
         for name, value in row.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    return Row(str(row["kind"]), _step(row), numbers, str(row.get("text", "")))
+    return LogRow(str(row["kind"]), _step(row), numbers, str(row.get("text", "")))
 
 
 def _whole_lines(path: Path) -> list[bytes]:

@@ -6,16 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pydantic import JsonValue
 
 from litebert.config import Origin
 from litebert.errors import LitebertError
-from litebert.runs.metrics import Row, read_rows
-from litebert.runs.run import read_run
-
-Kind = Literal["pretraining", "fine-tuning"]
+from litebert.runs.metrics import LogRow, read_rows
+from litebert.runs.run import Kind, read_run
 
 
 @dataclass(frozen=True)
@@ -23,25 +20,21 @@ class Record:
     """A run as its two files tell it; what they do not tell is empty."""
 
     folder: Path
+    kind: Kind
     version: str
     settings: dict[str, JsonValue]
     origins: dict[str, Origin]
     data: dict[str, JsonValue]
     environment: dict[str, JsonValue]
-    training: tuple[Row, ...]
-    evaluations: tuple[Row, ...]
-    notes: tuple[Row, ...]
+    training: tuple[LogRow, ...]
+    evaluations: tuple[LogRow, ...]
+    notes: tuple[LogRow, ...]
     has_model: bool
 
     @property
     def name(self) -> str:
         """Name of the run: that of its folder."""
         return self.folder.resolve().name
-
-    @property
-    def kind(self) -> Kind:
-        """What was done: only fine-tuning names a task."""
-        return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
     def setting(self, name: str) -> str:
         """One setting in words."""
@@ -88,6 +81,7 @@ def read_record(folder: Path) -> Record:
     rows = read_rows(folder)
     return Record(
         folder=folder,
+        kind=run.kind,
         version=run.litebert,
         settings=run.settings,
         origins=run.origins,
@@ -100,7 +94,7 @@ def read_record(folder: Path) -> Record:
     )
 
 
-def finite(rows: Sequence[Row], name: str) -> list[float]:
+def finite(rows: Sequence[LogRow], name: str) -> list[float]:
     """Return one number of all rows that have it, leaving out NaN and infinity."""
     values = (row.values.get(name, math.nan) for row in rows)
     return [value for value in values if math.isfinite(value)]

@@ -18,12 +18,12 @@ from pydantic import (
 from litebert.config.allowed import refused
 from litebert.errors import DamagedError
 from litebert.files import read_json, write_json
-from litebert.runs.metrics import Row
+from litebert.runs.metrics import LogRow
 
 RESULT_FILE = "result.json"
 
 
-class Evaluation(BaseModel):
+class EvaluatedStep(BaseModel):
     """All measures of one evaluation, by name; one flat object in the file."""
 
     model_config = ConfigDict(frozen=True)
@@ -40,7 +40,7 @@ class Evaluation(BaseModel):
         return {"step": value.get("step"), "measures": measures}
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def of(cls, row: LogRow) -> Self:
         """Return the finite numbers of one row of metrics.jsonl."""
         finite = {name: v for name, v in row.values.items() if math.isfinite(v) and name != "step"}
         return cls(step=row.step, measures=finite)
@@ -61,8 +61,8 @@ class Result(BaseModel):
 
     task: str
     key_measure: str
-    last: Evaluation
-    best: Evaluation
+    last: EvaluatedStep
+    best: EvaluatedStep
     num_evaluations: int = Field(alias="evaluations")
     seed: int | None = None
     start: str | None = None

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -25,6 +25,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import read_json, write_json
 
 RUN_FILE = "run.json"
+Kind = Literal["pretraining", "fine-tuning"]
 
 
 def _origin(value: object) -> object:
@@ -47,7 +48,7 @@ class RunFile(BaseModel):
     environment: dict[str, JsonValue] = {}
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """What was done: only fine-tuning has a task."""
         return "fine-tuning" if "task.name" in self.settings else "pretraining"
 

@@ -23,7 +23,7 @@ log = logging.getLogger("litebert.serve")
 
 
 @dataclass(frozen=True)
-class Request:
+class VerbRequest:
     """A verb of `Model` with its arguments, as they came over the wire."""
 
     verb: str
@@ -50,7 +50,7 @@ class Request:
         return f"{self.verb} {sorted(others.items())}"
 
 
-def answer_all(model: Model, requests: Sequence[Request]) -> list[Json]:
+def answer_all(model: Model, requests: Sequence[VerbRequest]) -> list[Json]:
     """Answer each request with {"result": ...} or {"error": ...}, in order."""
     answers: list[Json] = [None] * len(requests)
     for numbers in _groups(requests):
@@ -60,14 +60,14 @@ def answer_all(model: Model, requests: Sequence[Request]) -> list[Json]:
     return answers
 
 
-def _groups(requests: Sequence[Request]) -> list[list[int]]:
+def _groups(requests: Sequence[VerbRequest]) -> list[list[int]]:
     groups: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
         groups.setdefault(request.group or f"alone {number}", []).append(number)
     return list(groups.values())
 
 
-def _answer_group(model: Model, group: Sequence[Request]) -> list[Json]:
+def _answer_group(model: Model, group: Sequence[VerbRequest]) -> list[Json]:
     if len(group) == 1:
         return [_answer_one(model, group[0])]
     try:
@@ -79,7 +79,7 @@ def _answer_group(model: Model, group: Sequence[Request]) -> list[Json]:
     return [{"result": together[a:b]} for a, b in pairwise(bounds)]
 
 
-def _answer_one(model: Model, request: Request) -> Json:
+def _answer_one(model: Model, request: VerbRequest) -> Json:
     try:
         return {"result": _call(model, request)}
     except LitebertError as error:
@@ -90,16 +90,16 @@ def _answer_one(model: Model, request: Request) -> Json:
         return {"error": None}
 
 
-def _joined(group: Sequence[Request]) -> Request:
+def _joined(group: Sequence[VerbRequest]) -> VerbRequest:
     arguments = dict(group[0].arguments)
     for name in ("texts", "pairs"):
         if arguments.get(name) is not None:
             lists = [cast(list[str], request.arguments[name]) for request in group]
             arguments[name] = [text for texts in lists for text in texts]
-    return Request(group[0].verb, arguments)
+    return VerbRequest(group[0].verb, arguments)
 
 
-def _call(model: Model, request: Request) -> Json:
+def _call(model: Model, request: VerbRequest) -> Json:
     """Call the verb; its arguments have the names and types of the method's."""
     if request.verb == "embed":
         return _embeddings(model, request)
@@ -128,7 +128,7 @@ def _require_short(model: Model, texts: list[str]) -> None:
         )
 
 
-def _embeddings(model: Model, request: Request) -> Json:
+def _embeddings(model: Model, request: VerbRequest) -> Json:
     """Return the bytes of each vector: float32, little-endian, base64; if asked, its tokens too."""
     vectors = model.embed(
         request.texts,

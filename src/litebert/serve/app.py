@@ -11,7 +11,7 @@ from litebert.config.allowed import wanted
 from litebert.serve import embeddings, health, pages, verbs
 from litebert.serve.bodies import Bodies
 from litebert.serve.gate import Gate
-from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS, Settings
+from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS, ServerSettings
 from litebert.serve.metrics import Metrics
 from litebert.serve.models import Models
 from litebert.serve.refusals import ClientLeftError, HttpError, body_of
@@ -23,7 +23,7 @@ Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts a request, {MAX_CH
 characters a text. Every error has a stable code, listed in docs/errors.md."""
 
 
-def create_app(models: Models, settings: Settings, metrics: Metrics) -> FastAPI:
+def create_app(models: Models, settings: ServerSettings, metrics: Metrics) -> FastAPI:
     """Return the application; its runner starts and stops the models."""
     app = FastAPI(
         title="litebert",

@@ -28,7 +28,7 @@ BATCH_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What the operator chooses; the defaults are those of `litebert serve`.
 
     `client_seconds` is how long a client may take to send its headers, and again its body.

@@ -16,7 +16,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file
 from litebert.inference import Model
 from litebert.inference.model import model_folder
-from litebert.serve.answering import Request, answer_all
+from litebert.serve.answering import VerbRequest, answer_all
 from litebert.serve.entry import ModelSource
 from litebert.serve.frames import frame, read_frame
 
@@ -41,7 +41,9 @@ def run(connection: socket.socket, source: ModelSource) -> None:
         gc.freeze()  # what torch and the model hold stays: no collection need look at it
         while (message := read_frame(file)) is not None:
             wanted = cast(list[dict[str, Json]], message)
-            requests = [Request(str(w["verb"]), cast(dict[str, Json], w["body"])) for w in wanted]
+            requests = [
+                VerbRequest(str(w["verb"]), cast(dict[str, Json], w["body"])) for w in wanted
+            ]
             _send(file, answer_all(model, requests))
 
 

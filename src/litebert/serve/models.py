@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from litebert.errors import LitebertError
 from litebert.serve.entry import ModelSource
-from litebert.serve.limits import Settings
+from litebert.serve.limits import ServerSettings
 from litebert.serve.link import ProcessDiedError
 from litebert.serve.metrics import Metrics
 from litebert.serve.refusals import HttpError
@@ -18,7 +18,7 @@ class Models:
     """The served models; the first one answers requests that name none."""
 
     def __init__(
-        self, sources: Mapping[str, ModelSource], settings: Settings, metrics: Metrics
+        self, sources: Mapping[str, ModelSource], settings: ServerSettings, metrics: Metrics
     ) -> None:
         self.all = [
             ServedModel(name, source, settings, metrics) for name, source in sources.items()

@@ -11,7 +11,7 @@ from typing import cast
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.serve.entry import ModelSource
-from litebert.serve.limits import Settings
+from litebert.serve.limits import ServerSettings
 from litebert.serve.link import Link, ProcessDiedError
 from litebert.serve.metrics import Metrics
 from litebert.serve.queueing import Job, JobQueue
@@ -29,7 +29,7 @@ class ServedModel:
     """A model by its name; at most one of its batches is computed at a time."""
 
     def __init__(
-        self, name: str, source: ModelSource, settings: Settings, metrics: Metrics
+        self, name: str, source: ModelSource, settings: ServerSettings, metrics: Metrics
     ) -> None:
         self.name, self.source = name, source
         self.queue = JobQueue(settings.queue)

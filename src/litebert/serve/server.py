@@ -17,14 +17,16 @@ from litebert.errors import LitebertError
 from litebert.serve.app import create_app
 from litebert.serve.connection import PatientConnection
 from litebert.serve.entry import ModelSource
-from litebert.serve.limits import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, Settings
+from litebert.serve.limits import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, ServerSettings
 from litebert.serve.metrics import Metrics
 from litebert.serve.models import Models
 
 log = logging.getLogger("litebert.serve")
 
 
-def serve(sources: Mapping[str, ModelSource], settings: Settings, *, host: str, port: int) -> None:
+def serve(
+    sources: Mapping[str, ModelSource], settings: ServerSettings, *, host: str, port: int
+) -> None:
     """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again.
 
     Raises:
@@ -36,7 +38,7 @@ def serve(sources: Mapping[str, ModelSource], settings: Settings, *, host: str, 
 
 
 async def _serve(
-    sources: Mapping[str, ModelSource], settings: Settings, listener: socket.socket
+    sources: Mapping[str, ModelSource], settings: ServerSettings, listener: socket.socket
 ) -> None:
     metrics = Metrics()
     models = Models(sources, settings, metrics)

@@ -30,7 +30,7 @@ _PAIR_COLUMNS = (
 _MOST_BLOCKED = 4_096
 """Questions whose cosines with all paragraphs are held at once."""
 
-Rows = Iterator[Mapping[str, object]]
+RowStream = Iterator[Mapping[str, object]]
 
 
 class Embedder(Protocol):
@@ -153,7 +153,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def _rows(data: Path) -> Rows:
+def _rows(data: Path) -> RowStream:
     source = find_table(data)
     if source.kind == ".jsonl":
         scanned = scan_json_lines(source)
@@ -169,7 +169,7 @@ def _rows(data: Path) -> Rows:
         yield row
 
 
-def _of_each(rows: Rows, key: str, limit: int | None) -> Rows:
+def _of_each(rows: RowStream, key: str, limit: int | None) -> RowStream:
     """Yield at most `limit` rows of each value of a column."""
     seen: dict[object, int] = defaultdict(int)
     for row in rows:

@@ -25,7 +25,7 @@ from litebert import files
 from litebert.errors import NoVocabularyError
 from litebert.tokenizer.huggingface import NUMBER_COMMA_PENALTY, user_defined_score
 from litebert.tokenizer.jsonparts import (
-    Table,
+    JsonTable,
     charsmap_of,
     model_of,
     numbered_pieces,
@@ -51,7 +51,7 @@ _MAX_BYTES = 32 << 20  # transformers writes 76 bytes a piece
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class VocabularyFile:
     """The bytes of a vocabulary file, `.model` or `.txt`, and the settings that came with it."""
 
     suffix: str
@@ -59,18 +59,18 @@ class Vocabulary:
     settings: Normalizer = field(default_factory=Normalizer)
 
 
-def read_vocabulary(path: Path) -> Vocabulary:
+def read_vocabulary(path: Path) -> VocabularyFile:
     """Read the vocabulary of a tokenizer folder, or a vocabulary file; see `Tokenizer.load`."""
     file = vocabulary_file(path)
     if file.name == PIPELINE:
         found = read_tokenizer_json(file)
     else:
         data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
-        found = Vocabulary(file.suffix, data)
+        found = VocabularyFile(file.suffix, data)
     return replace(found, settings=read_settings(file.parent, found.settings))
 
 
-def read_tokenizer_json(path: Path) -> Vocabulary:
+def read_tokenizer_json(path: Path) -> VocabularyFile:
     """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`.
 
     Raises:
@@ -93,7 +93,7 @@ def read_tokenizer_json(path: Path) -> Vocabulary:
     return (_unigram if is_unigram else _wordpiece)(table, str(path))
 
 
-def _faults(table: Table) -> list[str]:
+def _faults(table: JsonTable) -> list[str]:
     """Return what changes the meaning of pieces: other algorithms, bytes, other words."""
     model = model_of(table)
     kind = model.get("type")
@@ -115,7 +115,7 @@ def _faults(table: Table) -> list[str]:
     return [fault for fault, is_there in faults.items() if is_there]
 
 
-def _marks_words(step: Table) -> bool:
+def _marks_words(step: JsonTable) -> bool:
     return (
         step["type"] == "Metaspace"
         and step.get("replacement") == SPACE
@@ -124,7 +124,7 @@ def _marks_words(step: Table) -> bool:
     )
 
 
-def _unigram(table: Table, name: str) -> Vocabulary:
+def _unigram(table: JsonTable, name: str) -> VocabularyFile:
     scores, unknown = scored_pieces(table, name)
     special = special_names(table, {text: index for index, (text, _) in enumerate(scores)}, name)
     pieces = restored(scores, unknown=unknown, control=special | set(UNIGRAM_SPECIAL))
@@ -135,10 +135,10 @@ def _unigram(table: Table, name: str) -> Vocabulary:
     settings = Normalizer(
         lowercase="Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds)
     )
-    return Vocabulary(".model", write_model(pieces, charsmap_of(table, name)), settings)
+    return VocabularyFile(".model", write_model(pieces, charsmap_of(table, name)), settings)
 
 
-def _wordpiece(table: Table, name: str) -> Vocabulary:
+def _wordpiece(table: JsonTable, name: str) -> VocabularyFile:
     pieces = numbered_pieces(table, name)
     special_names(table, {piece: index for index, piece in enumerate(pieces)}, name)
     lowercase = any(
@@ -146,7 +146,7 @@ def _wordpiece(table: Table, name: str) -> Vocabulary:
         for step in steps_of(table, "normalizer")
     )
     lines = "".join(f"{piece}\n" for piece in pieces)
-    return Vocabulary(
+    return VocabularyFile(
         ".txt", lines.encode("utf-8", "surrogatepass"), Normalizer(lowercase=lowercase)
     )
 

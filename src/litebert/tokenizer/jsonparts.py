@@ -12,18 +12,18 @@ from litebert.errors import DamagedError, NoVocabularyError
 from litebert.files import Json
 from litebert.tokenizer.modelfile import MAX_PIECES
 
-Table: TypeAlias = Mapping[str, Json]
+JsonTable: TypeAlias = Mapping[str, Json]
 
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
-def model_of(table: Table) -> Table:
+def model_of(table: JsonTable) -> JsonTable:
     """Return the part that holds the vocabulary; an empty one where there is none."""
     model = table.get("model")
     return model if isinstance(model, dict) else {}
 
 
-def steps_of(table: Table, stage: str) -> list[Table]:
+def steps_of(table: JsonTable, stage: str) -> list[JsonTable]:
     """Return the steps of a stage, such as the normalizer: its sequence, or what it is alone.
 
     >>> steps_of({"normalizer": {"type": "Lowercase"}}, "normalizer")
@@ -40,7 +40,7 @@ def steps_of(table: Table, stage: str) -> list[Table]:
     ]
 
 
-def scored_pieces(table: Table, name: str) -> tuple[list[tuple[str, float]], int]:
+def scored_pieces(table: JsonTable, name: str) -> tuple[list[tuple[str, float]], int]:
     """Return the pieces of a Unigram model with their scores, and the id of the unknown one.
 
     Raises:
@@ -69,7 +69,7 @@ def scored_pieces(table: Table, name: str) -> tuple[list[tuple[str, float]], int
     return scores, unknown
 
 
-def special_names(table: Table, ids: Mapping[str, int], name: str) -> set[str]:
+def special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[str]:
     """Return the tokens that are called special; refuse any that the vocabulary does not hold.
 
     Raises:
@@ -105,7 +105,7 @@ def special_names(table: Table, ids: Mapping[str, int], name: str) -> set[str]:
     return {str(row["content"]) for row in rows if row.get("special")}
 
 
-def charsmap_of(table: Table, name: str) -> bytes:
+def charsmap_of(table: JsonTable, name: str) -> bytes:
     """Return sentencepiece's character map; a vocabulary without one leaves characters alone.
 
     Raises:
@@ -124,7 +124,7 @@ def charsmap_of(table: Table, name: str) -> bytes:
         ) from error
 
 
-def numbered_pieces(table: Table, name: str) -> tuple[str, ...]:
+def numbered_pieces(table: JsonTable, name: str) -> tuple[str, ...]:
     """Return the pieces of a WordPiece model by id, such as lines of a `vocab.txt` can hold.
 
     Raises:

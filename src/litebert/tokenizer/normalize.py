@@ -27,7 +27,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Alignment:
+class AlignedText:
     """Normalised text, and for each of its characters the half-open span of the original."""
 
     text: str
@@ -62,7 +62,7 @@ class Normalizer:
             text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
         return text.lower() if self.lowercase else text
 
-    def align(self, text: str) -> Alignment:
+    def align(self, text: str) -> AlignedText:
         """Normalise and keep each origin; a dropped mark belongs to the character before it."""
         starts, ends = array("i"), array("i")
         previous_end = 0
@@ -73,7 +73,7 @@ class Normalizer:
             self._align_word(word[0], word.start(), starts, ends)
             previous_end = word.end()
         places = (np.array(numbers, dtype=np.int32) for numbers in (starts, ends))
-        return Alignment(self.normalize(text), *places)
+        return AlignedText(self.normalize(text), *places)
 
     def _align_word(self, word: str, begin: int, starts: Places, ends: Places) -> None:
         if word.isascii():

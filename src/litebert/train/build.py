@@ -15,7 +15,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints
 from litebert.train.log import RunLog
 from litebert.train.loop import Trainer
-from litebert.train.pace import Minutes, Pace, Steps
+from litebert.train.pace import FixedSteps, Minutes, Pace
 
 
 def build_trainer(
@@ -54,7 +54,7 @@ def build_trainer(
 def _pace(train: TrainConfig, folder: Path, *, begun: float, world: World) -> Pace:
     """Return what decides the end of a run: its steps, or the clock."""
     if train.minutes is None:
-        return Steps(train.steps)
+        return FixedSteps(train.steps)
     return Minutes.open(
         folder, minutes=train.minutes, planned=train.steps, begun=begun, world=world
     )

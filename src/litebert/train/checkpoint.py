@@ -32,7 +32,7 @@ _MANIFEST, _STATE, _OPTIMIZER = "manifest.json", "state.json", "optimizer.safete
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
     `losses` are the last ones, kept where spikes are looked for; `omitted` counts the batches that
@@ -64,7 +64,7 @@ class Progress:
         return table
 
     @classmethod
-    def of_json(cls, table: Json) -> Progress:
+    def of_json(cls, table: Json) -> RunProgress:
         """Read what `to_json` returned; raise pydantic's ValidationError for anything else."""
         return TypeAdapter(cls).validate_python(table)
 
@@ -78,7 +78,7 @@ class Checkpoints:
     keep_every: int | None = None
     tokenizer: Tokenizer | None = None
 
-    def save(self, network: Network, optimizer: MomentOptimizer, progress: Progress) -> Path:
+    def save(self, network: Network, optimizer: MomentOptimizer, progress: RunProgress) -> Path:
         """Write a checkpoint, verify it, and only then remove the oldest ones.
 
         Raises:
@@ -104,7 +104,7 @@ class Checkpoints:
 
     def restore_latest(
         self, network: Network, optimizer: MomentOptimizer
-    ) -> tuple[Progress | None, list[LitebertError]]:
+    ) -> tuple[RunProgress | None, list[LitebertError]]:
         """Restore the newest checkpoint that is whole and finite; set each newer one aside.
 
         Return where the run stood, and why each newer checkpoint was not used.
@@ -136,7 +136,7 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progress:
+def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProgress:
     """Copy a verified checkpoint into a network and its optimizer; return where the run stood."""
     loaded = load_model(path)
     if loaded.missing:
@@ -155,7 +155,7 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Progres
         raise _damaged(path / _OPTIMIZER, f"{name} is not finite")
     table = read_json(path / _STATE, command="remove this checkpoint and run the command again")
     try:
-        progress = Progress.of_json(table)
+        progress = RunProgress.of_json(table)
     except ValidationError as error:
         raise _damaged(path / _STATE, str(error)) from error
     network.load_state_dict(loaded.network.state_dict())

@@ -46,7 +46,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Probe:
+class _PassCost:
     """One measured forward and backward pass."""
 
     tokens: int
@@ -156,7 +156,7 @@ def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 
 
-def _probe(task: Task[Work], work: Work) -> _Probe:
+def _probe(task: Task[Work], work: Work) -> _PassCost:
     saved: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def _probe(task: Task[Work], work: Work) -> _Probe:
     with torch.autograd.graph.saved_tensors_hooks(keep, _same):
         _backward(task.loss(work))
     seconds = _median_seconds(lambda: _backward(task.loss(work)), device_of(task.network))
-    return _Probe(task.num_tokens(work), seconds, sum(saved.values()))
+    return _PassCost(task.num_tokens(work), seconds, sum(saved.values()))
 
 
 def _made_up(config: PretrainConfig, num_sequences: int, device: torch.device) -> PretrainingWork:

@@ -22,7 +22,7 @@ from litebert.nn import AlbertForTask
 from litebert.optim import averaged
 from litebert.runs import (
     RESULT_FILE,
-    Evaluation,
+    EvaluatedStep,
     Result,
     read_metrics,
     read_record,
@@ -225,7 +225,7 @@ def _result(
     answers: dict[str, list[AnswerRow]],
 ) -> Result:
     """Report the last step and the best evaluation, each with all its measures."""
-    measured = [Evaluation.of(row) for row in read_record(folder).evaluations]
+    measured = [EvaluatedStep.of(row) for row in read_record(folder).evaluations]
     constant = prepared.baseline
     return Result(
         task=prepared.dataset.name,

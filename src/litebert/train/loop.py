@@ -12,7 +12,7 @@ from litebert.files import Json
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, Schedule, averaged, state_tensors
 from litebert.tasks.base import Task, Work
-from litebert.train.checkpoint import Checkpoints, Progress
+from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.interrupt import Stopping
 from litebert.train.log import RunLog
 from litebert.train.pace import Pace
@@ -41,8 +41,8 @@ class Trainer:
 
 
 def run_steps(
-    trainer: Trainer, task: Task[Work], progress: Progress, stopping: Stopping
-) -> Progress:
+    trainer: Trainer, task: Task[Work], progress: RunProgress, stopping: Stopping
+) -> RunProgress:
     """Train from `progress` to the last step; return where it ended, early after a signal."""
     train, pace, log = trainer.train, trainer.pace, trainer.log
     log.begin(progress.step, pace.total(progress.step))
@@ -82,20 +82,20 @@ def run_steps(
     return progress
 
 
-def resumed(trainer: Trainer) -> Progress:
+def resumed(trainer: Trainer) -> RunProgress:
     """Restore the newest whole and finite checkpoint, naming each that was not used."""
     found, problems = _restored(trainer)
     for problem in problems:
         trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
     begins_at = FIRST_SCALE if trainer.train.precision == "fp16" else 1.0
-    progress = found or Progress(loss_scale=begins_at)
+    progress = found or RunProgress(loss_scale=begins_at)
     trainer.log.resume_at(progress.step if found else -1)
     if found:
         trainer.log.say(f"resuming from step {progress.step}")
     return progress
 
 
-def _restored(trainer: Trainer) -> tuple[Progress | None, list[LitebertError]]:
+def _restored(trainer: Trainer) -> tuple[RunProgress | None, list[LitebertError]]:
     """Restore the newest checkpoint; the other processes take theirs from the first."""
     network, optimizer, world = trainer.network, trainer.optimizer, trainer.world
     problems: list[LitebertError] = []
@@ -109,10 +109,10 @@ def _restored(trainer: Trainer) -> tuple[Progress | None, list[LitebertError]]:
     if world.size > 1:
         state = state_tensors(optimizer, network.named_parameters())
         world.copy_first_([*network.parameters(), *state.values()])
-    return None if table is None else Progress.of_json(table), problems
+    return None if table is None else RunProgress.of_json(table), problems
 
 
-def _batches(task: Task[Work], progress: Progress) -> Iterator[Sequence[Work]]:
+def _batches(task: Task[Work], progress: RunProgress) -> Iterator[Sequence[Work]]:
     """Return the batches from here on, without those that were omitted."""
     return iter(task.batches(progress.step + progress.omitted, _NO_END))
 
@@ -123,7 +123,7 @@ def _evaluated(trainer: Trainer, task: Task[Work], step: int) -> None:
         trainer.log.evaluation(step, task.evaluate)
 
 
-def _saved(trainer: Trainer, progress: Progress) -> None:
+def _saved(trainer: Trainer, progress: RunProgress) -> None:
     """Write a checkpoint, unless steps are being skipped: then the one before is the good one."""
     if progress.skipped_in_a_row:
         return
@@ -134,8 +134,8 @@ def _saved(trainer: Trainer, progress: Progress) -> None:
 
 
 def _returned(
-    trainer: Trainer, progress: Progress, result: StepResult, returns: list[int]
-) -> Progress | None:
+    trainer: Trainer, progress: RunProgress, result: StepResult, returns: list[int]
+) -> RunProgress | None:
     """Return to the last checkpoint after a spike, and omit the batches since then.
 
     A run killed after this meets the same spike and does the same. Without a checkpoint the spike
@@ -161,7 +161,7 @@ def _returned(
     return replace(found, omitted=progress.omitted + step - found.step)
 
 
-def _advanced(trainer: Trainer, progress: Progress, result: StepResult) -> Progress:
+def _advanced(trainer: Trainer, progress: RunProgress, result: StepResult) -> RunProgress:
     """Count the step; stop the run when too many in a row were not finite."""
     step = progress.step + 1
     skipped = 0 if result.is_finite else progress.skipped_in_a_row + 1
@@ -192,7 +192,7 @@ def _advanced(trainer: Trainer, progress: Progress, result: StepResult) -> Progr
     )
 
 
-def _rescaled(progress: Progress, result: StepResult) -> Progress:
+def _rescaled(progress: RunProgress, result: StepResult) -> RunProgress:
     """Halve the scale of the loss where a gradient was too large for fp16; double it at times."""
     if not result.is_finite:
         return replace(progress, loss_scale=max(1.0, progress.loss_scale / 2), scaled_steps=0)
@@ -202,8 +202,8 @@ def _rescaled(progress: Progress, result: StepResult) -> Progress:
 
 
 def _reported(
-    trainer: Trainer, task: Task[Work], progress: Progress, result: StepResult, rate: float
-) -> Progress:
+    trainer: Trainer, task: Task[Work], progress: RunProgress, result: StepResult, rate: float
+) -> RunProgress:
     """Report the window, if any of its steps counted, and begin a new one."""
     if progress.window:
         norm = {"gradient_norm": result.gradient_norm} if result.is_finite else {}

@@ -43,7 +43,7 @@ class Pace(Protocol):
 
 
 @dataclass(frozen=True)
-class Steps:
+class FixedSteps:
     """A run of so many steps."""
 
     steps: int

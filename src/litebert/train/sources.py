@@ -18,14 +18,14 @@ from litebert.objectives import (
     Batches,
     Loader,
     Mixed,
-    Order,
     PretrainingBatch,
     SentenceObjective,
-    Shard,
+    ShardArrays,
     ShardSizes,
     Staged,
     Vocabulary,
     Windowed,
+    WindowOrder,
     estimated_samples,
     evaluation_batches,
     sentence_objective,
@@ -206,7 +206,7 @@ def loader_for(
     early_samples = round(early_steps * drawn * share)
     vocabulary = vocabulary_of(found.tokenizer())
 
-    def open_loader(shards: Sequence[Shard], purpose: str, early_samples: int) -> Loader:
+    def open_loader(shards: Sequence[ShardArrays], purpose: str, early_samples: int) -> Loader:
         return Loader(
             shards,
             vocabulary=vocabulary,
@@ -225,7 +225,7 @@ def loader_for(
     samples = estimated_samples(sizes, config.objective, sentence)
     pieces = tuple(size.pieces for size in sizes)
     return Windowed(
-        Order(samples, pieces, window, train.seed, purpose),
+        WindowOrder(samples, pieces, window, train.seed, purpose),
         found.open_shards,
         open_loader,
         batch_size=drawn,

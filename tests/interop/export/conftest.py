@@ -8,7 +8,7 @@ import torch
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import save_model
-from litebert.interop.export.onnx import ExportReport, export_onnx
+from litebert.interop.export.onnx import OnnxReport, export_onnx
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -90,11 +90,11 @@ def padded_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 @pytest.fixture(scope="session")
 def exported(
     folder_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], ExportReport]:
+) -> Callable[[str], OnnxReport]:
     """Export the folder of a kind of head, once."""
-    reports: dict[str, ExportReport] = {}
+    reports: dict[str, OnnxReport] = {}
 
-    def export(kind: str) -> ExportReport:
+    def export(kind: str) -> OnnxReport:
         if kind not in reports:
             output = tmp_path_factory.mktemp("exported") / kind / "model.onnx"
             reports[kind] = export_onnx(folder_of(kind), output, has_latency=False)

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from litebert.interop.export.onnx import ExportReport
+from litebert.interop.export.onnx import OnnxReport
 from litebert.interop.export.onnx.graph import OPSETS, to_graph
 from litebert.interop.export.onnx.runtime import start
 from litebert.interop.export.ragged import ragged_outputs
@@ -40,7 +40,7 @@ def _inputs(kind: str, batch: int, length: int) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_onnxruntime_gives_the_ragged_networks_numbers_at_every_shape(
-    exported: Callable[[str], ExportReport], build: Callable[..., Network], kind: str
+    exported: Callable[[str], OnnxReport], build: Callable[..., Network], kind: str
 ) -> None:
     report, network = exported(kind), build(kind)
     assert report.outputs == OUTPUTS[kind]
@@ -59,7 +59,7 @@ def test_onnxruntime_gives_the_ragged_networks_numbers_at_every_shape(
 
 
 def test_each_weight_is_in_the_file_once(
-    exported: Callable[[str], ExportReport], folder_of: Callable[[str], Path]
+    exported: Callable[[str], OnnxReport], folder_of: Callable[[str], Path]
 ) -> None:
     report = exported("pretraining")
     assert (
@@ -76,7 +76,7 @@ def test_each_weight_is_in_the_file_once(
     assert sorted(readers) == ["Gather", "Transpose"]
 
 
-def test_axes_have_names_and_no_sizes(exported: Callable[[str], ExportReport]) -> None:
+def test_axes_have_names_and_no_sizes(exported: Callable[[str], OnnxReport]) -> None:
     graph = onnx.load(exported("multiple-choice").output).graph
     axes = [[d.dim_param for d in i.type.tensor_type.shape.dim] for i in graph.input]
     assert axes == [["batch", "choices", "length"]] * 3
@@ -84,7 +84,7 @@ def test_axes_have_names_and_no_sizes(exported: Callable[[str], ExportReport]) -
 
 
 def test_the_file_says_nothing_about_the_machine_that_wrote_it(
-    exported: Callable[[str], ExportReport],
+    exported: Callable[[str], OnnxReport],
 ) -> None:
     data = exported("pretraining").output.read_bytes()
     assert b".py" not in data
@@ -92,7 +92,7 @@ def test_the_file_says_nothing_about_the_machine_that_wrote_it(
 
 
 def test_the_tokenizer_and_the_configuration_lie_beside_the_file(
-    exported: Callable[[str], ExportReport], folder_of: Callable[[str], Path]
+    exported: Callable[[str], OnnxReport], folder_of: Callable[[str], Path]
 ) -> None:
     report = exported("question-answering")
     beside = {path.name for path in report.output.parent.iterdir()}

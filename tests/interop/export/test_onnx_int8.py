@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from litebert.errors import LitebertError
-from litebert.interop.export.onnx import ExportReport
+from litebert.interop.export.onnx import OnnxReport
 from litebert.interop.export.onnx.export import Products, count_products, require_integer
 from litebert.interop.export.onnx.int8 import quantise
 from litebert.interop.export.onnx.runtime import start
@@ -34,7 +34,7 @@ def _graph(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> onn
     [("pretraining", 13), ("conditional-question-answering", 15), ("multiple-choice", 11)],
 )
 def test_every_product_with_a_weight_is_in_integers(
-    exported: Callable[[str], ExportReport], kind: str, num_products: int
+    exported: Callable[[str], OnnxReport], kind: str, num_products: int
 ) -> None:
     model = onnx.load(exported(kind).output)
     assert count_products(model) == Products(floating=num_products, integer=0)
@@ -46,7 +46,7 @@ def test_every_product_with_a_weight_is_in_integers(
 
 
 def test_each_weight_is_stored_once_in_a_quarter_of_the_bytes(
-    exported: Callable[[str], ExportReport],
+    exported: Callable[[str], OnnxReport],
 ) -> None:
     tensors = quantise(onnx.load(exported("pretraining").output)).graph.initializer
     small = [tuple(t.dims) for t in tensors if t.data_type == TensorProto.INT8]
@@ -58,7 +58,7 @@ def test_each_weight_is_stored_once_in_a_quarter_of_the_bytes(
 
 @pytest.mark.parametrize("kind", ["pretraining", "question-answering"])
 def test_outputs_stay_near_those_of_the_network(
-    exported: Callable[[str], ExportReport],
+    exported: Callable[[str], OnnxReport],
     build: Callable[..., AlbertForTask],
     tokenizer: Tokenizer,
     kind: str,

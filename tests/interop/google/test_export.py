@@ -17,7 +17,7 @@ from litebert.interop.google.bundle import read_bundle
 from litebert.interop.google.table import read_table
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.optim import Lamb, state_tensors
-from litebert.train.checkpoint import Checkpoints, Progress
+from litebert.train.checkpoint import Checkpoints, RunProgress
 
 Numbers = Callable[[str], Mapping[str, NDArray[np.float32]]]
 SHAPE = AlbertConfig(
@@ -134,7 +134,7 @@ def test_the_optimizer_of_a_run_goes_along(tmp_path: Path) -> None:
     for parameter in network.parameters():
         parameter.grad = torch.randn_like(parameter)
     optimizer.step()
-    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, Progress(step=125_000))
+    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=125_000))
     report = export_checkpoint(step, tmp_path / "model.ckpt-125000", has_optimizer=True)
     found = _variables(tmp_path / "model.ckpt-125000")
     state = state_tensors(optimizer, network.named_parameters())

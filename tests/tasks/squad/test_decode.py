@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from litebert.tasks.kinds.spans import Span, SpanAnswer, SpanAnswering, SpanExample
+from litebert.tasks.kinds.spans import ProposedSpan, SpanAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.spans.decode import (
     EMPTY,
     NO_SPAN,
@@ -131,8 +131,10 @@ def test_candidates_are_in_order_and_not_too_long() -> None:
 
 
 def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
-    both = SpanAnswer("a", (Span("a", 0, 1, 2.0, 2.0), Span("b", 2, 3, 1.0, 1.0)), -1.0)
-    alone = SpanAnswer("b", (Span("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
+    both = SpanAnswer(
+        "a", (ProposedSpan("a", 0, 1, 2.0, 2.0), ProposedSpan("b", 2, 3, 1.0, 1.0)), -1.0
+    )
+    alone = SpanAnswer("b", (ProposedSpan("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
     found, null_score = average_spans([both, alone], n_best=20, nothing=NO_SPAN)
     assert [(span.text, span.start_score, span.end_score) for span in found] == [
         ("b", 2.0, 2.5),
@@ -143,8 +145,8 @@ def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
 
 
 def test_one_text_at_two_places_stays_apart_until_it_is_ranked() -> None:
-    one = SpanAnswer("Ada", (Span("Ada", 0, 3, 1.0, 1.0),))
-    other = SpanAnswer("Ada", (Span("Ada", 17, 20, 0.0, 1.0),))
+    one = SpanAnswer("Ada", (ProposedSpan("Ada", 0, 3, 1.0, 1.0),))
+    other = SpanAnswer("Ada", (ProposedSpan("Ada", 17, 20, 0.0, 1.0),))
     (found,), null_score = average_spans([one, other], n_best=20, nothing=EMPTY)
     assert (found.start, found.score, null_score) == (0, 2.0, None)
 
@@ -152,7 +154,10 @@ def test_one_text_at_two_places_stays_apart_until_it_is_ranked() -> None:
 def test_files_have_the_form_of_the_official_ones() -> None:
     examples = [SpanExample("q1", "Who?", CONTEXT), SpanExample("q2", "Né?", CONTEXT)]
     answers = [
-        SpanAnswer("Ada", (Span("Ada", 0, 3, 1.5, 2.0, 0.75), Span("é", 4, 7, 1.0, 1.0, 0.25))),
+        SpanAnswer(
+            "Ada",
+            (ProposedSpan("Ada", 0, 3, 1.5, 2.0, 0.75), ProposedSpan("é", 4, 7, 1.0, 1.0, 0.25)),
+        ),
         SpanAnswer("empty", (EMPTY,)),
     ]
     files = DATASETS["squad"].submission("dev", examples, answers)

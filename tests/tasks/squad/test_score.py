@@ -8,7 +8,12 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.files import Json, write_json, write_text
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, Span, SpanAnswer, SpanExample
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    ProposedSpan,
+    SpanAnswer,
+    SpanExample,
+)
 from litebert.tasks.named.squad import DATASETS
 from litebert.tasks.named.squad_score import score_predictions
 
@@ -39,7 +44,9 @@ def test_written_files_score_what_the_family_measures(
     voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
 ) -> None:
     answers = [
-        SpanAnswer("x", (Span(one.context[:12], 0, 12, 0.0, 0.0),), null_score=number % 7 - 3.5)
+        SpanAnswer(
+            "x", (ProposedSpan(one.context[:12], 0, 12, 0.0, 0.0),), null_score=number % 7 - 3.5
+        )
         for number, one in enumerate(voyages)
     ]
     for name, text in DATASETS["squad2"].submission("dev", voyages, answers).items():

@@ -10,7 +10,7 @@ from litebert.metrics import squad2_measures
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     GoldAnswer,
-    Span,
+    ProposedSpan,
     SpanAnswer,
     SpanExample,
     tuned_threshold,
@@ -27,7 +27,7 @@ def _example(key: str, *, is_impossible: bool) -> SpanExample:
 
 
 def _answer(null_score: float, text: str = "Ada") -> SpanAnswer:
-    return SpanAnswer(text, (Span(text, 0, 3, 0.0, 0.0),), null_score)
+    return SpanAnswer(text, (ProposedSpan(text, 0, 3, 0.0, 0.0),), null_score)
 
 
 def _questions(

@@ -42,7 +42,7 @@ class PaddedNetwork(nn.Module):
 
     axes: tuple[str, ...] = ("batch", "length")
 
-    def __init__(self, encoder: Encoder, readers: Sequence[Reader]) -> None:
+    def __init__(self, encoder: PaddedEncoder, readers: Sequence[Reader]) -> None:
         super().__init__()
         self.encoder, self.readers = encoder, nn.ModuleList(readers)
         self.lengths = range(max(reader.shortest for reader in readers), 1 + len(encoder.position))
@@ -91,7 +91,7 @@ class Affine(nn.Module):
         return product if residual is None else residual + product
 
 
-class Encoder(nn.Module):
+class PaddedEncoder(nn.Module):
     """Embeddings and the unrolled depth plan."""
 
     def __init__(self, albert: Albert) -> None:

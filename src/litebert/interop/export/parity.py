@@ -15,7 +15,7 @@ from litebert.interop.export.ragged import Outputs, ragged_outputs
 from litebert.interop.export.samples import Inputs
 from litebert.nn import Network
 
-Run: TypeAlias = Callable[[Inputs], Outputs]
+RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 EQUAL = 1e-4
 """Largest difference between runtimes in float32, for numbers up to one."""
 _BANNED = -1e29
@@ -41,7 +41,7 @@ class Parity:
     same_choice: float | None
 
 
-def compare(run: Run, network: Network, batches: Iterable[Inputs]) -> Parity:
+def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parity:
     """Compare a runtime with the ragged network on real tokens; padding is excluded."""
     sums: defaultdict[str, _Sums] = defaultdict(_Sums)
     differences, scales = [0.0], [0.0]

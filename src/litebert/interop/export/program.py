@@ -18,7 +18,7 @@ from torch.export import Dim, ExportedProgram
 from litebert.errors import LitebertError
 from litebert.files import write_bytes
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
-from litebert.interop.export.parity import Run, compare, require_equal
+from litebert.interop.export.parity import RunBatch, compare, require_equal
 from litebert.interop.export.ragged import Outputs
 from litebert.interop.export.samples import OUR_TEXTS, Inputs, padded_batches
 from litebert.interop.export.source import open_source, require_free, write_export
@@ -136,7 +136,7 @@ def _compiled(program: ExportedProgram) -> bytes:
         return package.read_bytes()
 
 
-def _loaded(data: bytes, network: PaddedNetwork, *, is_compiled: bool) -> Run:
+def _loaded(data: bytes, network: PaddedNetwork, *, is_compiled: bool) -> RunBatch:
     """Load what was saved, as a user would."""
     call = _package(data) if is_compiled else torch.export.load(io.BytesIO(data)).module()
 

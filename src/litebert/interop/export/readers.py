@@ -7,7 +7,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from litebert.interop.export.padded import Affine, Encoder, PaddedChoices, PaddedNetwork, Reader
+from litebert.interop.export.padded import (
+    Affine,
+    PaddedChoices,
+    PaddedEncoder,
+    PaddedNetwork,
+    Reader,
+)
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.tasks.kinds.family import NEVER
@@ -30,7 +36,7 @@ def padded(
     Without its head, or where none of it is there, it gives `last_hidden_state`, and
     `pooler_output` if there is a pooler; `has_states` gives `last_hidden_state` with a head, too.
     """
-    encoder = Encoder(network.albert)
+    encoder = PaddedEncoder(network.albert)
     if not has_head:
         readers = _state_readers(network, missing)
     elif isinstance(network, AlbertForPretraining):
@@ -68,7 +74,7 @@ def _pretraining_readers(network: AlbertForPretraining, missing: frozenset[str])
 
 def _task_reader(network: AlbertForTask) -> Reader:
     if isinstance(network.head, ConditionalSpanHead):
-        return _ConditionalSpans(network.head)
+        return _ConditionalSpanLogits(network.head)
     if isinstance(network.head, VectorHead):
         return _VectorLogits(network.head.dense)
     assert isinstance(network.head, LinearHead)
@@ -76,7 +82,7 @@ def _task_reader(network: AlbertForTask) -> Reader:
     if network.albert.pooler is not None:
         return _PooledLogits(network.albert.pooler, dense, "logits")
     names = network.head_config.record.logits
-    return _TokenLogits(dense) if len(names) == 1 else _Spans(dense, names)
+    return _TokenLogits(dense) if len(names) == 1 else _SpanLogits(dense, names)
 
 
 class _States(Reader):
@@ -147,7 +153,7 @@ class _VectorLogits(_TokenLogits):
         return (self.dense(rows),)
 
 
-class _Spans(_TokenLogits):
+class _SpanLogits(_TokenLogits):
     """Logits of starts and ends, each an output; padding can be neither."""
 
     def __init__(self, dense: nn.Linear, names: tuple[str, ...]) -> None:
@@ -159,7 +165,7 @@ class _Spans(_TokenLogits):
         return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
 
 
-class _ConditionalSpans(Reader):
+class _ConditionalSpanLogits(Reader):
     """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them.
 
     A span may be on [CLS] or in the paragraph: segment 1 up to the closing [SEP].

@@ -17,7 +17,7 @@ _VOCABULARY_LIMIT = 64 << 20
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class GoogleExport:
     """What was written; `files` are in the folder of `prefix`."""
 
     prefix: str
@@ -36,7 +36,7 @@ def export_checkpoint(
     num_shards: int = 1,
     dtype: FloatType = "float32",
     has_optimizer: bool = False,
-) -> ExportReport:
+) -> GoogleExport:
     """Write a model folder as a checkpoint of the official code, with its configuration.
 
     `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets one of that name.
@@ -62,7 +62,7 @@ def export_checkpoint(
     write_text(prefix.with_name(_STATE), _state(prefix.name))
     files = [_CONFIG, *vocabularies.values(), *(path.name for path in written), _STATE]
     lacking = [] if vocabularies else ["no tokenizer was found with the model"]
-    return ExportReport(
+    return GoogleExport(
         prefix=str(prefix),
         files=tuple(files),
         num_variables=len(leaving.variables),

@@ -19,7 +19,7 @@ from litebert.interop.google.heads import find_head
 from litebert.interop.google.location import checkpoint_at, find_config, find_vocabulary
 from litebert.interop.google.names import is_slot
 from litebert.interop.google.optimizer import require_optimizer, write_optimizer
-from litebert.interop.google.plan import Plan, plan_import
+from litebert.interop.google.plan import ImportPlan, plan_import
 from litebert.interop.google.source import albert_in, require_groups
 from litebert.interop.google.streamed import write_tensors
 from litebert.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ _HEADS = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
 
 
 @dataclass(frozen=True)
-class ImportReport:
+class GoogleImport:
     """What was read and written; `missing` names parameters, `unused` variables."""
 
     checkpoint: str
@@ -56,7 +56,7 @@ def import_checkpoint(
     labels: Sequence[str] = (),
     attention_heads: int | None = None,
     has_optimizer: bool = False,
-) -> ImportReport:
+) -> GoogleImport:
     """Write the model folder `output` from an archive, a folder, a prefix or a TF-Hub module.
 
     One tensor at a time is in memory. With `has_optimizer` the folder also gets the moments under
@@ -91,7 +91,7 @@ def import_checkpoint(
             _write_weights(staged, plan)
             step = write_optimizer(staged, plan) if has_optimizer else None
             about_words = _write_tokenizer(staged, vocabulary, settings)
-        return ImportReport(
+        return GoogleImport(
             checkpoint=prefix.name,
             folder=str(output),
             num_variables=len(plan.used),
@@ -106,7 +106,7 @@ def import_checkpoint(
         )
 
 
-def _write_weights(folder: Path, plan: Plan) -> None:
+def _write_weights(folder: Path, plan: ImportPlan) -> None:
     wanted = [*plan.found, *plan.extra]
     shapes = {each.tensor: each.shape for each in wanted}
     size = plan.config.hidden_size
@@ -137,7 +137,7 @@ def _write_tokenizer(folder: Path, vocabulary: Path | None, config: AlbertConfig
     ]
 
 
-def _heads(plan: Plan) -> tuple[str, ...]:
+def _heads(plan: ImportPlan) -> tuple[str, ...]:
     if plan.head is not None:
         return (plan.head.kind,)
     whole = {each.parameter.split(".")[0] for each in plan.found}
@@ -145,7 +145,7 @@ def _heads(plan: Plan) -> tuple[str, ...]:
     return tuple(name for module, name in _HEADS.items() if module in whole)
 
 
-def _notes(plan: Plan, step: int | None) -> list[str]:
+def _notes(plan: ImportPlan, step: int | None) -> list[str]:
     notes = []
     if plan.source.is_folded:
         notes.append(

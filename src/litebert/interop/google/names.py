@@ -75,20 +75,20 @@ _OUTPUT = {"weight": "output_weights", "bias": "output_bias"}
 _BLOCK = re.compile(r"albert\.encoder\.albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.(.+)")
 
 
-class Place(NamedTuple):
+class StoredVariable(NamedTuple):
     """A variable of a checkpoint; a kernel is stored as [in, out], the transpose of ours."""
 
     variable: str
     is_kernel: bool = False
 
 
-def place(tensor: str, *, is_old: bool = False) -> Place:
+def place(tensor: str, *, is_old: bool = False) -> StoredVariable:
     """Return where a tensor of a model folder is in a checkpoint, by official or by old names.
 
     >>> place("predictions.dense.weight")
-    Place(variable='cls/predictions/transform/dense/kernel', is_kernel=True)
+    StoredVariable(variable='cls/predictions/transform/dense/kernel', is_kernel=True)
     >>> place("classifier.weight")
-    Place(variable='output_weights', is_kernel=False)
+    StoredVariable(variable='output_weights', is_kernel=False)
     """
     module, _, kind = tensor.rpartition(".")
     if match := _BLOCK.fullmatch(module):
@@ -100,12 +100,12 @@ def place(tensor: str, *, is_old: bool = False) -> Place:
     else:
         block, dense, norms = "", _DENSE, _NORMS
     if module in dense:
-        return Place(f"{block}{dense[module]}{_KERNEL[kind]}", is_kernel=kind == "weight")
+        return StoredVariable(f"{block}{dense[module]}{_KERNEL[kind]}", is_kernel=kind == "weight")
     if module in norms:
-        return Place(f"{block}{norms[module]}{_NORM[kind]}")
+        return StoredVariable(f"{block}{norms[module]}{_NORM[kind]}")
     if module in _OUTPUTS:
-        return Place(f"{_OUTPUTS[module]}{_OUTPUT[kind]}")
-    return Place(_TABLES[module])
+        return StoredVariable(f"{_OUTPUTS[module]}{_OUTPUT[kind]}")
+    return StoredVariable(_TABLES[module])
 
 
 def is_slot(variable: str) -> bool:

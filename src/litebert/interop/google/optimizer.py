@@ -14,7 +14,7 @@ from litebert.errors import LitebertError
 from litebert.files import read_json, write_json
 from litebert.folder.weights import read_tensors
 from litebert.interop.google.names import SLOTS, is_slot
-from litebert.interop.google.plan import Plan, Wanted, require_shape
+from litebert.interop.google.plan import ImportPlan, Wanted, require_shape
 from litebert.interop.google.source import Checkpoint
 from litebert.interop.google.streamed import write_tensors
 
@@ -40,7 +40,7 @@ def require_optimizer(source: Checkpoint) -> None:
         raise _other_variables("a word table and its map, which become one table")
 
 
-def write_optimizer(folder: Path, plan: Plan) -> int:
+def write_optimizer(folder: Path, plan: ImportPlan) -> int:
     """Write the moments under `state_tensors`' names; return the steps done.
 
     A variable that never had a gradient has no moments; ours are zeros then.

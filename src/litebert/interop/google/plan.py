@@ -29,7 +29,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ImportPlan:
     """What is taken from a checkpoint; `extra` is kept although the network has no use for it."""
 
     source: Checkpoint
@@ -52,7 +52,7 @@ class Plan:
         return sorted(name for name in left if not is_slot(name))
 
 
-def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | None) -> Plan:
+def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | None) -> ImportPlan:
     """Find every parameter's variable.
 
     The pretraining heads and their pooler may be missing, as from TF-Hub modules; the encoder and
@@ -72,7 +72,7 @@ def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | Non
         if each.tensor.startswith("albert.") and "pooler" not in each.tensor
     ]
     _require_none(source, missing if head is not None else needed)
-    return Plan(source, config, head, found, missing, _divided(source, extra)[0])
+    return ImportPlan(source, config, head, found, missing, _divided(source, extra)[0])
 
 
 def require_shape(source: Checkpoint, wanted: Wanted, slot: str = "") -> None:

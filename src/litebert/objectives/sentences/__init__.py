@@ -7,8 +7,8 @@ from litebert.objectives.sentences.kinds import (
     NextSentence,
     NoSentences,
     OfficialOrder,
-    Order,
     SameDocument,
+    SentenceOrder,
     Shuffle,
 )
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _BUILT_IN: tuple[SentenceObjective, ...] = (
-    Order(),
+    SentenceOrder(),
     OfficialOrder(),
     NextSentence(),
     Shuffle(),

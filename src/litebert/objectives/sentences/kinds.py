@@ -31,7 +31,7 @@ class OfficialOrder(InOrder):
         return drawn_middle(draws, start, end), np.where(end - start == 1, RANDOM_SECOND, kind)
 
 
-class Order(OfficialOrder):
+class SentenceOrder(OfficialOrder):
     """Sentence order as the paper says: chunks of two sentences or more, swapped or not."""
 
     name = "order"

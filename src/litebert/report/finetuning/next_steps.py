@@ -15,14 +15,16 @@ from litebert.runs.answers import Answered
 
 
 @dataclass(frozen=True)
-class Example:
+class UsageExample:
     """One use of a model, in the shell and in Python."""
 
     shell: str
     python: str
 
 
-_PAIR = Example('classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])')
+_PAIR = UsageExample(
+    'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
+)
 _BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
 
@@ -47,18 +49,18 @@ def section_of(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Htm
     )
 
 
-def _shell_lines(record: Record, example: Example | None) -> list[str]:
+def _shell_lines(record: Record, example: UsageExample | None) -> list[str]:
     run, model = (shlex.quote(str(path)) for path in (record.folder, record.folder / "model"))
     measured = [f"litebert evaluate {run}", f"litebert evaluate {run} --best"]
     return [*measured, *([f"litebert {example.shell} --model {model}"] if example else [])]
 
 
-def _python_lines(record: Record, example: Example | None) -> list[str]:
+def _python_lines(record: Record, example: UsageExample | None) -> list[str]:
     loaded = ["import litebert", f"model = litebert.load({str(record.folder / 'model')!r})"]
     return [*loaded, f"print(model.{example.python})" if example else "print(model.verbs)"]
 
 
-def _example(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Example | None:
+def _example(record: Record, answers: Mapping[str, Sequence[Answered]]) -> UsageExample | None:
     """Return how the head of a model is used."""
     folder = record.folder / "model"
     classes = read_json(folder / "config.json", command=f"ls {folder}").get("architectures")
@@ -67,4 +69,4 @@ def _example(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Examp
     is_pair = kind and HEADS[kind].verb == "classify"
     if is_pair and rows and all(_BETWEEN in row.text for row in rows):
         return _PAIR
-    return Example(HEADS[kind].shell_example, HEADS[kind].python_example) if kind else None
+    return UsageExample(HEADS[kind].shell_example, HEADS[kind].python_example) if kind else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from litebert.files import Json, read_json
 from litebert.report.chart import Chart, Rule, left_out, lines_of, rate_charts
 from litebert.report.finetuning.confusion import are_labels
-from litebert.report.finetuning.results import Answers, accuracy_name, commonest
+from litebert.report.finetuning.results import AnswersBySplit, accuracy_name, commonest
 from litebert.report.overview import effort
 from litebert.report.table import number
 from litebert.runs import Record, Result
@@ -17,7 +17,7 @@ MOST_MEASURES = 2
 
 
 def charts_of(
-    record: Record, result: Result | None, answers: Answers, labels: Sequence[str]
+    record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]
 ) -> list[Chart]:
     """Return the figures for which the run has values."""
     loss = Chart(
@@ -43,7 +43,7 @@ def measures_drawn(record: Record, result: Result | None) -> list[str]:
     return [result.key_measure] if len(splits) < 2 else list(names)
 
 
-def baselines(answers: Answers, labels: Sequence[str]) -> dict[str, tuple[Rule, ...]]:
+def baselines(answers: AnswersBySplit, labels: Sequence[str]) -> dict[str, tuple[Rule, ...]]:
     """Return what always answering the commonest label gets, by the name of each accuracy."""
     return {
         accuracy_name(split, answers): (Rule("commonest label", commonest(rows)[1]),)

@@ -12,10 +12,12 @@ from litebert.report.table import number
 from litebert.runs import Record, Result
 from litebert.runs.answers import Answered
 
-Answers = Mapping[str, Sequence[Answered]]
+AnswersBySplit = Mapping[str, Sequence[Answered]]
 
 
-def results(record: Record, result: Result | None, answers: Answers, labels: Sequence[str]) -> Html:
+def results(
+    record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]
+) -> Html:
     """Return the measures, what they mean, and what no learning would get."""
     if result is None:
         return section("Result", *_so_far(record))
@@ -44,7 +46,7 @@ def commonest(rows: Sequence[Answered]) -> tuple[str, float]:
     return label, count / len(rows)
 
 
-def accuracy_name(split: str, answers: Answers) -> str:
+def accuracy_name(split: str, answers: AnswersBySplit) -> str:
     """Name the accuracy of a held-out set: where there are several, it begins with the set's."""
     return f"{split}_accuracy" if len(answers) > 1 else "accuracy"
 
@@ -72,7 +74,7 @@ def _two_columns(result: Result) -> list[str]:
     ]
 
 
-def _doubts(result: Result, answers: Answers, labels: Sequence[str]) -> list[str]:
+def _doubts(result: Result, answers: AnswersBySplit, labels: Sequence[str]) -> list[str]:
     """Say what an accuracy is worth: beside no learning, and beside chance."""
     lines = []
     for split, rows in answers.items():

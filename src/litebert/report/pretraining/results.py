@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from litebert.runs import Record, Row
+from litebert.runs import LogRow, Record
 
 CHANCE = 0.5
 """Share of sentence pairs that a coin gets right; its loss is ln 2."""
@@ -53,14 +53,14 @@ def sentence_task(record: Record) -> str:
     return "Next sentence" if is_next else "Sentence order"
 
 
-def before_and_now(record: Record) -> tuple[Row, Row] | None:
+def before_and_now(record: Record) -> tuple[LogRow, LogRow] | None:
     """Return the first and the last evaluation, where there are two."""
     if len(record.evaluations) < 2:
         return None
     return record.evaluations[0], record.evaluations[-1]
 
 
-def result_rows(record: Record, first: Row, last: Row) -> list[tuple[str, str, str, str]]:
+def result_rows(record: Record, first: LogRow, last: LogRow) -> list[tuple[str, str, str, str]]:
     """Return (measure, before, now, without learning) for the measures that were taken."""
     return [
         (
@@ -74,7 +74,7 @@ def result_rows(record: Record, first: Row, last: Row) -> list[tuple[str, str, s
     ]
 
 
-def verdict(record: Record, last: Row) -> list[str]:
+def verdict(record: Record, last: LogRow) -> list[str]:
     """Say in plain words what the last evaluation means, gains that are none included."""
     sentences = []
     if (accuracy := last.values.get("masked_lm_accuracy")) is not None:
@@ -93,7 +93,7 @@ def verdict(record: Record, last: Row) -> list[str]:
     return sentences
 
 
-def _masked_words(last: Row, accuracy: float) -> str:
+def _masked_words(last: LogRow, accuracy: float) -> str:
     baseline = last.values.get("masked_lm_baseline")
     sentence = f"At step {last.step:,} the model names {share(accuracy)} of the masked tokens"
     if baseline is None:
@@ -115,7 +115,7 @@ def _sentence_words(record: Record, accuracy: float) -> str:
     return f"{sentence}."
 
 
-def _lowest_loss(record: Record) -> Row | None:
+def _lowest_loss(record: Record) -> LogRow | None:
     measured = [
         row
         for row in record.evaluations
@@ -124,7 +124,7 @@ def _lowest_loss(record: Record) -> Row | None:
     return min(measured, key=lambda row: row.values["masked_lm_loss"], default=None)
 
 
-def _measures(record: Record, last: Row) -> list[Measure]:
+def _measures(record: Record, last: LogRow) -> list[Measure]:
     task = sentence_task(record)
     size = record.settings.get("model.vocab_size")
     vocabulary = size if isinstance(size, int) and size > 0 else math.nan

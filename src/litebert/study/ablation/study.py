@@ -23,7 +23,7 @@ from litebert.study.ablation.trial import Bench, Trial
 Known = TypeVar("Known")
 
 
-class Row(BaseModel):
+class AblationRow(BaseModel):
     """One row: what was measured with each seed, or only what it would cost."""
 
     label: str
@@ -54,12 +54,12 @@ class Ablation(BaseModel):
     scale: str
     paper_measure: str
     measure: str
-    rows: list[Row]
+    rows: list[AblationRow]
 
     @property
     def orderings(self) -> dict[str, Ordering]:
         """Whether the rows of each part of the table stand in the paper's order."""
-        parts: dict[str, list[Row]] = {}
+        parts: dict[str, list[AblationRow]] = {}
         for row in self.rows:
             parts.setdefault(row.part, []).append(row)
         return {
@@ -141,7 +141,7 @@ def ablate(
     rows = {}
     for label, variant in variants.items():
         cost = costs[label]
-        rows[label] = Row(
+        rows[label] = AblationRow(
             label=label,
             part=variant.part,
             paper=variant.paper,
@@ -178,7 +178,7 @@ def read_ablation(path: Path) -> Ablation:
     return Ablation.model_validate(read_json(path, command="litebert study ablation --help"))
 
 
-def _table(grid: Grid, scale: str, rows: dict[str, Row]) -> Ablation:
+def _table(grid: Grid, scale: str, rows: dict[str, AblationRow]) -> Ablation:
     return Ablation.model_construct(
         name=grid.name,
         title=grid.title,

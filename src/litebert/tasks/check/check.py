@@ -14,10 +14,10 @@ from litebert.errors import LitebertError, MissingFileError, RequestError
 from litebert.reading.rows import Row
 from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.tasks.check.findings import DataReport, SplitReport, TableFindings
-from litebert.tasks.check.lengths import Lengths
+from litebert.tasks.check.lengths import LengthCounter
 from litebert.tasks.check.split import Split
 from litebert.tasks.dataset import Dataset
-from litebert.tasks.kinds.family import Item
+from litebert.tasks.kinds.family import CheckItem
 from litebert.tasks.own.roles import chosen_header
 from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.settle import LEARNT, Settled, settle
@@ -40,7 +40,7 @@ def rows_of(table: TableFile, found: TableFindings) -> Iterator[tuple[int, Row]]
 
 def items(
     table: TableFile, settled: Settled, found: TableFindings, *, has_labels: bool
-) -> Iterator[tuple[int, Item]]:
+) -> Iterator[tuple[int, CheckItem]]:
     """Yield what to check in each row that training could use."""
     _note_mark(table, found)
     family = settled.reading.family
@@ -169,12 +169,14 @@ class _Examination:
         self,
         name: str,
         place: Callable[[int], str],
-        numbered: Iterable[tuple[int, Item]],
+        numbered: Iterable[tuple[int, CheckItem]],
         *,
         is_train: bool,
     ) -> None:
         """Look at the rows of one split."""
-        lengths = Lengths(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
+        lengths = (
+            LengthCounter(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
+        )
         split = Split(name, place, found=self._found, lengths=lengths)
         split.look(numbered)
         self.reports.append(split.close(self.head))

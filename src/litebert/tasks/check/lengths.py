@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from litebert.tasks.kinds.family import Item
+from litebert.tasks.kinds.family import CheckItem
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.unknown import UnknownPieces
 
@@ -37,17 +37,17 @@ class LengthReport:
         return self.num_unknown / max(1, self.num_pieces)
 
 
-class Lengths:
+class LengthCounter:
     """Count the pieces of items; they are encoded together, many at once."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_length: int) -> None:
         self._tokenizer, self._max_length = tokenizer, max_length
-        self._held: list[tuple[int, Item]] = []
+        self._held: list[tuple[int, CheckItem]] = []
         self._lengths = Counter[int]()
         self._first_too_long = self._first_unknown = 0
         self._unknown = UnknownPieces(tokenizer)
 
-    def add(self, number: int, item: Item) -> None:
+    def add(self, number: int, item: CheckItem) -> None:
         """Count an item, whose row has a number."""
         self._held.append((number, item))
         if len(self._held) >= AT_ONCE:

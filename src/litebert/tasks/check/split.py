@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from litebert.config import HeadConfig
 from litebert.tasks.check.findings import SplitReport, TableFindings
-from litebert.tasks.check.lengths import Lengths
-from litebert.tasks.kinds.family import Item
+from litebert.tasks.check.lengths import LengthCounter
+from litebert.tasks.kinds.family import CheckItem
 
 _NO_ANSWER = 0
 
@@ -115,14 +115,14 @@ class Split:
         place: Callable[[int], str],
         *,
         found: TableFindings,
-        lengths: Lengths | None,
+        lengths: LengthCounter | None,
     ) -> None:
         self.name, self.place, self.seen = name, place, Seen()
         self._found, self._lengths = found, lengths
         self._num_rows = self._num_labelled = 0
         self._labels = Counter[str]()
 
-    def look(self, items: Iterable[tuple[int, Item]]) -> None:
+    def look(self, items: Iterable[tuple[int, CheckItem]]) -> None:
         """Look at the rows, each with its number."""
         for number, item in items:
             self._num_rows += 1

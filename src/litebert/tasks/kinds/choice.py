@@ -17,7 +17,7 @@ from litebert.fast.moving import moved
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.classification import Scores
-from litebert.tasks.kinds.family import NEVER, AnswerRow, Feature, Item, Output, frame_ids
+from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Feature, Output, frame_ids
 from litebert.tasks.kinds.problems import softened, softmax
 from litebert.tokenizer import Tokenizer
 
@@ -136,13 +136,13 @@ class MultipleChoice:
         shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
         return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
 
-    def item(self, example: ChoiceExample, /) -> Item:
+    def item(self, example: ChoiceExample, /) -> CheckItem:
         """Return what a data check looks at."""
         texts, label = (example.context, example.question), example.label
         if label is None:
-            return Item(texts, "".join(texts), example.choices)
+            return CheckItem(texts, "".join(texts), example.choices)
         labels = (f"choice {label + 1}",)
-        return Item(texts, "".join(texts), example.choices, labels, example.choices[label])
+        return CheckItem(texts, "".join(texts), example.choices, labels, example.choices[label])
 
     def rows(
         self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /

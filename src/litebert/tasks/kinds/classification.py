@@ -14,8 +14,8 @@ from litebert.config import HeadConfig
 from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.fast.moving import moved
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output, frame_ids
-from litebert.tasks.kinds.problems import Label, Problem, SingleLabel, problem_of
+from litebert.tasks.kinds.family import AnswerRow, CheckItem, Feature, Output, frame_ids
+from litebert.tasks.kinds.problems import Label, LabelProblem, SingleLabel, problem_of
 from litebert.tokenizer import Tokenizer
 
 
@@ -58,7 +58,7 @@ class TextClassification:
         return replace(self, head=self.head.model_copy(update={"kind": kind}))
 
     @cached_property
-    def problem(self) -> Problem:
+    def problem(self) -> LabelProblem:
         """What the outputs mean."""
         return problem_of(self.head)
 
@@ -137,15 +137,15 @@ class TextClassification:
         """Return answers in the words of the labels; several are joined by commas."""
         return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
 
-    def item(self, example: TextExample, /) -> Item:
+    def item(self, example: TextExample, /) -> CheckItem:
         """Return what a data check looks at."""
         texts = (example.first,) if example.second is None else (example.first, example.second)
         if example.label is None:
-            return Item(texts, example.first)
+            return CheckItem(texts, example.first)
         answer = self.problem.words(example.label)
         numbers = () if self.problem.is_number else np.ravel(example.label).astype(int)
         labels = tuple(self.head.labels[number] for number in numbers)
-        return Item(texts, example.first, labels=labels, answer=answer)
+        return CheckItem(texts, example.first, labels=labels, answer=answer)
 
     def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
         """Return the mean probability of each label, or the mean score."""

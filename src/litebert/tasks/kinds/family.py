@@ -62,7 +62,7 @@ class AnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class CheckItem:
     """An example as a data check sees it: its texts, and their labels.
 
     The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted
@@ -109,7 +109,7 @@ class Family(Protocol[Asked, Answer]):
     def constant(self, training: Sequence[Asked], examples: Sequence[Asked], /) -> list[Answer]:
         """Return the answers of always giving what is commonest in training: the baseline."""
 
-    def item(self, example: Asked, /) -> Item:
+    def item(self, example: Asked, /) -> CheckItem:
         """Return what a data check looks at."""
 
     def rows(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> list[AnswerRow]:

@@ -27,7 +27,7 @@ Values: TypeAlias = tuple[float, ...]
 """One probability (or, for regression, one score) an output."""
 
 
-class Problem(Protocol):
+class LabelProblem(Protocol):
     """What a classifier's outputs mean."""
 
     key_measure: ClassVar[str]
@@ -246,7 +246,7 @@ PROBLEMS: Mapping[str, type[SingleLabel | MultiLabel | Regression]] = {
 """By `HeadConfig.problem_type`."""
 
 
-def problem_of(head: HeadConfig) -> Problem:
+def problem_of(head: HeadConfig) -> LabelProblem:
     """Return what the outputs of a head mean."""
     return PROBLEMS[head.problem_type](head.labels)
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from litebert.config import HeadConfig
 from litebert.metrics import tagging_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import AnswerRow, Feature, Item, Output
+from litebert.tasks.kinds.family import AnswerRow, CheckItem, Feature, Output
 from litebert.tasks.kinds.problems import softmax
 from litebert.tokenizer import Tokenizer
 
@@ -119,11 +119,11 @@ class TokenClassification:
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
         return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
 
-    def item(self, example: TagExample, /) -> Item:
+    def item(self, example: TagExample, /) -> CheckItem:
         """Return what a data check looks at."""
         text, tags = " ".join(example.words), tuple(self._named(example.tags or ()))
         answer = None if example.tags is None else " ".join(tags)
-        return Item((text,), text, labels=tags, answer=answer)
+        return CheckItem((text,), text, labels=tags, answer=answer)
 
     def rows(
         self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /

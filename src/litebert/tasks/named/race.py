@@ -23,7 +23,7 @@ from litebert.tasks.kinds.classification import Scores
 LETTERS = "ABCD"
 
 
-class Passage(BaseModel):
+class RacePassage(BaseModel):
     """A line of a RACE file: a text with its questions."""
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -91,9 +91,9 @@ def _examples(source: Source, group: str) -> Iterator[ChoiceExample]:
             )
 
 
-def _passage(line: str, place: RowPlace) -> Passage:
+def _passage(line: str, place: RowPlace) -> RacePassage:
     try:
-        return Passage.model_validate(parse_row(line, place))
+        return RacePassage.model_validate(parse_row(line, place))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -101,7 +101,7 @@ def _passage(line: str, place: RowPlace) -> Passage:
             "LB-827",
             f"{place}: not a passage of RACE" + (f" ({where})" if where else ""),
             received=line,
-            expected=expected(error, Passage),
+            expected=expected(error, RacePassage),
             next="get the file again, or take this line out",
         ) from error
 

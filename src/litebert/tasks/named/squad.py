@@ -12,7 +12,7 @@ from litebert.reading.find import find_file, find_files
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
-from litebert.tasks.kinds.spans.decode import Span, SpanAnswer
+from litebert.tasks.kinds.spans.decode import ProposedSpan, SpanAnswer
 from litebert.tasks.kinds.spans.example import SpanExample
 from litebert.tasks.kinds.spans.threshold import given_texts
 from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
@@ -62,7 +62,7 @@ def submission(
     return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
 
 
-def _proposal(span: Span) -> dict[str, str | float]:
+def _proposal(span: ProposedSpan) -> dict[str, str | float]:
     return {
         "text": span.text,
         "probability": span.probability,

@@ -16,39 +16,39 @@ from litebert.reading.source import Source
 from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
 
 
-class _Part(BaseModel):
+class _SquadPart(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-class _Answer(_Part):
+class _SquadAnswer(_SquadPart):
     text: str
     answer_start: int
 
 
-class _Question(_Part):
+class _SquadQuestion(_SquadPart):
     id: str
     question: str
-    answers: list[_Answer] | None = None
+    answers: list[_SquadAnswer] | None = None
     is_impossible: bool | None = None
 
 
-class _Paragraph(_Part):
+class _Paragraph(_SquadPart):
     context: str
-    qas: list[_Question]
+    qas: list[_SquadQuestion]
 
 
-class _Article(_Part):
+class _Article(_SquadPart):
     title: str = ""
     paragraphs: list[_Paragraph]
 
 
-class _File(_Part):
+class _SquadLayout(_SquadPart):
     version: str | float = ""
     data: list[_Article]
 
 
-_SQUAD = TypeAdapter(_File)
-_UNANSWERABLE = TypeAdapter(dict[str, list[_Question]])
+_SQUAD = TypeAdapter(_SquadLayout)
+_UNANSWERABLE = TypeAdapter(dict[str, list[_SquadQuestion]])
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _by_context(examples: Iterable[SpanExample]) -> Iterator[tuple[str, list[Spa
     return iter(groups.items())
 
 
-def _example(question: _Question, context: str, title: str, name: str) -> SpanExample:
+def _example(question: _SquadQuestion, context: str, title: str, name: str) -> SpanExample:
     answers = tuple(GoldAnswer(one.text, one.answer_start) for one in question.answers or ())
     where = f"{name}, question {question.id}"
     for answer in answers:

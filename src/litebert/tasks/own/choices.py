@@ -11,24 +11,26 @@ from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import Scores
-from litebert.tasks.own.columns import Shape
-from litebert.tasks.own.reading import Reading
+from litebert.tasks.own.columns import RowShape
+from litebert.tasks.own.reading import RowReading
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, list_of, text_of
 
 
-class Choices(Reading[ChoiceExample, Scores]):
+class ChoiceRows(RowReading[ChoiceExample, Scores]):
     """Questions; `labels` are what the label column calls the choices, in order.
 
     Where a row names its choices itself, or the label repeats the text of one, that is taken.
     """
 
-    shape: ClassVar[Shape] = "choices"
+    shape: ClassVar[RowShape] = "choices"
     problem: ClassVar[str] = "multiple-choice"
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Choices, str]:  # noqa: ARG003
+    def settle(
+        cls, table: TableFile, columns: Columns, _problem: str | None
+    ) -> tuple[ChoiceRows, str]:
         name = columns.all("label")[0]
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for _, row in table.rows():

@@ -14,11 +14,11 @@ from litebert.reading.rows import Row
 from litebert.tasks.own.roles import CHOSEN, NAMES, PAIRS, Columns, Role, normal
 from litebert.tasks.own.values import Contents
 
-Shape: TypeAlias = Literal["texts", "words", "choices", "spans"]
+RowShape: TypeAlias = Literal["texts", "words", "choices", "spans"]
 Names: TypeAlias = tuple[str, ...]
 Found: TypeAlias = dict[Role, Names]
 
-_SIGNS: Mapping[Role, Shape] = {
+_SIGNS: Mapping[Role, RowShape] = {
     "choices": "choices",
     "tokens": "words",
     "tags": "words",
@@ -29,7 +29,7 @@ _SIGNS: Mapping[Role, Shape] = {
 }
 """A column chosen for one of these says what the rows are."""
 
-_POSE: Mapping[Shape, str] = {
+_POSE: Mapping[RowShape, str] = {
     "texts": "texts with a label",
     "words": "words with tags",
     "choices": "questions with choices",
@@ -45,8 +45,8 @@ _FEWEST = {"": 3} | dict.fromkeys(
 
 
 def guess_columns(
-    names: Sequence[str], sample: Sequence[Row], chosen: Columns, shape: Shape | None
-) -> tuple[Shape, Columns]:
+    names: Sequence[str], sample: Sequence[Row], chosen: Columns, shape: RowShape | None
+) -> tuple[RowShape, Columns]:
     """Return what the rows are and which column plays which role.
 
     What was chosen stays; `shape` None is guessed, too.
@@ -86,7 +86,7 @@ class _Guess:
     contents: Contents
     chosen: Columns
 
-    def shape(self) -> Shape:
+    def shape(self) -> RowShape:
         """Tell from chosen roles, then from names together with what stands in the columns."""
         for role, shape in _SIGNS.items():
             if self.chosen.all(role):

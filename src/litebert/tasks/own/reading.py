@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.family import Answer, Family
-from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.columns import RowShape
 from litebert.tasks.own.roles import Columns, Role
 from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, text_of
@@ -19,7 +19,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
-class Reading(ABC, Generic[Read, Answer]):
+class RowReading(ABC, Generic[Read, Answer]):
     """Turns the rows of one problem into examples.
 
     `labels` are the names of labels, tags or choices, as they stand in the file.
@@ -27,7 +27,7 @@ class Reading(ABC, Generic[Read, Answer]):
 
     columns: Columns
     labels: tuple[str, ...] = ()
-    shape: ClassVar[Shape]
+    shape: ClassVar[RowShape]
     problem: ClassVar[str]
     learnt: ClassVar[Role] = "label"
     """The role of the column that says what is right."""

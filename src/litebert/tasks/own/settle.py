@@ -12,9 +12,9 @@ from typing import Any
 
 from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.rows import Row
-from litebert.tasks.own.choices import Choices
-from litebert.tasks.own.columns import Shape, guess_columns
-from litebert.tasks.own.reading import Reading
+from litebert.tasks.own.choices import ChoiceRows
+from litebert.tasks.own.columns import RowShape, guess_columns
+from litebert.tasks.own.reading import RowReading
 from litebert.tasks.own.roles import (
     Role,
     chosen_columns,
@@ -22,21 +22,21 @@ from litebert.tasks.own.roles import (
     require_columns,
 )
 from litebert.tasks.own.rows import TableFile, open_table
-from litebert.tasks.own.spans import Spans
-from litebert.tasks.own.texts import TEXTS, Texts
+from litebert.tasks.own.spans import SpanRows
+from litebert.tasks.own.texts import TEXTS, TextRows
 from litebert.tasks.own.values import label_of
-from litebert.tasks.own.words import Words
+from litebert.tasks.own.words import WordRows
 
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
 """Roles that a file to be answered need not have."""
 
 
-READINGS: dict[Shape, type[Texts | Words | Choices | Spans]] = {
-    reading.shape: reading for reading in (Texts, Words, Choices, Spans)
+READINGS: dict[RowShape, type[TextRows | WordRows | ChoiceRows | SpanRows]] = {
+    reading.shape: reading for reading in (TextRows, WordRows, ChoiceRows, SpanRows)
 }
 """How rows of each shape are read; another shape is added here and to columns.py."""
-PROBLEMS: dict[str, type[Reading[Any, Any]]] = TEXTS | {
-    reading.problem: reading for reading in (Words, Choices, Spans)
+PROBLEMS: dict[str, type[RowReading[Any, Any]]] = TEXTS | {
+    reading.problem: reading for reading in (WordRows, ChoiceRows, SpanRows)
 }
 
 
@@ -44,7 +44,7 @@ PROBLEMS: dict[str, type[Reading[Any, Any]]] = TEXTS | {
 class Settled:
     """A reading, with what is known of files: do they have headers, and which names in them."""
 
-    reading: Reading[Any, Any]
+    reading: RowReading[Any, Any]
     has_header: bool | None = None
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
             expected="a column that says what is right in every row, to learn from",
             next=f"--column {role}=NAME",
         )
-    reading: Reading[Any, Any]
+    reading: RowReading[Any, Any]
     reading, summary = READINGS[shape].settle(table, found, problem)
     unused = [name for name in table.columns if name not in found.used]
     aside = f"; not used: {', '.join(unused)}" if unused else ""
@@ -121,7 +121,7 @@ def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str])
     return Settled(reading(chosen, known), chosen_header(columns), chosen.used)
 
 
-def _reading_of(problem: str) -> type[Reading[Any, Any]]:
+def _reading_of(problem: str) -> type[RowReading[Any, Any]]:
     if problem not in PROBLEMS:
         raise RequestError(
             "LB-855",

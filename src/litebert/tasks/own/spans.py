@@ -17,8 +17,8 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
 )
-from litebert.tasks.own.columns import Shape
-from litebert.tasks.own.reading import Reading
+from litebert.tasks.own.columns import RowShape
+from litebert.tasks.own.reading import RowReading
 from litebert.tasks.own.roles import Columns, Role
 from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import list_of, number_of, text_of
@@ -26,16 +26,18 @@ from litebert.tasks.own.values import list_of, number_of, text_of
 UNANSWERABLE = "unanswerable"
 
 
-class Spans(Reading[SpanExample, SpanAnswer]):
+class SpanRows(RowReading[SpanExample, SpanAnswer]):
     """Questions on a context; `labels` is a name for "no answer", or nothing."""
 
-    shape: ClassVar[Shape] = "spans"
+    shape: ClassVar[RowShape] = "spans"
     problem: ClassVar[str] = "question-answering"
     learnt: ClassVar[Role] = "answers"
     needs_labels: ClassVar[bool] = False
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Spans, str]:  # noqa: ARG003
+    def settle(
+        cls, table: TableFile, columns: Columns, _problem: str | None
+    ) -> tuple[SpanRows, str]:
         number = sum(not _answers(row, columns) for _, row in table.rows())
         summary = f"{number:,} without an answer" if number else "all are answered"
         return cls(columns, (UNANSWERABLE,) if number else ()), f"questions; {summary}"

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import ClassVar
 
 from litebert.config import HeadConfig
-from litebert.config.head import Problem
+from litebert.config.head import ProblemType
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
 from litebert.tasks.kinds.problems import Label
-from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.columns import RowShape
 from litebert.tasks.own.labels import (
     LabelColumn,
     in_order,
@@ -25,7 +25,7 @@ from litebert.tasks.own.labels import (
     split_labels,
     text_problem,
 )
-from litebert.tasks.own.reading import Reading
+from litebert.tasks.own.reading import RowReading
 from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, number_of
@@ -34,14 +34,16 @@ _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes
 """What a column for one label holds."""
 
 
-class Texts(Reading[TextExample, Scores]):
+class TextRows(RowReading[TextExample, Scores]):
     """Texts with something to learn; the subclasses say what."""
 
-    shape: ClassVar[Shape] = "texts"
-    problem_type: ClassVar[Problem]
+    shape: ClassVar[RowShape] = "texts"
+    problem_type: ClassVar[ProblemType]
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Texts, str]:
+    def settle(
+        cls, table: TableFile, columns: Columns, problem: str | None
+    ) -> tuple[TextRows, str]:
         names = columns.all("label")
         if len(names) > 1:
             return SeveralLabels(columns, names), f"a column for each of {len(names)} labels"
@@ -84,11 +86,11 @@ class Texts(Reading[TextExample, Scores]):
         return str(example.label)
 
 
-class OneLabel(Texts):
+class OneLabel(TextRows):
     """Each text has one label."""
 
     problem: ClassVar[str] = "classification"
-    problem_type: ClassVar[Problem] = "single_label_classification"
+    problem_type: ClassVar[ProblemType] = "single_label_classification"
 
     @classmethod
     def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
@@ -108,11 +110,11 @@ class OneLabel(Texts):
         return all(number_of(label) is not None for label in self.labels)
 
 
-class SeveralLabels(Texts):
+class SeveralLabels(TextRows):
     """Each text has any number of labels: in one column, or in a column for each."""
 
     problem: ClassVar[str] = "multi-label"
-    problem_type: ClassVar[Problem] = "multi_label_classification"
+    problem_type: ClassVar[ProblemType] = "multi_label_classification"
 
     @classmethod
     def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
@@ -135,11 +137,11 @@ class SeveralLabels(Texts):
         return False
 
 
-class Score(Texts):
+class OneScore(TextRows):
     """Each text has a number to estimate."""
 
     problem: ClassVar[str] = "regression"
-    problem_type: ClassVar[Problem] = "regression"
+    problem_type: ClassVar[ProblemType] = "regression"
 
     @classmethod
     def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
@@ -166,8 +168,8 @@ class Score(Texts):
         return ""
 
 
-TEXTS: dict[str, type[Texts]] = {
-    reading.problem: reading for reading in (OneLabel, SeveralLabels, Score)
+TEXTS: dict[str, type[TextRows]] = {
+    reading.problem: reading for reading in (OneLabel, SeveralLabels, OneScore)
 }
 
 

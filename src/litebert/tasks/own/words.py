@@ -10,9 +10,9 @@ from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.rows import Row
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
-from litebert.tasks.own.columns import Shape
+from litebert.tasks.own.columns import RowShape
 from litebert.tasks.own.labels import in_order, require_choice
-from litebert.tasks.own.reading import Reading
+from litebert.tasks.own.reading import RowReading
 from litebert.tasks.own.roles import Columns, Role
 from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, list_of, text_of
@@ -21,15 +21,17 @@ PREFIXES = ("B-", "I-", "O")
 """What the names of tags begin with where runs of words are entities."""
 
 
-class Words(Reading[TagExample, TagAnswer]):
+class WordRows(RowReading[TagExample, TagAnswer]):
     """Sentences: lists, or texts with a space between words."""
 
-    shape: ClassVar[Shape] = "words"
+    shape: ClassVar[RowShape] = "words"
     problem: ClassVar[str] = "token-classification"
     learnt: ClassVar[Role] = "tags"
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Words, str]:  # noqa: ARG003
+    def settle(
+        cls, table: TableFile, columns: Columns, _problem: str | None
+    ) -> tuple[WordRows, str]:
         (name,) = columns.all("tags")
         tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
         labels = in_order(tag for tag in tags if tag is not None)

@@ -11,7 +11,7 @@ from litebert.interop.export.onnx.graph import DEFAULT_OPSET, to_graph
 from litebert.interop.export.onnx.int8 import quantise
 from litebert.interop.export.onnx.runtime import measure, onnx, start
 from litebert.interop.export.padded import INPUTS
-from litebert.interop.export.parity import Parity, Run, compare, require_equal
+from litebert.interop.export.parity import Parity, RunBatch, compare, require_equal
 from litebert.interop.export.ragged import Outputs, ragged_outputs
 from litebert.interop.export.samples import OUR_TEXTS, Inputs, Text, padded_batches
 from litebert.interop.export.source import SourceModel, open_source, require_free, write_export
@@ -23,7 +23,7 @@ _GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
 
 
 @dataclass(frozen=True)
-class Row:
+class OnnxRow:
     """One line of the table: a runtime, its file, how near it is and how long a batch takes.
 
     `parity` is None for the network itself; `milliseconds` is empty when nothing was timed.
@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class OnnxReport:
     """What was written, what it takes and gives, and how it compares."""
 
     output: Path
@@ -46,7 +46,7 @@ class ExportReport:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     products: Products
-    rows: tuple[Row, ...]
+    rows: tuple[OnnxRow, ...]
     notes: tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ def export_onnx(
     has_latency: bool = True,
     has_states: bool = False,
     table_bits: int = 8,
-) -> ExportReport:
+) -> OnnxReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
     The outputs are those of the folder's head, or with `head="none"` the encoder's; `has_states`
@@ -87,7 +87,7 @@ def export_onnx(
     times = _times(source, runners) if has_latency else {}
     write_export(output, list(files.values())[-1], source=folder)
     sizes = {_ITSELF: source.weight_bytes} | {name: len(data) for name, data in files.items()}
-    return ExportReport(
+    return OnnxReport(
         output=output,
         head=source.head,
         opset=opset,
@@ -95,7 +95,7 @@ def export_onnx(
         outputs=source.padded.output_names,
         products=products,
         rows=tuple(
-            Row(name, size, size / source.weight_bytes, parities.get(name), times.get(name, {}))
+            OnnxRow(name, size, size / source.weight_bytes, parities.get(name), times.get(name, {}))
             for name, size in sizes.items()
         ),
         notes=_notes(parities.get(_INT8)),
@@ -103,7 +103,7 @@ def export_onnx(
 
 
 def _parities(
-    source: SourceModel, runners: dict[str, Run], texts: Sequence[Text], output: Path
+    source: SourceModel, runners: dict[str, RunBatch], texts: Sequence[Text], output: Path
 ) -> dict[str, Parity]:
     """Compare each runtime with the network; wrong numbers are refused.
 
@@ -130,7 +130,7 @@ def _is_lost(parity: Parity) -> bool:
     return not (is_near or parity.correlation >= _LEAST_CORRELATION)
 
 
-def _times(source: SourceModel, runners: dict[str, Run]) -> dict[str, dict[str, float]]:
+def _times(source: SourceModel, runners: dict[str, RunBatch]) -> dict[str, dict[str, float]]:
     network, names = source.network, source.padded.output_names
 
     def itself(inputs: Inputs) -> Outputs:

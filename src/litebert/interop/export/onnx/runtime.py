@@ -11,7 +11,7 @@ import numpy as np
 from litebert.errors import missing_package
 from litebert.fast.graphs import onnx, onnxruntime, session
 from litebert.interop.export.padded import INPUTS, PaddedNetwork
-from litebert.interop.export.parity import Run
+from litebert.interop.export.parity import RunBatch
 from litebert.interop.export.ragged import Outputs
 from litebert.interop.export.samples import Inputs
 
@@ -22,7 +22,11 @@ ROUNDS = 7
 
 
 def measure(
-    runners: Mapping[str, Run], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
+    runners: Mapping[str, RunBatch],
+    network: PaddedNetwork,
+    *,
+    vocab_size: int,
+    rounds: int = ROUNDS,
 ) -> dict[str, dict[str, float]]:
     """Return for each runner the median milliseconds at each shape, `1x16` being one row of 16.
 
@@ -60,7 +64,7 @@ except ImportError as error:
     raise missing_package("onnxscript", extra="onnx", needed_for="export to ONNX") from error
 
 
-def start(model: bytes) -> Run:
+def start(model: bytes) -> RunBatch:
     """Return the graph as a function."""
     running = session(model)
     names = [output.name for output in running.get_outputs()]

@@ -2,7 +2,7 @@
 
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
-from litebert.tasks.kinds.spans.decode import Span, SpanAnswer
+from litebert.tasks.kinds.spans.decode import ProposedSpan, SpanAnswer
 from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, score_spans
 from litebert.tasks.kinds.spans.threshold import tuned_threshold
@@ -15,7 +15,7 @@ __all__ = [
     "ConditionalSpanAnswering",
     "ConditionalSpanHead",
     "GoldAnswer",
-    "Span",
+    "ProposedSpan",
     "SpanAnswer",
     "SpanAnswering",
     "SpanExample",

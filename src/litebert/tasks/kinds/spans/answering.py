@@ -16,7 +16,7 @@ from litebert.config import HeadConfig
 from litebert.metrics import squad1_measures
 from litebert.metrics.spans import best, word_f1
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import NEVER, AnswerRow, Feature, Item, Output
+from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Feature, Output
 from litebert.tasks.kinds.spans.decode import (
     EMPTY,
     NO_SPAN,
@@ -109,14 +109,14 @@ class SpanAnswering:
         """Answer nothing at all: no span is commoner than another."""
         return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
 
-    def item(self, example: SpanExample, /) -> Item:
+    def item(self, example: SpanExample, /) -> CheckItem:
         """Return what a data check looks at."""
         texts = (example.question, example.context)
         if example.answers is None:
-            return Item(texts, example.context)
+            return CheckItem(texts, example.context)
         labels = ("answered" if example.answers else "unanswerable",)
         answer = " | ".join(one.text for one in example.answers)
-        return Item(texts, example.context, labels=labels, answer=answer)
+        return CheckItem(texts, example.context, labels=labels, answer=answer)
 
     def rows(
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /

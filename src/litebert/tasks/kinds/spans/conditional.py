@@ -18,7 +18,7 @@ from litebert.tasks.kinds.spans.decode import (
     EVEN_ODDS,
     NO_SPAN,
     NO_WINDOW,
-    Span,
+    ProposedSpan,
     SpanAnswer,
     average_spans,
     candidates,
@@ -106,7 +106,7 @@ class ConditionalSpanAnswering(SpanAnswering):
         found, null_score = average_spans(answers, n_best=self.n_best, nothing=NO_SPAN)
         return self._decided(found, null_score)
 
-    def _decided(self, found: tuple[Span, ...], null_score: float | None) -> SpanAnswer:
+    def _decided(self, found: tuple[ProposedSpan, ...], null_score: float | None) -> SpanAnswer:
         threshold = EVEN_ODDS if self.null_threshold is None else self.null_threshold
         answer = SpanAnswer(found[0].text, found, null_score, self.null_threshold)
         return replace(answer, text=kept_text(answer, threshold))

@@ -20,7 +20,7 @@ Candidates = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ProposedSpan:
     """A proposed answer: its characters in the context, and its scores.
 
     Scores are logits from a linear head and log-probabilities from a conditional one;
@@ -40,9 +40,9 @@ class Span:
         return self.start_score + self.end_score
 
 
-EMPTY = Span("empty", 0, 0, 0.0, 0.0)
+EMPTY = ProposedSpan("empty", 0, 0, 0.0, 0.0)
 """What SQuAD 1.1 gets where no span is possible (squad_utils.py L957)."""
-NO_SPAN = Span("", 0, 0, -1e6, -1e6)
+NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
 """What SQuAD 2.0 gets where no span is possible (squad_utils.py L1389)."""
 NO_WINDOW = 1e6
 """The null score of a question without any window (squad_utils.py L1262)."""
@@ -59,7 +59,7 @@ class SpanAnswer:
     """
 
     text: str
-    n_best: tuple[Span, ...]
+    n_best: tuple[ProposedSpan, ...]
     null_score: float | None = None
     threshold: float | None = None
 
@@ -106,8 +106,8 @@ def proposals(
     windows: Iterable[tuple[SpanFeature, Candidates]],
     *,
     n_best: int,
-    nothing: Span,
-) -> tuple[Span, ...]:
+    nothing: ProposedSpan,
+) -> tuple[ProposedSpan, ...]:
     """Return the best spans of all windows on a context, or `nothing`.
 
     A span counts only in the window that shows most around its start.
@@ -119,13 +119,13 @@ def proposals(
 
 
 def average_spans(
-    answers: Sequence[SpanAnswer], *, n_best: int, nothing: Span
-) -> tuple[tuple[Span, ...], float | None]:
+    answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan
+) -> tuple[tuple[ProposedSpan, ...], float | None]:
     """Return proposals and null score of an ensemble (paper 4.9; squad_utils.py L1330).
 
     The scores of a span are averaged over the models that propose it, null scores over all.
     """
-    proposed: dict[tuple[int, int], list[Span]] = {}
+    proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
     for answer in answers:
         for span in answer.n_best:
             if replace(span, probability=1.0) != nothing:
@@ -155,14 +155,14 @@ def _in_context(window: SpanFeature, rows: Candidates) -> NDArray[np.float64]:
     return np.concatenate([characters, scores[counts]], axis=1).astype(np.float64)
 
 
-def _span(context: str, row: NDArray[np.float64]) -> Span:
+def _span(context: str, row: NDArray[np.float64]) -> ProposedSpan:
     start, stop = int(row[0]), int(row[1])
     text = context[start:stop].strip()
     start += context[start:stop].find(text)
-    return Span(text, start, start + len(text), float(row[2]), float(row[3]))
+    return ProposedSpan(text, start, start + len(text), float(row[2]), float(row[3]))
 
 
-def _distinct(best_first: Iterable[Span]) -> Iterator[Span]:
+def _distinct(best_first: Iterable[ProposedSpan]) -> Iterator[ProposedSpan]:
     """Pass on the first span of each text."""
     seen: set[str] = set()
     for span in best_first:
@@ -171,7 +171,9 @@ def _distinct(best_first: Iterable[Span]) -> Iterator[Span]:
             yield span
 
 
-def _shared(best_first: Iterable[Span], n_best: int, nothing: Span) -> tuple[Span, ...]:
+def _shared(
+    best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan
+) -> tuple[ProposedSpan, ...]:
     """Keep the best and give each its share of probability."""
     kept = list(islice(best_first, n_best)) or [nothing]
     powers = [math.exp(span.score - kept[0].score) for span in kept]
