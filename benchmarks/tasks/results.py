@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 from litebert.metrics.spread import Spread
-from litebert.runs import recorded_setting
-from litebert.train.seeds import read_result
+from litebert.runs import read_result, recorded_setting
 
 SHOWN = {
     "cola": ("matthews",),

@@ -310,7 +310,7 @@ except DamagedError as error:
 
 
 UNGUARDED = """
-from litebert.objectives.shards import Text
+from litebert.objectives.shards import PlainShard
 Text.require_unchanged = lambda _: None
 """
 

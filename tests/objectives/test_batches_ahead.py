@@ -121,10 +121,10 @@ import multiprocessing
 from functools import partial
 import numpy as np
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import Loader, Text, Vocabulary, prefetch
+from litebert.objectives import Loader, PlainShard, Vocabulary, prefetch
 
 if __name__ == "__main__":
-    text = Text(np.arange(5, 2405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
+    text = PlainShard(np.arange(5, 2405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
     vocabulary = Vocabulary(2405, 2, 3, 4, np.ones(2405, bool))
     opened = partial(
         Loader, [text], vocabulary=vocabulary, config=ObjectiveConfig(), batch_size=8, seed=1
