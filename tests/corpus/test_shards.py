@@ -311,7 +311,7 @@ except DamagedError as error:
 
 UNGUARDED = """
 from litebert.objectives.shards import PlainShard
-Text.require_unchanged = lambda _: None
+PlainShard.require_unchanged = lambda _: None
 """
 
 
