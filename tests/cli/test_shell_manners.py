@@ -52,7 +52,7 @@ def test_every_command_has_two_examples_that_parse(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "exit_code", "said"),
     [
-        (["fill", "[MASK]", "--top", "-3"], 2, "no whole number from 1 on"),
+        (["fill", "[MASK]", "--top", "-3"], 2, "not a whole number of at least 1"),
         (["classify", "a", "--pair", "a", "--pair", "b"], 1, "LB-946"),
         (["pretrian"], 2, "pretrain"),
         (["fill", "[MASK]", "--precsion", "fp32"], 2, "--precision"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
 from litebert.errors import LitebertError
 from litebert.files import (
@@ -22,15 +23,14 @@ from litebert.files import (
     write_stream,
 )
 
-SUFFIXES = (".jsonl", ".csv", ".npy")
 _PIECE = 1 << 20
 
 
 class AnswerFile:
     """A JSONL file: a line a row, with its number and its answer, or why it has none.
 
-    Rows go to NAME.unfinished; `finish` gives the file its name. What a kill left half written is
-    cut off when the same command begins again.
+    Rows go to NAME.unfinished; `finish` renames it. When the command is rerun after a kill, a
+    half-written line is cut off and the rest is kept.
 
     Raises:
         LitebertError: LB-941, the file exists; LB-942, another command began it.
@@ -80,7 +80,7 @@ class AnswerFile:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
     def _whole_rows(self) -> int:
-        """Count the lines that are whole; cut off a last one that a kill left half written."""
+        """Count the complete lines; cut off a last one that is half written."""
         if not self._unfinished.exists():
             return 0
         number, is_whole = 0, True
@@ -122,6 +122,10 @@ class CsvAnswers(AnswerFile):
         return max(0, super()._whole_rows() - 1)
 
 
+class _VectorShape(BaseModel):
+    size: int
+
+
 class NpyAnswers(AnswerFile):
     """The vectors of `embed` as one float32 array; a row without an answer is NaN."""
 
@@ -156,7 +160,8 @@ class NpyAnswers(AnswerFile):
         """Return the length of a vector; 0 before there is one."""
         if not self._shape.exists():
             return 0
-        return int(str(read_json(self._shape, command=f"ls {self._path.parent}")["size"]))
+        table = read_json(self._shape, command=f"ls {self._path.parent}")
+        return _VectorShape.model_validate(table).size
 
     def _pieces(self) -> Iterator[bytes]:
         if not self._unfinished.exists():
@@ -175,7 +180,7 @@ class NpyAnswers(AnswerFile):
 
 
 def answer_file(path: Path, command: Mapping[str, str], *, force: bool) -> AnswerFile:
-    """Open a file of answers; its suffix says which kind, JSONL if it is none of ours.
+    """Open a file of answers; its suffix selects the format, JSONL by default.
 
     Raises:
         LitebertError: LB-913, a folder; LB-911, vectors alone can be an array; those of

@@ -25,7 +25,7 @@ Numbered: TypeAlias = tuple[int, Values | LitebertError]
 
 @dataclass(frozen=True)
 class BulkOptions:
-    """What the options of a bulk verb say."""
+    """The options of a bulk verb."""
 
     columns: tuple[str, ...] = ()
     output: Path | None = None
@@ -92,7 +92,7 @@ def answered(
 
 
 def count_rows(words: Sequence[str]) -> int | None:
-    """Return about how many rows files have: their lines; None where only reading would tell."""
+    """Estimate the rows of files by their lines; None where that would need reading them."""
     if not is_file(words) or any(
         word == "-" or _kind(word) == ".parquet" or Path(word).suffix.lower() in COMPRESSIONS
         for word in words
@@ -126,7 +126,7 @@ def _existing(path: Path) -> Path:
     if not is_file([str(path)]):
         raise LitebertError(
             "LB-943",
-            f"{path} is no file of texts",
+            f"{path} is not a file of texts",
             received="a file of another kind" if path.exists() else "no such file",
             expected=", ".join(sorted({*TEXTS, *TABLES})),
             next=f"ls {path.parent}",
@@ -148,9 +148,9 @@ def _each(
                 yield error
 
 
-def _table_rows(path: Path, named: Mapping[str, str], asked: Sequence[str]) -> Iterator[Numbered]:
+def _table_rows(path: Path, named: Mapping[str, str], chosen: Sequence[str]) -> Iterator[Numbered]:
     """Yield the chosen columns of a table; optional roles may be missing."""
-    table = open_table(path, has_header=True if asked else None)
+    table = open_table(path, has_header=True if chosen else None)
     first = next(iter(named))
     if named[first] not in table.columns:
         raise LitebertError(

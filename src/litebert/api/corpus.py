@@ -79,7 +79,7 @@ def train_vocabulary(
 
 
 def describe(progress: BuildProgress) -> str:
-    """Say in a line how far a build is."""
+    """Describe the progress of a build in one line."""
     seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
     left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
     return (
@@ -142,7 +142,7 @@ def _numbers(text: str, count: int) -> tuple[float, ...]:
 
 
 def in_words(stats: CorpusStats) -> dict[str, str]:
-    """Say what a corpus holds, a line each."""
+    """Describe a corpus, one line per fact."""
     return {
         "documents": f"{stats.documents:,}, {stats.repeated_documents:,} of them repeat another",
         "sentences": f"{stats.sentences:,}, {stats.repeated_sentence_share:.2%} repeat another",

@@ -52,7 +52,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Look at what litebert depends on, and try it."""
+    """Check what litebert depends on, and run the self-test."""
     free = free_bytes(Path.cwd())
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     missing = [name for name, module in EXTRAS.items() if find_spec(module) is None]

@@ -38,7 +38,7 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave the loaded network out of copies for other processes: it is loaded again there."""
+        """Exclude the loaded network from pickles: other processes load it again."""
         state: dict[str, object] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_loaded"}
 

@@ -221,7 +221,7 @@ def _require_data(task: str, settings: Overrides) -> None:
     if not any(str(name).startswith("data.") for name in settings):
         raise LitebertError(
             "LB-531",
-            f"where is the data of {task}?",
+            f"the data of {task} is missing",
             received="no --data",
             expected="the folder of a named task, or a file of your own instead of its name",
             next=f"litebert finetune {task} --data FOLDER",

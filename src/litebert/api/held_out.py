@@ -103,7 +103,7 @@ def _batches(
     column: str,
     longest: int,
 ) -> list[PretrainingBatch]:
-    """Tokenise texts into a corpus of a moment, and draw sequences from it."""
+    """Tokenise texts into a temporary corpus, and draw sequences from it."""
     length = min(longest, 512)
     objective = ObjectiveConfig(max_seq_length=length) if config is None else config.objective
     with tempfile.TemporaryDirectory() as scratch:

@@ -103,7 +103,7 @@ def predict(
     if not files:
         raise LitebertError(
             "LB-527",
-            f"{dataset.name} has no split that waits for answers",
+            f"{dataset.name} has no split without labels",
             received="no --split",
             expected=f"one of {', '.join(dataset.dev_splits)}",
             next=f"litebert predict ... --split {dataset.dev_splits[0]}",
@@ -112,7 +112,7 @@ def predict(
 
 
 def _require_data(data: str | Path | None, model: Finetuned, path: str) -> Path:
-    """Return what to answer; the file that a model was trained on is never answered unasked."""
+    """Return what to answer; never the file that a model was trained on, unless it is named."""
     if data is not None:
         return Path(data)
     if model.dataset.name == OWN:

@@ -1,4 +1,4 @@
-"""How far a long call is: a live bar on a terminal, plain lines elsewhere, always on stderr."""
+"""Progress of a long call: a live bar on a terminal, plain lines elsewhere, always on stderr."""
 
 from __future__ import annotations
 

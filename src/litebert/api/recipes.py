@@ -77,6 +77,6 @@ def recipe_settings(kind: str, name: str) -> Settings:
         return settings_from_toml(Path(name))
     if kind == "finetune" and name not in recipe_names(kind) and is_registered(name):
         return {"task.name": Setting(name, Origin("recipe", name))}
-    recipe(name)  # says which names there are
+    recipe(name)  # raises for an unknown name
     with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
         return settings_from_toml(path, origin=Origin("recipe", name))

@@ -132,7 +132,7 @@ class Run:
         return Model.load(path, precision=precision)
 
     def __repr__(self) -> str:
-        """Say in a line what it is and how far it got."""
+        """Describe the run and its state in one line."""
         state = "finished" if self.is_finished else "not finished"
         several = f", {len(self.seeds)} seeds" if self.seeds else ""
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
@@ -172,9 +172,9 @@ def concluded(run: Run, say: Callable[[str], None], *, was_finished: bool = Fals
         say("stopped with a checkpoint; rerun the command to resume")
         return run
     if was_finished:
-        say(f"{run.folder} was finished already: nothing was trained")
+        say(f"{run.folder} is already finished: nothing was trained")
     try:
         run.write_report()
-    except LitebertError as error:  # the model is there; only its page is not
+    except LitebertError as error:  # the model is written; only its page failed
         say(str(error))
     return run

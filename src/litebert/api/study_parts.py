@@ -157,7 +157,7 @@ def ablation_part(found: Ablation) -> Part:
 
 
 def costs_part(found: Costs) -> Part:
-    """Return the claims of speed and cost, with what networks of three speeds add."""
+    """Return the claims of speed and cost, with the time that three network speeds add."""
     headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high"]
     headings += [
         "by FLOPs",

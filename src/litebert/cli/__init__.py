@@ -37,7 +37,7 @@ VERBS = {
     "predict": "answer a whole split or file, as a leaderboard wants it",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "quantize": "write an eight-bit copy of a model, for inference on a CPU",
-    "recipes": "list, show or copy the recipes that come along",
+    "recipes": "list, show or copy the packaged recipes",
     "report": "write a run's report.html again",
     "runs": "list, compare, follow, resume, average and clean runs",
     "score": "say how likely texts are",

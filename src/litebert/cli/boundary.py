@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 
 class UsageError(LitebertError):
-    """Report words that the command line does not know."""
+    """Report arguments that the command line does not know."""
 
     exit_code = 2
 

@@ -32,10 +32,15 @@ def corpus() -> None:
     help="Find sentences in free text, or take one a line (blank line: document end).",
 )
 @click.option(
-    "--documents", type=click.Choice(["file", "blank-line"]), help="Ends of .txt documents."
+    "--documents",
+    type=click.Choice(["file", "blank-line"]),
+    help="Where documents of .txt files end.",
 )
 @click.option(
-    "--column", default="text", show_default=True, help="Text column; chapters.text walks in."
+    "--column",
+    default="text",
+    show_default=True,
+    help="Text column; chapters.text reads into objects.",
 )
 @click.option("--language", default="en", show_default=True, help="Language of the sentences.")
 @click.option("--held-out", default=0.01, show_default=True, help="Share kept for evaluation.")

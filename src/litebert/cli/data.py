@@ -29,7 +29,10 @@ def data() -> None:
     "paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
 )
 @click.option(
-    "--dev", multiple=True, type=click.Path(path_type=Path), help="Evaluated on: what overlaps?"
+    "--dev",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Evaluation files, checked for overlap.",
 )
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
 @click.option("--problem", help="Kind of your own task, where the guess is wrong.")

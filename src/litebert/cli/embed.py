@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "cls", "max"]),
-    help="How tokens become one vector; by default as the model says, or the mean.",
+    help="How tokens become one vector; by default the model's own pooling, or the mean.",
 )
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.")
 @bulk_options

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     type=click.Choice(["blimp", "sts", "retrieval"]),
     help="What a pretrained model knows without fine-tuning.",
 )
-@click.option("--limit", type=click.IntRange(1), help="With --on: so many rows, or of a paradigm.")
+@click.option(
+    "--limit", type=click.IntRange(1), help="With --on: most rows to use (BLiMP: of each paradigm)."
+)
 @click.option("--split", help="dev by default; whichever the task has.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @column_option

@@ -27,7 +27,7 @@ def explain(
     """Say how much each word of the texts adds to an answer.
 
     VERB is answer, choose, classify, fill, order or similar, and TEXTS are what it takes. The
-    numbers add up to the score of the answer less its score with every word masked (integrated
+    numbers add up to the score of the answer minus its score with every word masked (integrated
     gradients). It needs the extra [explain].
 
     \b

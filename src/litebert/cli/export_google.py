@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="How weights are stored.",
 )
-@click.option("--optimizer", is_flag=True, help="Take the moments along; MODEL is a checkpoint.")
+@click.option(
+    "--optimizer", is_flag=True, help="Include the optimizer's moments; MODEL is a checkpoint."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def google(
     model: Path, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool

@@ -41,8 +41,8 @@ def onnx(
 
     OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it.
     Inputs are input_ids, attention_mask and token_type_ids, int64 of any batch and length. Before
-    it is written the file runs in onnxruntime, on a few sentences or on --texts (a tab sets a
-    second text off), and is refused where its numbers are not the network's. The table shows size,
+    it is written the file runs in onnxruntime, on a few sentences or on --texts (a tab
+    separates a second text), and is refused where its numbers are not the network's. The table shows size,
     the largest difference, how well outputs correlate over the texts, how often the first choice is
     the same, and milliseconds a batch.
     """

@@ -1,4 +1,4 @@
-"""litebert glue: every GLUE task that is there, fine-tuned, in one table."""
+"""litebert glue: fine-tune on every GLUE task in a folder, and print one table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from litebert.cli.output import Format, note, printed, show, stop, with_formats
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--model", required=True, help="Pretrained model: a folder, or a name on the Hub.")
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="Folder of all tasks.")
-@click.option("--tasks", default="", help="Some of them, mrpc,rte; all that are there by default.")
+@click.option(
+    "--tasks", default="", help="Some of them, such as mrpc,rte; by default all in the folder."
+)
 @click.option("--seeds", default="", help="Several runs of each task, 1,2,3.")
 @click.option("--name", default="glue", show_default=True, help="Runs are NAME/TASK.")
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))

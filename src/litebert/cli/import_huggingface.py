@@ -21,9 +21,9 @@ from litebert.cli.output import note, show, show_json
 @click.option(
     "--activation",
     type=click.Choice(["gelu", "gelu_new"]),
-    help="Overrule hidden_act: gelu is the erf form; gelu_new, the tanh form, is Google's.",
+    help="Override hidden_act: gelu is the erf form; gelu_new, the tanh form, is Google's.",
 )
-@click.option("--heads", type=int, help="Overrule num_attention_heads (xlarge: 16 or 32).")
+@click.option("--heads", type=int, help="Override num_attention_heads (xlarge: 16 or 32).")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float16", "bfloat16"]),

@@ -84,7 +84,7 @@ class PlannedPretraining(Planned):
 
 @dataclass(frozen=True)
 class Trained:
-    """Where the result of a pretraining lies."""
+    """The result of a pretraining."""
 
     model: str
     report: str | None
@@ -100,7 +100,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a model lies."""
+    """The folder of a model."""
 
     folder: str
 
@@ -148,7 +148,7 @@ class PredictionFile:
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """Where the page about a run lies."""
+    """The page about a run."""
 
     report: str
 
@@ -181,7 +181,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Cosine:
-    """How near two texts are."""
+    """How similar two texts are."""
 
     cosine: float
 
@@ -199,7 +199,7 @@ class Page:
 
 @dataclass(frozen=True)
 class StudyPage:
-    """Where the page of the studies lies, and what each found."""
+    """The page of the studies, and what each found."""
 
     page: str
     findings: dict[str, str]

@@ -27,12 +27,12 @@ column_option = click.option(
 depth_option = click.option(
     "--depth",
     type=int,
-    help="Apply only so many steps; for models trained with train.exits=true.",
+    help="Apply only this many steps; for models trained with train.exits=true.",
 )
 patience_option = click.option(
     "--patience",
     type=int,
-    help="Stop a text once so many classifiers in a row agreed; needs train.exits=true.",
+    help="Stop once this many consecutive classifiers agree; needs train.exits=true.",
 )
 precision_option = click.option(
     "--precision",
@@ -62,7 +62,7 @@ def model_options(command: Command) -> Command:
 
 
 def loaded(model: str | None, precision: Precision, *, depth: int | None = None) -> Model:
-    """Load a model; which one answers, and what its files leave in doubt, goes to stderr."""
+    """Load a model; its name, and what its files leave in doubt, go to stderr."""
     from litebert.inference import PACKAGED, Model
 
     found = Model.load(model, precision=precision, depth=depth)

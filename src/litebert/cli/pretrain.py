@@ -10,7 +10,11 @@ from litebert.cli.ending import show_plan, show_run
 from litebert.cli.output import Command, stop
 
 _OPTIONS = (
-    click.option("--minutes", type=float, help="Choose the steps to take about this long here."),
+    click.option(
+        "--minutes",
+        type=float,
+        help="Choose the steps so that training takes about this long here.",
+    ),
     click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path)),
     click.option(
         "--sentences",

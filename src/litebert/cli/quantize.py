@@ -37,7 +37,7 @@ def quantize(
 ) -> None:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
-    A few hundred texts tell the range of every activation. A run of litebert finetune is
+    A few hundred texts determine the range of every activation. A run of litebert finetune is
     calibrated on training examples of its task.
 
     \b

@@ -1,4 +1,4 @@
-"""litebert recipes: configurations that come along, each with its data, hardware and result."""
+"""litebert recipes: the packaged configurations, each with its data, hardware and result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from litebert.cli.output import show, show_json
 
 @click.group()
 def recipes() -> None:
-    """List, show or copy the recipes that come along.
+    """List, show or copy the packaged recipes.
 
     \b
     litebert recipes show laptop

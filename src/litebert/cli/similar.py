@@ -1,4 +1,4 @@
-"""litebert similar: how near two texts are."""
+"""litebert similar: how similar two texts are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from litebert.cli.texts import TEXT, TextCommand
 @model_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def similar(first: str, second: str, load: Load, as_json: bool) -> None:
-    """Say how near two texts are: the cosine of their vectors.
+    """Measure how similar two texts are: the cosine of their vectors.
 
     \b
     litebert similar "a cat" "a kitten"

@@ -1,4 +1,4 @@
-"""litebert study ablation: a table of the paper, trained at a scale that the machine affords."""
+"""litebert study ablation: a table of the paper, trained at a scale that suits the machine."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from litebert.cli.output import Format, note, with_formats
     default=10.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="CPU minutes that a row may take; dearer rows are predicted. 0: train none.",
+    help="CPU minutes that a row may take; the cost of longer rows is predicted. 0: train none.",
 )
-@click.option("--all", "trains_all", is_flag=True, help="Train every row, whatever it costs.")
+@click.option("--all", "trains_all", is_flag=True, help="Train every row, whatever its cost.")
 @click.option(
     "--probe",
     "probes",

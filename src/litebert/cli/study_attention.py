@@ -21,7 +21,7 @@ from litebert.cli.output import Format, with_formats
     "--write-model",
     type=click.Path(path_type=Path),
     help="Write it with local attention and the "
-    "longest length as positions; its position table is repeated. Train on from it.",
+    "longest length as positions; its position table is repeated. Continue training from it.",
 )
 @click.option(
     "--trained-length",

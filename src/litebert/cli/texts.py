@@ -1,4 +1,4 @@
-"""Texts on a command line: they may begin with a dash; counts are in our words."""
+"""Texts on a command line, which may begin with a dash, and counts with our own messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TextCommand(click.Command):
     """A command whose arguments are texts: what cannot be the name of an option is a text."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Mark texts that begin with a dash, so that they are no options."""
+        """Mark texts that begin with a dash, so that they are not read as options."""
         return super().parse_args(ctx, list(self._marked(args)))
 
     def _marked(self, args: list[str]) -> Iterator[str]:
@@ -45,7 +45,7 @@ TEXT = click.types.FuncParamType(text)
 
 
 class AtLeast(click.ParamType[int]):
-    """A whole number that is not too small."""
+    """A whole number with a lower bound."""
 
     name = "number"
 
@@ -61,5 +61,5 @@ class AtLeast(click.ParamType[int]):
         except ValueError:
             number = self.least - 1
         if number < self.least:
-            self.fail(f"{value} is no whole number from {self.least} on", param, ctx)
+            self.fail(f"{value} is not a whole number of at least {self.least}", param, ctx)
         return number

@@ -1,7 +1,7 @@
-"""A thread in each process that tells the others it lives, and ends the process when one is lost.
+"""A thread in each process that reports it is alive, and ends it when another process is lost.
 
-Each process looks after the next one alone, so the traffic is the same for 2 and for 512. Without
-this, a process that hangs would hold all others in a sum for half an hour.
+Each process monitors only the next one, so its traffic is the same for 2 and for 512 processes.
+Without it, one process that hangs would block all others in an all-reduce for half an hour.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from litebert.errors import LitebertError, ResourceError
 
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 30.0
-"""A process that has not beaten for so long is lost."""
+"""A process whose last heartbeat is older than this counts as lost."""
 JOIN_SECONDS = 5.0
-"""The longest wait for the last beat: the store may be gone."""
+"""How long `stop` waits for the last heartbeat: the store may be gone."""
 _FAILED = "failed"
 
 
 @dataclass
 class Heartbeat:
-    """Beat in the background from `start` to `stop`."""
+    """Send heartbeats in the background from `start` to `stop`."""
 
     store: Store
     rank: int
@@ -40,15 +40,15 @@ class Heartbeat:
     _seen_at: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Send the first heartbeat and start the thread."""
         self._beat()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop beating: the run is over.
+        """Stop the thread: the run is over.
 
-        A thread that is in the store while Python ends would abort the process.
+        A thread inside the store while Python shuts down would abort the process.
         """
         self._stopped.set()
         if self._thread:
@@ -63,7 +63,7 @@ class Heartbeat:
     def _tell(self, what: str) -> None:
         try:
             self.store.set(_FAILED, what)
-        except RuntimeError:  # the store went with the process that held it: others see that
+        except RuntimeError:  # the store is gone with the process that held it
             return
 
     def _run(self) -> None:
@@ -72,21 +72,21 @@ class Heartbeat:
                 problem = self._beat()
             except RuntimeError as error:
                 problem = f"the store of the run is gone: {str(error).splitlines()[0]}"
-            # at the end of a run the store goes first: wait for this process's own end
+            # at the end of a run the store closes first: let this process end by itself
             if problem and not self._stopped.wait(1.0):
                 self._end(problem)
 
     def _beat(self) -> str:
-        """Beat once; return what is wrong, or nothing."""
+        """Send one heartbeat; return what is wrong, or an empty string."""
         self._beats += 1
         self.store.set(f"beat/{self.rank}", str(self._beats))
         if self.store.check([_FAILED]):
             return str(self.store.get(_FAILED).decode())
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self._parent:
             return "the launcher of this process is gone"
-        return self._look_at_next()
+        return self._check_next()
 
-    def _look_at_next(self) -> str:
+    def _check_next(self) -> str:
         other, now = (self.rank + 1) % self.size, time.monotonic()
         key = f"beat/{other}"
         beat = self.store.get(key) if self.store.check([key]) else b""
@@ -101,10 +101,12 @@ class Heartbeat:
     def _end(self, problem: str) -> None:
         error = ResourceError(
             "LB-260",
-            "this process stops, because another one of its run is lost",
+            "this process stops: another process of its run is lost",
             received=problem,
             expected="all processes of the run, until its end",
             next="rerun the command to resume from the last checkpoint",
         )
         print(error, file=sys.stderr, flush=True)
-        os._exit(error.exit_code)  # the main thread may wait in a sum that nobody completes
+        os._exit(
+            error.exit_code
+        )  # the main thread may be blocked in an all-reduce that never completes

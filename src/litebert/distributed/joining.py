@@ -1,4 +1,4 @@
-"""Meet the other processes of a run, and leave together with them."""
+"""Connect to the other processes of a run, and disconnect together with them."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ def number(name: str, default: int) -> int:
 
 
 JOIN_SECONDS = 300.0
-"""All processes must have begun within this time."""
+"""All processes must start within this time."""
 SUM_SECONDS = 1_800.0
-"""The longest wait for the others in one sum."""
+"""The longest wait for the others in one all-reduce."""
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[World]:
-    """Meet the other processes for the length of the block; alone, there are none to meet.
+    """Connect to the other processes for the length of the block; a single process has none.
 
-    Sums on a GPU go through nccl, those on a CPU, counts among them, through gloo. All leave
-    together when the block ends well. When it raises, the others are notified and stop.
+    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. All processes leave together
+    when the block succeeds. When it raises, the others are notified and stop.
 
     Raises:
-        LitebertError: LB-262, LB-263, the environment is incomplete, or the others do not come.
+        LitebertError: LB-262, LB-263, the environment is incomplete, or the others do not connect.
     """
     size = world_size()
     if size == 1:
@@ -102,14 +102,14 @@ def joined(device: torch.device) -> Iterator[World]:
             timeout=timedelta(seconds=SUM_SECONDS),
         )
     except RuntimeError as error:
-        raise _alone(place, size, error) from error
+        raise _unreachable(place, size, error) from error
     heartbeat = Heartbeat(beats, place, size)
     heartbeat.start()
     world = World(place, size, talk)
     try:
         yield world
         world.from_first(lambda: None)  # the others wait until the first has written everything
-        dist.barrier()  # and it keeps the store until they have been notified
+        dist.barrier()  # the first keeps the store until the others know
     except BaseException as error:
         heartbeat.fail(error)
         raise
@@ -132,11 +132,11 @@ def _store(address: str, port: int, place: int, *, is_host: bool) -> Store:
     return PrefixStore(f"restart/{number('TORCHELASTIC_RESTART_COUNT', 0)}", store)
 
 
-def _alone(place: int, size: int, error: RuntimeError) -> LitebertError:
+def _unreachable(place: int, size: int, error: RuntimeError) -> LitebertError:
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     return LitebertError(
         "LB-263",
-        f"process {place} of {size} cannot meet the others",
+        f"process {place} of {size} cannot reach the others",
         received=str(error).splitlines()[0],
         expected=f"{size} processes that reach {address} within {JOIN_SECONDS:.0f} seconds",
         next="check the address, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",

@@ -1,4 +1,4 @@
-"""What the processes of one run tell each other: sums, copies of the first, small facts."""
+"""Communication between the processes of a run: sums, broadcasts, small values."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 BUCKET_NUMBERS = 1 << 24
-"""Numbers that travel as one message: 64 MiB in float32, all of base."""
+"""Numbers sent as one message: 64 MiB in float32, which holds all of base."""
 _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run and the place of this one; alone, every sum is its own.
+    """The processes of a run and the rank of this one; one process alone sends nothing.
 
     All processes must call the same methods in the same order.
 
@@ -68,7 +68,7 @@ class World:
         return self.totals(number if self.is_first else 0.0)[0]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
-        """Add up tensors of one dtype over all processes, in place, a bucket a message."""
+        """Add up tensors of one dtype over all processes, in place, one bucket per message."""
         if self.size == 1:
             return
         sending = []
@@ -135,7 +135,7 @@ def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def _speaking() -> Iterator[None]:
-    """Name what a broken connection means; torch calls it a RuntimeError."""
+    """Raise our error for a broken connection, which torch reports as a RuntimeError."""
     try:
         yield
     except RuntimeError as error:

@@ -24,7 +24,7 @@ log = logging.getLogger("litebert.serve")
 
 @dataclass(frozen=True)
 class VerbRequest:
-    """A verb of `Model` with its arguments, as they came over the wire."""
+    """A verb of `Model` with its arguments, as received."""
 
     verb: str
     arguments: Arguments
@@ -72,7 +72,7 @@ def _answer_group(model: Model, group: Sequence[VerbRequest]) -> list[Json]:
         return [_answer_one(model, group[0])]
     try:
         together = _call(model, _joined(group))
-    except LitebertError:  # one of them is at fault: only that one shall hear it
+    except LitebertError:  # one of them is at fault: only that one gets the error
         return [_answer_one(model, request) for request in group]
     assert isinstance(together, list)
     bounds = np.cumsum([0, *(len(request.texts) for request in group)]).tolist()

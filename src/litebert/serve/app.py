@@ -81,7 +81,7 @@ def _invalid(_: Request, error: Exception) -> Response:
     field = ".".join(path[:-1] if is_unknown else path) or None
     refusal = HttpError(
         "LB-954",
-        f"{field or 'the body'} is not as it should be",
+        f"{field or 'the body'} is not valid",
         status=422,
         expected="only the fields that /docs lists" if is_unknown else wanted(first),
         next="/docs shows every field and an example",
@@ -93,7 +93,7 @@ def _not_routed(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     refusal = HttpError(
         "LB-961",
-        "there is nothing at this address for this method",
+        "no route has this address and method",
         status=error.status_code,
         expected="a route and method that /docs lists",
         next="GET /docs",

@@ -1,4 +1,4 @@
-"""Request bodies on their way: limited in size, in memory, and in the time a client may take."""
+"""Reading request bodies: limited in size, in memory, and in the time a client may take."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class PatientConnection(H11Protocol):
         self._headers_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request; refuse a connection too many."""
+        """Wait for the first request; refuse connections beyond the limit."""
         super().connection_made(transport)
         # asyncio does so only where the listener was made with proto=IPPROTO_TCP. Without it, the
         # body of an answer waits 40 ms for the client's delayed acknowledgement of its headers.

@@ -1,4 +1,4 @@
-"""OpenAI's routes, for clients that exist already: /v1/embeddings and /v1/models."""
+"""OpenAI's routes, for existing clients: /v1/embeddings and /v1/models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model process begins: named here, without torch, so that the server never imports it."""
+"""The entry point of a model process, apart from torch, so that the server never imports torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ModelSource:
 
 
 def enter(connection: socket.socket, source: ModelSource) -> None:
-    """Become the model process."""
+    """Run the model process."""
     from litebert.serve.model_process import run
 
     run(connection, source)

@@ -1,4 +1,4 @@
-"""What server and model process send each other: JSON with its length in front."""
+"""Messages between server and model process: JSON with a length prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every request passes first: its API key is checked, its answer timed and given headers."""
+"""Middleware for every request: checks its API key, times its answer and adds headers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Gate:
             return None
         return HttpError(
             "LB-960",
-            "this server wants an API key",
+            "this server needs an API key",
             status=401,
             expected="Authorization: Bearer KEY, with a key of this server",
             next="get one from its operator",

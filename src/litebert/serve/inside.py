@@ -62,7 +62,7 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     if model.network.config.attention == "local":
         at = torch.arange(len(pieces), device=scores.device)
         is_far = (at[:, None] - at).abs() > model.network.config.attention_window
-        is_far[0] = is_far[:, 0] = False  # [CLS] reads all, and all read it
+        is_far[0] = is_far[:, 0] = False  # [CLS] attends to all tokens, and all attend to it
         scores = scores.masked_fill(is_far, -torch.inf)
     shares = scores.softmax(-1).double().round(decimals=4)
     return {"pieces": pieces, "heads": shares.tolist()}

@@ -1,4 +1,4 @@
-"""The server's end of a model process: start it, send requests, notice its death."""
+"""The server's side of a model process: start it, send requests, notice when it dies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_SECONDS = 300
 
 
 class ProcessDiedError(Exception):
-    """Tell that the model process ended before it answered."""
+    """The model process ended before it answered."""
 
 
 class Link:
@@ -109,7 +109,7 @@ def _as_error(sent: dict[str, Json]) -> LitebertError:
 
 
 def _spawn(theirs: socket.socket, source: ModelSource) -> BaseProcess:
-    """Fork from a process that has torch imported already: a restart takes well under a second."""
+    """Fork from a process that has already imported torch: a restart takes well under a second."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["litebert.serve.model_process"])
     process = context.Process(target=enter, args=(theirs, source), daemon=True)

@@ -24,7 +24,7 @@ _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the wes
 
 
 def run(connection: socket.socket, source: ModelSource) -> None:
-    """Serve one server over one connection; leave when it closes."""
+    """Answer one server over one connection; exit when it closes."""
     # Ctrl-C and service managers signal the whole group: the server decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -38,7 +38,7 @@ def run(connection: socket.socket, source: ModelSource) -> None:
             _send(file, {"failed": {name: getattr(error, name) for name in names}})
             return
         _send(file, {"ready": _facts(model, source)})
-        gc.freeze()  # what torch and the model hold stays: no collection need look at it
+        gc.freeze()  # torch and the model stay in memory: garbage collection can skip them
         while (message := read_frame(file)) is not None:
             wanted = cast(list[dict[str, Json]], message)
             requests = [
@@ -56,7 +56,7 @@ def _load(source: ModelSource) -> Model:
 
 
 def self_test(model: Model) -> None:
-    """Refuse a model whose vectors are not finite, are all alike, or depend on their company.
+    """Refuse a model whose vectors are not finite, are all alike, or depend on the rest of a batch.
 
     Raises:
         DamagedError: LB-967.

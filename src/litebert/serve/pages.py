@@ -1,4 +1,4 @@
-"""The pages: the playground at /, the documentation at /docs; nothing comes from elsewhere."""
+"""The pages: the playground at /, the documentation at /docs; nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class JobQueue:
         return sum(job.tokens for job in self._jobs)
 
     def require_room(self, tokens_per_second: float) -> None:
-        """Refuse at once where the queue is full; say when it will have room."""
+        """Refuse at once where the queue is full, with the seconds until it has room."""
         if len(self._jobs) < self.limit:
             return
         seconds = min(30, 1 + int(self.tokens / max(tokens_per_second, 1.0)))

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: a status and a stable code, and never a word of the input."""
+"""Errors as HTTP answers: a status and a stable code, never any of the input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HttpError(LitebertError):
 
 
 class ClientLeftError(Exception):
-    """Tell that nobody waits for the answer any more."""
+    """The client no longer waits for the answer."""
 
 
 def body_of(error: LitebertError, *, param: str | None = None) -> Json:

@@ -20,9 +20,9 @@ from litebert.serve.refusals import ClientLeftError, HttpError
 log = logging.getLogger("litebert.serve")
 
 UNWATCHED_SECONDS = 0.05
-"""A client that leaves sooner is noticed this late."""
+"""A client that hangs up sooner is noticed after this long."""
 HEALTHY_SECONDS = 30
-"""A process that lived this long did not crash at its start: the next one starts at once."""
+"""A process that ran this long did not crash at its start: the next one starts at once."""
 
 
 class ServedModel:
@@ -48,7 +48,7 @@ class ServedModel:
         return self._link is not None
 
     async def start(self) -> None:
-        """Load the model for the first time; from then on, keep it there.
+        """Load the model for the first time; from then on, keep it loaded.
 
         Raises:
             LitebertError: the model cannot be used.
@@ -68,7 +68,7 @@ class ServedModel:
             await self._link.stop()
 
     async def reload(self) -> None:
-        """Load the model's files again beside the running process, then change over."""
+        """Load the model's files in a second process, then switch to it."""
         try:
             link = await self._started()
         except (LitebertError, ProcessDiedError) as error:
@@ -96,7 +96,7 @@ class ServedModel:
         self.queue.put(job)
         leaving: asyncio.Task[None] | None = None
         try:
-            # Most answers are there before it would pay to watch the connection.
+            # Most answers arrive before monitoring the connection would be worth its cost.
             await asyncio.wait({job.done}, timeout=min(timeout_ms / 1_000, UNWATCHED_SECONDS))
             if not job.done.done():
                 leaving = asyncio.create_task(left())
@@ -232,9 +232,9 @@ def _settle(job: Job, found: dict[str, Json] | None, *, version: Json) -> None:
 def _unavailable() -> HttpError:
     return HttpError(
         "LB-959",
-        "the model is not there at the moment",
+        "the model is not available at the moment",
         status=503,
-        expected="a loaded and tested model; GET /ready tells",
+        expected="a loaded and tested model; see GET /ready",
         next="try again in 2 s",
         retry_after=2,
     )

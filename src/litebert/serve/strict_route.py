@@ -1,4 +1,4 @@
-"""Routes that read their body themselves: capped, in time, strict JSON, before FastAPI sees it."""
+"""Routes that read their body themselves: bounded in size and time, strict JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies of the architecture: what it weighs and costs, and the paper's experiments again.
+"""Studies of the architecture: its parameters and costs, and the paper's experiments repeated.
 
 Nothing that needs torch is imported before it is used.
 """

@@ -34,8 +34,8 @@ def dominant_eigenvalue(
     """Iterate v -> J v at a state of the first sequence, all its tokens together, and normalise.
 
     The modulus is the geometric mean of the growth over the second half of the iterations: a
-    complex pair makes single growths swing. The plain blocks are used: fused ones cannot be derived
-    twice, which a product with the Jacobian takes.
+    complex pair makes single growths swing. The plain blocks are used: fused ones cannot be
+    differentiated twice, which a product with the Jacobian requires.
     """
     length, last = batch.lengths[0], albert.plan[-1]
     layout = Layout(Batch.from_flat(batch.ids[:length], batch.segments[:length], (length,)))

@@ -1,4 +1,4 @@
-"""What a network weighs and costs, by arithmetic on its configuration alone."""
+"""Parameters and FLOPs of a network, computed from its configuration alone."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ RowStream = Iterator[Mapping[str, object]]
 
 
 class Embedder(Protocol):
-    """Anything that gives one vector a text: a litebert model, or static vectors."""
+    """Anything that returns one vector per text: a litebert model, or static vectors."""
 
     def embed(self, texts: list[str], /) -> NDArray[np.float32]:
         """Return the vectors, shape (texts, dimensions)."""
@@ -44,7 +44,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     """Return the share of minimal pairs whose good sentence is likelier, in all and by field.
 
     Pseudo-log-likelihoods as in Salazar et al. (2020); Warstadt et al. (2020) describe BLiMP. A
-    paradigm (`UID`) counts as much as any other. `limit` takes the first so many of each.
+    paradigm (`UID`) counts as much as any other. `limit` takes the first of each.
     """
     rows = list(_of_each(_rows(data), "UID", limit))
     sentences = [str(row[key]) for row in rows for key in ("sentence_good", "sentence_bad")]
@@ -116,7 +116,7 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "sts": sts,
     "retrieval": retrieval,
 }
-"""What `litebert evaluate --on` measures; each takes a model, a file, and how many rows of it."""
+"""What `litebert evaluate --on` measures; each takes a model, a file, and how many of its rows to use."""
 
 
 @torch.inference_mode()

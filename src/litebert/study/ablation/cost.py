@@ -1,4 +1,4 @@
-"""What a row will cost, predicted from its FLOPs and from how fast this machine trains."""
+"""The cost of a row, predicted from its FLOPs and from the speed of training on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cost:
 
 
 def training_flops(words: Words) -> float:
-    """Return the FLOPs of a training: three forward passes of every token, and what is added."""
+    """Return the FLOPs of a training: three forward passes of every token, plus extras."""
     config = _config(words)
     length = config.objective.max_seq_length
     tokens = config.train.steps * config.train.batch_size * length
@@ -76,7 +76,7 @@ def measured_rate(scale: Scale) -> float:
 
 
 def predicted(words: Words, rate: float) -> Cost:
-    """Return the cost of a row at so many FLOPs per CPU second."""
+    """Return the cost of a row at a rate in FLOPs per CPU second."""
     flops = training_flops(words)
     return Cost(flops, flops / rate)
 

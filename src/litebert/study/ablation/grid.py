@@ -98,7 +98,7 @@ SCALES = {
         training=("objective.max_seq_length=512", "train.batch_size=4096", "train.precision=auto"),
     ),
 }
-"""Paper 4.1 and Table 1; and the smallest that learns from context within seconds a row.
+"""Paper 4.1 and Table 1; and the smallest that learns from context within seconds per row.
 
 With a vocabulary of some hundred pieces and sequences of 32, `tiny` leaves the plateau of the piece
 frequencies after 0.2 million pieces where E = H, which is its usual size; where E is smaller, it

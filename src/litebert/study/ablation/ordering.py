@@ -1,4 +1,4 @@
-"""Whether our rows stand in the paper's order: pair by pair, where the noise lets us tell."""
+"""Whether our rows are in the paper's order, pair by pair, as far as the noise allows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import combinations
 from statistics import fmean, variance
 
 CLEAR = 2.0
-"""A difference counts from so many standard errors on."""
+"""A difference counts from this many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
     """Compare the order of two columns; `ours` has the values of all seeds for each row.
 
     The noise is the deviation between seeds, pooled over the rows. With one seed a row it is not
-    known, and no pair is called. Rows without a figure, and equal figures, are not compared.
+    known, and no pair is decided. Rows without a figure, and equal figures, are not compared.
 
     >>> ordering([1.0, 2.0], [[0.10, 0.11], [0.30, 0.31]]).verdict
     'reproduced'

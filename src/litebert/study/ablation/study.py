@@ -1,4 +1,4 @@
-"""An ablation as a whole: train the rows that can be afforded, and set them beside the paper's."""
+"""One ablation: train the rows within the budget, and compare them with the paper's."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def ablate(
 ) -> Ablation:
     """Train the rows of a table that are not trained yet, and write NAME.json.
 
-    A trained row is listed and not trained again, in whatever table it stands: rerun the command to
-    resume. A row that costs more than the plan affords has its predicted cost alone.
+    A row is trained once, whichever tables it is in: rerun the command to resume. A row that costs
+    more than the plan allows is listed with its predicted cost only.
 
     Raises:
         LitebertError: LB-745 to LB-748, a name, a row or the corpus cannot be used.

@@ -50,6 +50,10 @@ class Trial(BaseModel):
     probes: dict[str, float] = {}
 
 
+class _CpuTime(BaseModel):
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Bench:
     """Where trials are trained, on what, and at which scale."""
@@ -99,7 +103,7 @@ class Bench:
         )
 
     def finished(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Trial | None:
-        """Return what a finished trial recorded."""
+        """Return the record of a finished trial."""
         path = self.folder(variant, variants, seed) / TRIAL_FILE
         if not path.is_file():
             return None
@@ -116,7 +120,7 @@ class Bench:
         by_depth: bool = False,
         probes: Sequence[Probe] = (),
     ) -> Trial:
-        """Train and probe a row, or return what it gave before; rows that it starts from first.
+        """Train and probe a row, or return its recorded trial; the row it starts from comes first.
 
         `crosses` measures next sentence and sentence order, too, `by_depth` every depth.
         """
@@ -248,7 +252,7 @@ def _no_loader() -> NoReturn:
 
 
 def _warm_words(words: Words, start: Path) -> Words:
-    """Start from a model, which brings its shape; a random start would contradict it."""
+    """Start from a model, which has its own shape; settings of a random start would contradict it."""
     kept = [word for word in words if not word.startswith(("model.", "start."))]
     return (*kept, f"start.model={start}")
 
@@ -283,7 +287,7 @@ def _cpu_seconds(folder: Path) -> float:
     path = folder / CPU_FILE
     if not path.is_file():
         return 0.0
-    return float(str(read_json(path, command=f"rm {path}")["seconds"]))
+    return _CpuTime.model_validate(read_json(path, command=f"rm {path}")).seconds
 
 
 def _process_seconds() -> float:
