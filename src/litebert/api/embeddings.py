@@ -13,7 +13,7 @@ from litebert.inference import Model
 
 @dataclass(frozen=True)
 class Embeddings:
-    """An embedder for LangChain, LlamaIndex and whatever else calls these two methods.
+    """An embedder for LangChain, LlamaIndex and anything else that calls these two methods.
 
     >>> vector = Embeddings().embed_query("a cat")
     >>> len(vector) == Embeddings().model.network.config.hidden_size

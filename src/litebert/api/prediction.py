@@ -71,7 +71,7 @@ def predict(
     """Answer every example of a split, or of your own file; several runs are averaged.
 
     Raises:
-        LitebertError: LB-527, LB-923, nothing says what is to be answered; the models, the data
+        LitebertError: LB-527, LB-923, there is nothing to answer; the models, the data
             and the task do not go together.
     """
     chosen = paths(models)
@@ -118,7 +118,7 @@ def _require_data(data: str | Path | None, model: Finetuned, path: str) -> Path:
     if model.dataset.name == OWN:
         raise LitebertError(
             "LB-923",
-            "nothing says which examples to answer",
+            "there are no examples to answer",
             received="no --data, and a model trained on a file of your own",
             expected="the file to answer",
             next=f"litebert predict {path} --data FILE --output FOLDER",

@@ -17,7 +17,7 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 def flags(values: Mapping[str, Json]) -> Settings:
-    """Return what was passed by name; None means that nobody set it."""
+    """Return what was passed by name; None means that it was not set."""
     return {
         name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None
     }

@@ -42,9 +42,9 @@ def onnx(
     OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it.
     Inputs are input_ids, attention_mask and token_type_ids, int64 of any batch and length. Before
     it is written the file runs in onnxruntime, on a few sentences or on --texts (a tab
-    separates a second text), and is refused where its numbers are not the network's. The table shows size,
-    the largest difference, how well outputs correlate over the texts, how often the first choice is
-    the same, and milliseconds a batch.
+    separates a second text), and is refused where its numbers are not the network's. The table
+    shows size, the largest difference, how well outputs correlate over the texts, how often the
+    first choice is the same, and milliseconds a batch.
     """
     from litebert.interop.export.onnx import export_onnx
     from litebert.interop.export.onnx.graph import DEFAULT_OPSET

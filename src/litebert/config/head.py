@@ -1,4 +1,4 @@
-"""What stands on the encoder: one record a kind of head, and the settings of one head."""
+"""Heads of the encoder: one record per kind of head, and the settings of one head."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def kind_of_class(name: str) -> HeadKind | None:
 
 
 def numbered_labels(number: int) -> tuple[str, ...]:
-    """Return the names of labels that nobody named, as transformers has them.
+    """Return the default names of labels, as transformers has them.
 
     >>> numbered_labels(2)
     ('LABEL_0', 'LABEL_1')

@@ -1,4 +1,4 @@
-"""Documents that are worth keeping: no near duplicates, and whatever a function of yours says."""
+"""Documents that are worth keeping: no near duplicates, and only those that a function of yours accepts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def filter_documents(
 
 
 def load_keep(name: str) -> Keep:
-    """Import a function `module:name` that says of a text whether it stays: a language filter, say.
+    """Import a function `module:name` that decides whether a text is kept: a language filter, say.
 
     Raises: LitebertError LB-278 where there is no such function.
     """

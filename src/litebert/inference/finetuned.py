@@ -154,7 +154,7 @@ def measured(
 
 
 def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetuned]:
-    """Return SQuAD 2.0 models that keep silent from a threshold tuned on training articles.
+    """Return SQuAD 2.0 models with a threshold for no answer that was tuned on training articles.
 
     That is fair only where these were not trained on (data.train_split=fit).
 

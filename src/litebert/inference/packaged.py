@@ -8,7 +8,7 @@ from pathlib import Path
 from litebert.errors import LitebertError
 
 PACKAGED = "the one that comes with litebert"
-"""What people read instead of its folder."""
+"""The name of the packaged model in messages."""
 
 
 def packaged_model() -> Path:

@@ -1,4 +1,4 @@
-"""Unpack a tar of a stranger: plain files only, inside one folder, within bounds."""
+"""Unpack an untrusted tar: plain files only, inside one folder, within bounds."""
 
 from __future__ import annotations
 

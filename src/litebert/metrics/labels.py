@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from litebert.metrics.some import require_some
 
 MARKED_FROM = 0.5
-"""A label of several is given from this probability on."""
+"""A label of several is given at this probability or above."""
 
 
 def regression_measures(

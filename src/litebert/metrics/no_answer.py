@@ -1,4 +1,4 @@
-"""SQuAD 2.0: questions without an answer, and the score from which on none is given.
+"""SQuAD 2.0: questions without an answer, and the score above which none is given.
 
 Digit for digit evaluate-v2.0.py. A null score is any number that is larger where a question looks
 unanswerable; percentages, as there.

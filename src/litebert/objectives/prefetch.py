@@ -159,7 +159,7 @@ def _stuck() -> ResourceError:
         "LB-545",
         "the processes that prepare batches do no work",
         received=f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row",
-        expected="a corpus on a disk that answers, and processes that nobody stops",
+        expected="a corpus on a disk that responds, and processes that are not killed",
         next="repeat the command with train.loader_workers=0",
     )
 
@@ -170,7 +170,7 @@ def _lost(process: SpawnProcess) -> LitebertError:
             "LB-344",
             "a file of the corpus was cut off while it was read",
             received="SIGBUS in a process that prepares batches",
-            expected="a corpus that nobody changes while the run lasts",
+            expected="a corpus that does not change during the run",
             next="litebert corpus check CORPUS, then rerun the command to resume",
         )
     return ResourceError(

@@ -42,7 +42,7 @@ _SETTINGS = {
 
 
 def draw(chart: Chart) -> Html:
-    """Draw a chart; the same chart gives the same text, in the page's colours by day and night."""
+    """Draw a chart; the same chart gives the same text, in the page's light and dark colours."""
     return _drawn(chart.title, chart.description, partial(_fill, chart=chart))
 
 
@@ -57,7 +57,7 @@ def draw_rows(title: str, description: str, rows: Sequence[RowPoint]) -> Html:
 
 
 def chart_file(chart: Chart, kind: Literal["svg", "png"]) -> bytes:
-    """Return a chart as a file of its own, in the colours of the day."""
+    """Return a chart as a file of its own, in the light colours."""
     return _saved(chart.title, partial(_fill, chart=chart), kind)
 
 
@@ -222,5 +222,5 @@ def _inline(svg: str, description: str) -> Html:
 
 
 def _rounded(attribute: re.Match[str]) -> str:
-    """Keep hundredths of a point, which nobody sees."""
+    """Round to hundredths of a point, which is invisible."""
     return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])

@@ -1,4 +1,4 @@
-"""How the page looks: its colours by day and by night, its style sheet."""
+"""The look of the page: its light and dark colours, its style sheet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def variable(name: str) -> str:
 
 
 def style_sheet() -> str:
-    """Return the CSS of the page; paper is always printed by day."""
+    """Return the CSS of the page; it is always printed in the light colours."""
     light = "".join(f"--{name}:{colors[0]};" for name, colors in PALETTE.items())
     dark = "".join(f"--{name}:{colors[1]};" for name, colors in PALETTE.items())
     return (

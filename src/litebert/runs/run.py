@@ -65,7 +65,7 @@ def require_run(folder: Path) -> None:
             "LB-543",
             f"the folder of this run is gone: {folder}",
             received=f"{folder / RUN_FILE} missing",
-            expected="a folder that nobody deletes or moves while the run lasts",
+            expected="a folder that is not deleted or moved during the run",
             next="run the same command again: it starts afresh, or resumes a restored folder",
         )
 

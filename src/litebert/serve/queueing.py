@@ -68,7 +68,7 @@ class JobQueue:
         self._arrived.set()
 
     def remove(self, job: Job) -> None:
-        """Forget a job that nobody waits for; one that is being computed is not here."""
+        """Drop a job whose client is gone; one that is being computed is not in the queue."""
         if job in self._jobs:
             self._jobs.remove(job)
 

@@ -122,8 +122,8 @@ def lengthened(
 ) -> AlbertForPretraining:
     """Return the same weights with more positions, their table repeated, and local attention.
 
-    Repeated rows start from positions whose neighbours are right; continue training from there. Only the
-    first `trained` rows are repeated: those that the model's training reached, by default all.
+    Repeated rows start from positions whose neighbours are right; continue training from there.
+    Only the first `trained` rows are repeated: those that training reached, by default all.
 
     >>> from litebert.config import AlbertConfig
     >>> config = AlbertConfig(

@@ -116,7 +116,7 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "sts": sts,
     "retrieval": retrieval,
 }
-"""What `litebert evaluate --on` measures; each takes a model, a file, and how many of its rows to use."""
+"""What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
 
 
 @torch.inference_mode()

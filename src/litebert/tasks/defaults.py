@@ -1,4 +1,4 @@
-"""How fast and how long to fine-tune where nobody says: by the size of network and data.
+"""Default rate and length of fine-tuning, by the size of network and data.
 
 The recipes hold the values of the paper, for networks of its sizes pretrained as long. Smaller ones
 stay at the commonest label with these. What is here was chosen from runs on small data:

@@ -259,7 +259,7 @@ def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int)
 
 @contextmanager
 def at_depth(albert: Albert, depth: int) -> Iterator[None]:
-    """Apply so many steps of an encoder within the block."""
+    """Apply only this many steps of an encoder within the block."""
     before, albert.depth = albert.depth, depth
     try:
         yield

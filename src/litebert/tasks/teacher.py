@@ -1,4 +1,4 @@
-"""A teacher: a pretrained encoder that reads the text of a batch and says what it made of it."""
+"""A teacher: a pretrained encoder that reads the text of a batch and returns its states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take the parts that matter out of a `tokenizer.json` of a stranger, each one checked."""
+"""Take the parts that matter out of an untrusted `tokenizer.json`, each one checked."""
 
 from __future__ import annotations
 

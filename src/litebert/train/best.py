@@ -1,4 +1,4 @@
-"""The best of a run's evaluations, kept beside its last step and never mixed with it."""
+"""The best of a run's evaluations, kept apart from its last step."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Estimate:
     disk_bytes: int
 
     def seconds(self, steps: int) -> float:
-        """Return the time of so many steps, evaluations not counted."""
+        """Return the time of this many steps, evaluations not counted."""
         return steps * self.seconds_per_step
 
 

@@ -1,4 +1,4 @@
-"""From a pretrained model and a task to a model that answers: begin or resume, train, report."""
+"""Fine-tuning: from a pretrained model and a task to a run with a model; begin or resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fine-tuning will do and need, measured on a few of its own examples before it starts."""
+"""The plan of a fine-tuning: what it will do and need, measured on a few of its examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A larger network that begins where a smaller one ended."""
+"""A larger network that starts from the weights of a smaller one."""
 
 from __future__ import annotations
 

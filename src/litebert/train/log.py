@@ -59,7 +59,7 @@ class RunLog:
         self._since, self._last_step = time.perf_counter(), step
 
     def begin(self, step: int, total_steps: int) -> None:
-        """Say that training begins, before the first step, however long that takes."""
+        """Report that training begins, before the first step."""
         self.total_steps = total_steps
         self._since = time.perf_counter()
         threads = torch.get_num_threads()
@@ -126,7 +126,7 @@ class RunLog:
         self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a line for people; when nobody can read it any more, training continues quietly."""
+        """Print a line for people; when stderr is closed, training continues quietly."""
         self._said = time.perf_counter()
         if self.is_quiet or not self.is_first:
             return

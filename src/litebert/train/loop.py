@@ -22,7 +22,7 @@ from litebert.train.step import StepResult, training_step
 FIRST_SCALE, STEPS_A_SCALE = 2.0**15, 2_000
 """What the loss is multiplied by at first in fp16, and finite steps until that is doubled."""
 _NO_END = 1 << 40
-"""Batches are read without end: the pace decides which step is the last."""
+"""Batches never end: the pace decides which step is the last."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _evaluated(trainer: Trainer, task: Task[Work], step: int) -> None:
 
 
 def _saved(trainer: Trainer, progress: RunProgress) -> None:
-    """Write a checkpoint, unless steps are being skipped: then the one before is the good one."""
+    """Write a checkpoint, unless steps are being skipped: then the previous one is kept."""
     if progress.skipped_in_a_row:
         return
     trainer.log.sync()

@@ -1,4 +1,4 @@
-"""How long a run is: so many steps, or so many minutes by the clock."""
+"""How long a run is: a number of steps, or of minutes by the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from litebert.files import Json, read_json, write_json
 
 CLOCK_FILE = "clock.json"
 MIN_STEPS = 20
-"""A run by the clock takes at least so many steps."""
+"""A run by the clock takes at least this many steps."""
 _LOOKS = 50
 """How often the clock is compared with the plan, at most."""
 _RECENT = 10
@@ -30,13 +30,13 @@ class Pace(Protocol):
         """Return the step of the schedule that this step is."""
 
     def is_last(self, step: int, /) -> bool:
-        """Return whether the run is over after so many steps."""
+        """Return whether the run is over after this many steps."""
 
     def total(self, step: int, /) -> int:
         """Return how many steps the run has, as far as is known after `step`."""
 
     def look(self, step: int, seconds_to_end: float, /) -> None:
-        """Compare the plan with the clock after a step; ending takes so many seconds."""
+        """Compare the plan with the clock after a step; ending takes `seconds_to_end`."""
 
     def record(self) -> None:
         """Write down what a resumed run must know."""
@@ -44,7 +44,7 @@ class Pace(Protocol):
 
 @dataclass(frozen=True)
 class FixedSteps:
-    """A run of so many steps."""
+    """A run with a fixed number of steps."""
 
     steps: int
 

@@ -37,7 +37,7 @@ AnyDataset = Dataset[Any, Any]
 class Prepared:
     """Everything that is known before the first step.
 
-    `resolved` has what suits the network and the data where nobody chose; `config` is complete.
+    `resolved` has the defaults that suit the network and the data; `config` is complete.
     """
 
     resolved: Resolved[FinetuneConfig]
@@ -64,7 +64,7 @@ class Prepared:
 
 
 def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
-    """Read the data and the model's shape, and settle what nobody set; writes nothing."""
+    """Read the data and the model's shape, and choose the defaults; writes nothing."""
     config = resolved.config
     start = locate(config.model.start)
     tokenizer = Tokenizer.load(start)

@@ -147,7 +147,7 @@ def _measured_precision(device: torch.device, planned: TrainConfig | None) -> st
 
 
 def _origins(configured: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
-    """Say where the values came from that nobody set."""
+    """Record the origin of the values that were not set."""
     start = configured.start.model or configured.distil.teacher
     origins = measured_origins(configured, completed)
     for name in (name for name in origins if name.startswith("model.")):

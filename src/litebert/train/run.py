@@ -63,7 +63,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """Compute on so many CPU threads, and on as many as before afterwards."""
+    """Compute on this many CPU threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:
@@ -184,7 +184,7 @@ def write_model(
 
 
 def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
-    """Return the origin of the settings that nobody set and this machine or the data decided."""
+    """Return the origin of the settings that this machine or the data decided."""
     before, after = flattened(configured), flattened(completed)
     return {name: Origin("measured") for name, value in after.items() if before[name] != value}
 

@@ -19,7 +19,7 @@ _PERCENT_TASKS = ("squad", "squad2")
 """Their official scripts, and so our measures, count in percent; all others from 0 to 1."""
 _CAPTION = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
 _NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
-"""What is cited beside a model that nobody published: the smallest that has a figure."""
+"""What is cited for a model without published figures: the smallest that has some."""
 
 
 def sections(record: Record, result: Result | None) -> list[Html]:
@@ -129,7 +129,7 @@ def _yours(score: PublishedScore, measures: Mapping[str, float]) -> str:
 
 
 def _recipe(record: Record) -> str | None:
-    """Name the recipe that comes along and set something in this run."""
+    """Name the packaged recipe that set something in this run."""
     names = sorted({o.detail for o in record.origins.values() if o.kind == "recipe"})
     return names[0] if names else None
 

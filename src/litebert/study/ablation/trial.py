@@ -252,7 +252,7 @@ def _no_loader() -> NoReturn:
 
 
 def _warm_words(words: Words, start: Path) -> Words:
-    """Start from a model, which has its own shape; settings of a random start would contradict it."""
+    """Start from a model, which has its own shape, instead of random weights."""
     kept = [word for word in words if not word.startswith(("model.", "start."))]
     return (*kept, f"start.model={start}")
 

@@ -45,7 +45,7 @@ class Scores:
 class TextClassification:
     """The family of tasks with one answer a text or pair; see tasks.kinds.family.Family.
 
-    With `patience` a text is answered as soon as so many classifiers agreed with the one before.
+    With `patience` a text is answered as soon as that many classifiers agreed with the one before.
     """
 
     head: HeadConfig

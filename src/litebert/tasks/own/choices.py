@@ -85,7 +85,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
 
 def _spelling(number: int, found: set[str], *, counts_from_one: bool) -> tuple[str, ...]:
-    """Return the names of the first so many choices as the labels found spell them."""
+    """Return the names of the first choices as the labels found spell them."""
     spellings = (
         tuple(map(str, range(number))),
         tuple(map(str, range(1, number + 1))),

@@ -15,7 +15,7 @@ MANY = 20
 """Whole numbers, if there are more of them than this and they nearly all differ, are amounts."""
 SEPARATORS = "|;,"
 SLIPS = 20
-"""Among fractions, at most one cell in so many may be no number."""
+"""Among fractions, at most one cell in this many may not be a number."""
 AMOUNTS = ("score", "rating", "similarity", "relatedness")
 """A column of many whole numbers whose name has one of these holds amounts."""
 MISSING = ("nan", "na", "n/a", "null", "none")
@@ -99,7 +99,7 @@ def text_problem(column: LabelColumn) -> str:
 
 
 def separator_in(text: str) -> str:
-    """Return what stands between several labels in one cell."""
+    """Return the separator of several labels in one cell."""
     return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
 
 

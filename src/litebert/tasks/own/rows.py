@@ -60,7 +60,7 @@ class TableFile:
         return good
 
     def place(self, number: int) -> str:
-        """Say where a row stands: file, and line, row or item."""
+        """Name the place of a row: file, and line, row or item."""
         return str(RowPlace(self.source, number))
 
 

@@ -35,7 +35,7 @@ _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes
 
 
 class TextRows(RowReading[TextExample, Scores]):
-    """Texts with something to learn; the subclasses say what."""
+    """Texts with a label, labels or a score: the subclasses decide which."""
 
     shape: ClassVar[RowShape] = "texts"
     problem_type: ClassVar[ProblemType]

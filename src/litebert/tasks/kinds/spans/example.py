@@ -15,7 +15,7 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SpanExample:
-    """A question on a context; `answers` is None where nobody says, empty where there is none.
+    """A question on a context; `answers` is None where they are unknown, empty where there is none.
 
     >>> SpanExample("q", "Who?", "Nobody knows.", ()).is_impossible
     True

@@ -44,7 +44,7 @@ def conditional_spans(
     starts: Int[Tensor, "sequences starts"] | int,
     pieces: SpanPieces,
 ) -> ConditionalSpans:
-    """Score ends after the given starts, or after the so many likeliest ones."""
+    """Score ends after the given starts, or after the likeliest ones, as many as given."""
     start = pieces.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
     chosen = start.topk(starts).indices if isinstance(starts, int) else starts
     index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
@@ -81,7 +81,7 @@ class ConditionalSpanHead(nn.Module):
         allowed: Bool[Tensor, "sequences width"],
         starts: Int[Tensor, "sequences starts"] | int,
     ) -> ConditionalSpans:
-        """Score ends after the given starts, or after the so many likeliest ones, best first."""
+        """Score ends after the given starts, or after the likeliest ones, as many as given, best first."""
         for_token, for_start = self.end_hidden.weight.chunk(2, dim=1)
         pieces = SpanPieces(
             start=self.start,

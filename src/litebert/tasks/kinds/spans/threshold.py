@@ -81,7 +81,7 @@ def tuned_threshold(examples: Examples, answers: Answers) -> float:
 
 
 def labelled(examples: Examples, answers: Answers) -> tuple[list[SpanExample], list[SpanAnswer]]:
-    """Leave out questions of which nobody says the answer."""
+    """Omit questions whose answer is unknown."""
     pairs = zip(examples, answers, strict=True)
     kept = [pair for pair in pairs if pair[0].answers is not None]
     return [example for example, _ in kept], [answer for _, answer in kept]
