@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 
 
 class AnswerFile:
-    """A JSONL file: a line a row, with its number and its answer, or why it has none.
+    """A JSONL file: a line per row, with its number and its answer, or why it has none.
 
     Rows go to NAME.unfinished; `finish` renames it. When the command is rerun after a kill, a
     half-written line is cut off and the rest is kept.

@@ -71,7 +71,7 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
         return self
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
-        """Return a row a text."""
+        """Return a row per text."""
         return self._model().embed(
             several(X, "transform"), pooling=self.pooling, normalize=self.normalize
         )
@@ -161,7 +161,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
-        """Return the probability of each class, a row a text, columns as in `classes_`."""
+        """Return the probability of each class, a row per text, columns as in `classes_`."""
         check_is_fitted(self)
         names = [_name(number) for number in range(len(self.classes_))]
         answers = self._model().classify(several(X, "predict"))

@@ -35,7 +35,7 @@ class Evaluation:
     precision: str = ""
 
     def to_pandas(self) -> Frame:
-        """Return a row a measure: a DataFrame where pandas is installed, else a Table."""
+        """Return a row per measure: a DataFrame where pandas is installed, else a Table."""
         return frame(
             [
                 {"split": split, "measure": name, "value": value}
@@ -45,7 +45,7 @@ class Evaluation:
         )
 
     def __str__(self) -> str:
-        """Write a line a measure."""
+        """Write a line per measure."""
         return "\n".join(
             f"{split:<16} {name:<24} {value:.4f}"
             for split, values in self.measures.items()

@@ -51,7 +51,7 @@ def read_parts(folder: Path) -> list[Part]:
 
 
 def layers_part(found: Sequence[Layers]) -> Part:
-    """Return Figure 1: one line a model, within its depth and beyond it."""
+    """Return Figure 1: one line per model, within its depth and beyond it."""
     rows = [
         (
             each.source,

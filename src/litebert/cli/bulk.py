@@ -41,7 +41,9 @@ def bulk_options(command: Command) -> Command:
         return command(*args, bulk=bulk, **values)
 
     options = (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON; of files, a line a row."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON; for files, one per line."
+        ),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--force", is_flag=True, help="Replace the output if it exists."),
         click.option(

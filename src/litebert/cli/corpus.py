@@ -29,7 +29,7 @@ def corpus() -> None:
     type=click.Choice(["segment", "line"]),
     default="segment",
     show_default=True,
-    help="Find sentences in free text, or take one a line (blank line: document end).",
+    help="Find sentences in free text, or take one per line (blank line: document end).",
 )
 @click.option(
     "--documents",

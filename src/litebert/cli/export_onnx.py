@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--int8", is_flag=True, help="Quantise all weights: a quarter of the size.")
 @click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
 @click.option("--opset", type=int, help="Version of the ONNX operators, 18 to 24 [default: 20].")
-@click.option("--texts", type=click.Path(path_type=Path), help="Compare on these: one a line.")
+@click.option("--texts", type=click.Path(path_type=Path), help="Compare on these: one per line.")
 @click.option("--no-latency", is_flag=True, help="Measure no times.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def onnx(
@@ -44,7 +44,7 @@ def onnx(
     it is written the file runs in onnxruntime, on a few sentences or on --texts (a tab
     separates a second text), and is refused where its numbers are not the network's. The table
     shows size, the largest difference, how well outputs correlate over the texts, how often the
-    first choice is the same, and milliseconds a batch.
+    first choice is the same, and milliseconds per batch.
     """
     from litebert.interop.export.onnx import export_onnx
     from litebert.interop.export.onnx.graph import DEFAULT_OPSET

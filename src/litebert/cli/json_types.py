@@ -40,7 +40,7 @@ Vector: TypeAlias = list[float]
 
 @dataclass(frozen=True)
 class AnsweredRow:
-    """A row of a file with its answer: one such object a line."""
+    """A row of a file with its answer: one such object per line."""
 
     row: int
     answer: JsonValue

@@ -21,7 +21,7 @@ _OPTIONS = (
         type=click.Choice(["segment", "line"]),
         default="segment",
         show_default=True,
-        help="Find sentences in free text, or take one a line.",
+        help="Find sentences in free text, or take one per line.",
     ),
     click.option(
         "--documents",

@@ -18,7 +18,7 @@ from litebert.errors import LitebertError
     "--texts",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Files like what the model will read, a text a line: .txt, .jsonl, .parquet, compressed.",
+    help="Texts like those the model will read, one per line: .txt, .jsonl, .parquet, compressed.",
 )
 @click.option(
     "--data", type=click.Path(path_type=Path), help="For a run: the folder or file of its task."

@@ -90,7 +90,7 @@ def compare_runs(folders: tuple[Path, ...], written_as: Format) -> None:
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--rows", default=10, show_default=True, help="Last rows to print.")
 @click.option("--follow", is_flag=True, help="Print new rows until the run is finished.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one row a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one row per line.")
 def tail_run(folder: Path, rows: int, follow: bool, as_json: bool) -> None:
     """Print the last rows of a run's log, while it trains or afterwards.
 

@@ -12,7 +12,7 @@ from litebert.cli.output import Format, with_formats
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--texts", required=True, type=click.Path(path_type=Path), help="A text a line.")
+@click.option("--texts", required=True, type=click.Path(path_type=Path), help="One text per line.")
 @click.option("--window", default=64, show_default=True, type=click.IntRange(1, 65_536))
 @click.option("--lengths", default="512,1024,2048,4096,8192", show_default=True, help="To time.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))

@@ -12,7 +12,7 @@ from litebert.cli.output import Format, with_formats
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
-@click.option("--texts", required=True, type=click.Path(path_type=Path), help="A text a line.")
+@click.option("--texts", required=True, type=click.Path(path_type=Path), help="One text per line.")
 @click.option("--longest", default=128, show_default=True, type=click.IntRange(8), help="Pieces.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")

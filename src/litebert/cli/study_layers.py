@@ -13,7 +13,7 @@ from litebert.cli.output import Format, note, with_formats
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option(
-    "--texts", required=True, type=click.Path(path_type=Path), help="A text a line, all read whole."
+    "--texts", required=True, type=click.Path(path_type=Path), help="One text per line, read whole."
 )
 @click.option("--limit", default=32, show_default=True, type=click.IntRange(1), help="Texts read.")
 @click.option("--depths", default="24,48,96", show_default=True, help="Depths to judge.")

@@ -1,4 +1,4 @@
-"""Documents that are worth keeping: no near duplicates, and only those that a function of yours accepts."""
+"""Documents worth keeping: no near duplicates, and only those that a function of yours accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of a passage: one a line, or found in free text by sentencex."""
+"""Sentences of a passage: one per line, or found in free text by sentencex."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
 class TextSettings:
     """Say where documents and sentences end.
 
-    `sentences`: found in free text (`segment`) or one a line (`line`, the official format).
+    `sentences`: found in free text (`segment`) or one per line (`line`, the official format).
     `documents`: of a .txt file, ended by the file alone or by blank lines too; rows of .jsonl and
     .parquet are documents always. `column` holds the text of a row; a dotted one walks into
     objects and makes one document of each element of a list. `language` steers `segment` only.

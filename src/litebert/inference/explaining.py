@@ -48,7 +48,7 @@ class Explanation:
     words: tuple[WordAttribution, ...]
 
     def __repr__(self) -> str:
-        """Write the answer, then a line a word with a bar."""
+        """Write the answer, then a line per word with a bar."""
         largest = max((abs(each.attribution) for each in self.words), default=0.0) or 1.0
         lines = [
             f"  {each.attribution:+8.3f}  {'█' * round(12 * abs(each.attribution) / largest):<12}"
@@ -59,7 +59,7 @@ class Explanation:
         return "\n".join([head, *lines])
 
     def to_pandas(self) -> DataFrame:
-        """Return a row a word.
+        """Return a row per word.
 
         Raises:
             LitebertError: LB-929, pandas is not installed.

@@ -1,4 +1,4 @@
-"""Rows of .jsonl and .json files: an object a line, or a list of objects, or SQuAD's layout."""
+"""Rows of .jsonl and .json files: an object per line, or a list of objects, or SQuAD's layout."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _parsed(source: Source) -> object:
                 "LB-846",
                 f"{source.name} is too long to be held in memory",
                 received=f"more than {MAX_CHARACTERS:,} characters",
-                expected="a shorter list; or an object a line (.jsonl), of any length",
+                expected="a shorter list; or an object per line (.jsonl), of any length",
                 next=f"jq -c '.[]' {source.name} > rows.jsonl",
             )
     try:
@@ -60,7 +60,7 @@ def _parsed(source: Source) -> object:
             f"{source.name} is not JSON",
             received=reason,
             expected="one list of objects, without NaN and without a key twice",
-            next="write the file again with a JSON library; an object a line goes into .jsonl",
+            next="write the file again with a JSON library; an object per line goes into .jsonl",
         ) from error
 
 
@@ -96,5 +96,5 @@ def _not_rows(place: RowPlace | str, value: object) -> LitebertError:
         f"{place}: not an object with a value for each column",
         received=f"{type(value).__name__}: {value}"[:120],
         expected='a list of objects, such as [{"text": "…", "label": "…"}]',
-        next="write the file again; an object a line goes into .jsonl",
+        next="write the file again; an object per line goes into .jsonl",
     )

@@ -49,7 +49,7 @@ def parse_row(line: str, place: RowPlace) -> Row:
             "LB-312",
             f"{place}: not JSON",
             received=f"{reason}: {line[:80]}",
-            expected="one whole object a line, without NaN and without a key twice",
+            expected="one whole object per line, without NaN and without a key twice",
             next="write the file again with a JSON library, one json.dumps a line",
         ) from error
     if not isinstance(row, dict):
@@ -57,7 +57,7 @@ def parse_row(line: str, place: RowPlace) -> Row:
             "LB-313",
             f"{place}: not an object",
             received=type(row).__name__,
-            expected='an object a line, such as {"text": "…"}',
+            expected='an object per line, such as {"text": "…"}',
             next="wrap each text as an object with a column text",
         )
     return row

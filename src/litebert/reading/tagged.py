@@ -1,4 +1,4 @@
-"""Rows of a .conll, .bio or .iob file: a word and its tag a line, a blank line between sentences.
+"""Rows of a .conll, .bio or .iob file: a word and its tag per line, a blank line between sentences.
 
 A line has the word first and the tag last, with anything between them; files to be answered
 may have words alone. Document marks (-DOCSTART-) and comments (# …) are passed over.
@@ -61,7 +61,7 @@ def _problem(
             "LB-849",
             f"{RowPlace(source, number)}: the sentence does not end",
             received=f"{MAX_WORDS:,} words without a blank line",
-            expected="a word and its tag a line, and a blank line between sentences",
+            expected="a word and its tag per line, and a blank line between sentences",
             next="put blank lines in; a table with a header is called .tsv",
         )
     if len(cells) != width or not all(cells):

@@ -70,7 +70,7 @@ def side_by_side(comparison: RunComparison) -> list[Table]:
 
 
 def one_below_the_other(comparison: RunComparison) -> Table:
-    """Return everything as one table with a line a value, for machines."""
+    """Return everything as one table with a line per value, for machines."""
     settings: list[tuple[Cell, ...]] = [
         ("setting", setting, name, written(one.value), one.origin)
         for setting, by_run in comparison.settings.items()

@@ -66,7 +66,7 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *lines] if self.title else lines)
 
     def as_csv(self) -> str:
-        """Write a line a row, headings first; what is not known is empty."""
+        """Write a line per row, headings first; what is not known is empty."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)

@@ -62,7 +62,7 @@ def _rows(path: Path) -> list[Answered]:
                 "LB-654",
                 f"{path} cannot be read",
                 received=f"line {number}: {error!r}",
-                expected="one answer a line, as litebert finetune writes them",
+                expected="one answer per line, as litebert finetune writes them",
                 next=f"delete {path}, or run litebert finetune under another --name",
             ) from error
     return rows

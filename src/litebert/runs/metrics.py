@@ -1,4 +1,4 @@
-"""metrics.jsonl: the log of a run, one JSON object a line."""
+"""metrics.jsonl: the log of a run, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_metrics(folder: Path) -> list[dict[str, Json]]:
             f"{path} is damaged",
             received=f"line {damaged[0].line}: {damaged[0].problem}"
             + (f", and {len(damaged) - 1} more lines" if damaged[1:] else ""),
-            expected="one JSON object a line, as litebert writes them",
+            expected="one JSON object per line, as litebert writes them",
             next=f"delete line {damaged[0].line} of {path}",
         )
     return rows

@@ -41,7 +41,7 @@ _FINAL_SIGMA = r"\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased}
 
 
 def config_for(special: SpecialPieces, normalizer: Normalizer, max_length: int) -> dict[str, Json]:
-    """Return `tokenizer_config.json`: it makes transformers run the pipeline and return segments."""
+    """Return `tokenizer_config.json`: transformers then runs the pipeline and returns segments."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],

@@ -83,7 +83,7 @@ def _read_vocabulary(data: bytes, name: str) -> tuple[str, ...]:
         lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise _damaged(
-            "LB-241", f"{name} is not UTF-8", str(error), "UTF-8 text, one piece a line"
+            "LB-241", f"{name} is not UTF-8", str(error), "UTF-8 text, one piece per line"
         ) from error
     pieces = tuple((line.split() or [line])[0] for line in lines)
     if len(pieces) > MAX_PIECES or any(len(piece.encode()) > MAX_PIECE_BYTES for piece in pieces):
@@ -93,7 +93,7 @@ def _read_vocabulary(data: bytes, name: str) -> tuple[str, ...]:
     if len(set(pieces)) < len(pieces):
         twice = next(piece for piece, count in Counter(pieces).items() if count > 1)
         raise _damaged(
-            "LB-243", f"{name} has a piece twice", repr(twice), "distinct pieces, one a line"
+            "LB-243", f"{name} has a piece twice", repr(twice), "distinct pieces, one per line"
         )
     return pieces
 

@@ -51,7 +51,7 @@ def ragged_outputs(
 
 
 def _read(name: str, network: Network, hidden: Tensor, batch: Batch) -> tuple[Tensor, bool]:
-    """Return an output, and whether it has a row a token or a row a sequence."""
+    """Return an output, and whether it has a row per token or a row a sequence."""
     if name == "last_hidden_state":
         return hidden, True
     if name == "pooler_output":

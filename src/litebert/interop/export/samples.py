@@ -49,7 +49,7 @@ OUR_TEXTS: tuple[Text, ...] = (
 
 
 def read_texts(path: Path) -> tuple[Text, ...]:
-    """Read one text a line; a tab sets a second text off.
+    """Read one text per line; a tab sets a second text off.
 
     Raises:
         LitebertError: LB-753, there is no text in the file.
@@ -62,7 +62,7 @@ def read_texts(path: Path) -> tuple[Text, ...]:
             "LB-753",
             f"{path} has no texts to compare on",
             received=f"{len(lines)} empty lines",
-            expected="one text a line, or two with a tab between them",
+            expected="one text per line, or two with a tab between them",
             next="omit --texts to compare on a few built-in sentences",
         )
     return texts

@@ -29,7 +29,7 @@ class Likeness:
 
 
 class Seen:
-    """Remember the texts and answers of rows by hashes, 20 bytes a row.
+    """Remember the texts and answers of rows by hashes, 20 bytes per row.
 
     >>> seen = Seen()
     >>> for number, (text, answer) in enumerate([("a", "x"), ("b", "x"), ("a", "y")], 1):

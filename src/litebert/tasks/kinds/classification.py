@@ -43,7 +43,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class TextClassification:
-    """The family of tasks with one answer a text or pair; see tasks.kinds.family.Family.
+    """The family of tasks with one answer per text or pair; see tasks.kinds.family.Family.
 
     With `patience` a text is answered as soon as that many classifiers agreed with the one before.
     """

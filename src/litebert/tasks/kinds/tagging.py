@@ -47,7 +47,7 @@ class TagAnswer:
 
 @dataclass(frozen=True)
 class TokenClassification:
-    """The family of tasks with one answer a word; see tasks.kinds.family.Family.
+    """The family of tasks with one answer per word; see tasks.kinds.family.Family.
 
     A word is answered at its first piece. A sentence that is too long becomes several sequences,
     cut between words, so that every word has its answer; only a single word longer than all of

@@ -80,9 +80,9 @@ def open_table(
     if source.kind == ".parquet":
         return _parquet(source)
     if source.kind in JSON_LINES:
-        return _keyed(source, "an object a line", partial(scan_json_lines, source))
+        return _keyed(source, "an object per line", partial(scan_json_lines, source))
     if source.kind in TAGGED:
-        return _keyed(source, "a word a line", partial(scan_tagged, source))
+        return _keyed(source, "a word per line", partial(scan_tagged, source))
     return _keyed(source, "a list of objects", partial(scan_json, source))
 
 

@@ -200,6 +200,6 @@ def _mark(name: str, row: Row, place: str) -> bool:
             f"{place}: column {name} does not say whether the label is given",
             received=cell,
             expected="0 or 1, in a column for each label",
-            next="--column label=NAME with one column, for one label a row",
+            next="--column label=NAME with one column, for one label per row",
         )
     return _MARKS[cell]

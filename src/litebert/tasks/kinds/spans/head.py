@@ -81,7 +81,7 @@ class ConditionalSpanHead(nn.Module):
         allowed: Bool[Tensor, "sequences width"],
         starts: Int[Tensor, "sequences starts"] | int,
     ) -> ConditionalSpans:
-        """Score ends after the given starts, or after the likeliest ones, as many as given, best first."""
+        """Score ends after the given starts, or after the likeliest ones, best first."""
         for_token, for_start = self.end_hidden.weight.chunk(2, dim=1)
         pieces = SpanPieces(
             start=self.start,
