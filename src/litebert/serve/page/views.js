@@ -56,10 +56,10 @@ const slice = (text, start, stop) => Array.from(text).slice(start, stop).join(""
 
 const classify = {
   title: "Classify",
-  lead: "One text a line; each gets its label.",
+  lead: "One text per line; each gets its label.",
   fields: [
-    { name: "texts", label: "Texts, one a line", rows: 4 },
-    { name: "pairs", label: "Second texts, one a line, if the task compares pairs", rows: 2,
+    { name: "texts", label: "Texts, one per line", rows: 4 },
+    { name: "pairs", label: "Second texts, one per line, if the task compares pairs", rows: 2,
       optional: true },
   ],
   examples: [{ texts: "A fine film, warm and funny.\nDull from the first minute to the last." }],
@@ -102,7 +102,7 @@ function explanation(request) {
 const tag = {
   title: "Tag",
   lead: "Every word gets its tag; words end at white space.",
-  fields: [{ name: "texts", label: "Texts, one a line", rows: 4 }],
+  fields: [{ name: "texts", label: "Texts, one per line", rows: 4 }],
   examples: [{ texts: "Ada Lovelace lived in London ." }],
   body: ({ texts }) => ({ texts: lines(texts) }),
   show: (found) => found.map((words) => el("p", { class: "tagged" }, ...words.map((one) => el(
@@ -115,7 +115,7 @@ const choose = {
   fields: [
     { name: "context", label: "Context", rows: 4, optional: true },
     { name: "question", label: "Question", rows: 1 },
-    { name: "choices", label: "Choices, one a line", rows: 4 },
+    { name: "choices", label: "Choices, one per line", rows: 4 },
   ],
   examples: [{
     context: "Ada packed her books and went to the station.",
@@ -187,7 +187,7 @@ const embeddings = {
   lead: "Each text becomes a vector. Near in the map means near for the model; the search box " +
     "ranks your texts by cosine.",
   fields: [
-    { name: "texts", label: "Your texts, one a line", rows: 8 },
+    { name: "texts", label: "Your texts, one per line", rows: 8 },
     { name: "query", label: "Search in them", rows: 1, optional: true },
   ],
   examples: [{
