@@ -1,4 +1,8 @@
-"""The numbers of docs/scale.md: python benchmarks/scale_map.py TEXT.
+"""The numbers of docs/scale.md.
+
+    python benchmarks/scale_map.py TEXT         all of them, as JSON
+    python benchmarks/scale_map.py --sampler    the sampler alone
+    python benchmarks/scale_map.py --computed   the tables that need no measurement, as the page has
 
 Measured here: text to pieces on one core, bytes per piece on disk, memory and start of the sampler,
 the time of writing and verifying a checkpoint. Computed from these and from named assumptions: the
@@ -50,6 +54,8 @@ GPU_FLOPS, UTILISATION = 990e12, 0.4
 NETWORK_BYTES = {"inside a node": 450e9, "400 Gbit/s between nodes": 50e9}
 """Bytes a second in one direction for each GPU."""
 TOKENS_A_STEP = 4_096 * 512
+SAVE_SECONDS = 5.0
+"""What a checkpoint of xxlarge is taken to cost where the best time between two is computed."""
 FAILURE_HOURS = 50_000
 """Mean time between failures of one GPU with its share of the node (Llama 3, arXiv 2407.21783: 419
 unexpected interruptions of 16,384 GPUs in 54 days, one in about 50,000 GPU hours)."""
@@ -154,7 +160,8 @@ def checkpoint(name: str) -> dict[str, float]:
 
 def steps(name: str) -> list[dict[str, float | str]]:
     """Return compute and network time of a step for each number of GPUs."""
-    network = AlbertForPretraining(PRESETS[name])
+    with torch.device("meta"):
+        network = AlbertForPretraining(PRESETS[name])
     gradient_bytes = 4 * sum(p.numel() for p in network.parameters())
     flops = 3 * forward_flops(name) * TOKENS_A_STEP
     rows: list[dict[str, float | str]] = []
@@ -226,15 +233,60 @@ def everything(text: Path) -> dict[str, object]:
         "sampler": [sampler(number) for number in DOCUMENTS],
         "checkpoints": checkpoints,
         "steps": [row for name in ("base-v2", "xxlarge-v2") for row in steps(name)],
-        "intervals": [save_interval(gpus, checkpoints["xxlarge-v2"]["seconds"]) for gpus in GPUS],
+        "intervals": [save_interval(gpus, SAVE_SECONDS) for gpus in GPUS],
         "peak_memory_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     }
 
 
-if __name__ == "__main__":
+def computed_tables() -> str:
+    """Return the tables of docs/scale.md that follow from the assumptions above alone."""
+    lines = [
+        "| network | GPUs | compute a step | each GPU sends | network | share of the time that "
+        "computes |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in (row for name in ("base-v2", "xxlarge-v2") for row in steps(name)):
+        compute, network = (_duration(float(row[f"{x}_ms"])) for x in ("compute", "network"))
+        sent, share = (
+            f"{float(row['sent_megabytes']):,.0f} MB",
+            f"{100 * float(row['efficiency']):.0f} %",
+        )
+        lines.append(
+            f"| {row['preset']} | {row['gpus']} | {compute} | {sent} | {network} | {share} |"
+        )
+    lines += ["", "| GPUs | hours between failures | save every | share of the time lost |"]
+    lines.append("|---|---|---|---|")
+    for gpus in GPUS:
+        found = save_interval(gpus, SAVE_SECONDS)
+        every = found["interval_seconds"]
+        shown = f"{every / 3_600:.1f} h" if every >= 3_600 else f"{every / 60:.0f} min"
+        hours, lost = found["hours_between_failures"], found["lost_share"]
+        lines.append(f"| {gpus} | {hours:,.0f} | {shown} | {100 * lost:.1f} % |")
+    return "\n".join(lines)
+
+
+def _duration(milliseconds: float) -> str:
+    if milliseconds >= 1_000:
+        return f"{milliseconds / 1_000:.1f} s"
+    return f"{milliseconds:.1f} ms" if milliseconds < 10 else f"{milliseconds:.0f} ms"
+
+
+def main() -> None:
+    """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("text", type=Path)
+    parser.add_argument("text", type=Path, nargs="?")
     parser.add_argument("--sampler", action="store_true", help="measure the sampler alone")
+    parser.add_argument("--computed", action="store_true", help="print the computed tables alone")
     asked = parser.parse_args()
-    found = [sampler(n) for n in DOCUMENTS] if asked.sampler else everything(asked.text)
-    print(json.dumps(found, indent=2))
+    if asked.computed:
+        print(computed_tables())
+    elif asked.sampler:
+        print(json.dumps([sampler(number) for number in DOCUMENTS], indent=2))
+    elif asked.text is not None:
+        print(json.dumps(everything(asked.text), indent=2))
+    else:
+        parser.error("give a TEXT, --sampler or --computed")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,8 @@
 
 On a machine with two free cores; a corpus is pretrained on, a table is fine-tuned on. Runs are
 interleaved; printed are medians of the tokens a second that each run reports for its last step,
-and their spread. `--busy` keeps one core busy meanwhile.
+and their spread, and the load of the machine before: beyond 0.5 other work shares the cores, and
+only the comparison between the two kinds means anything. `--busy` keeps one core busy meanwhile.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ if __name__ == "__main__":
     parser.add_argument("data", type=Path)
     parser.add_argument("--preset", default="mini", help="of a network that is pretrained")
     parser.add_argument("--model", help="that is fine-tuned")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--busy", action="store_true")
     asked = parser.parse_args()
     if asked.model:
@@ -65,6 +66,7 @@ if __name__ == "__main__":
     else:
         verb = ["pretrain", "--corpus", str(asked.data), "--preset", asked.preset]
         verb += ["train.eval_sequences=8", "train.batch_size=64", "objective.max_seq_length=128"]
+    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with busy(asked.busy):
         for _ in range(asked.rounds):
