@@ -227,7 +227,15 @@ GRIDS = {
         Grid("mining", "Hard examples at equal compute", "5, no table", "none", MLM, _mining),
         Grid("masking", "Masking rate", "5, no table", "none", MLM, _masking),
         Grid("attention", "Local attention", "5, no table", "none", MLM, _attention),
-        Grid("replaced", "Replaced words", "5, no table", "none", PROBES, _replaced),
+        Grid(
+            "replaced",
+            "Replaced words",
+            "5, no table",
+            "none",
+            PROBES,
+            _replaced,
+            measures_depths=True,
+        ),
         Grid(
             "elastic",
             "Elastic depth",

@@ -14,7 +14,7 @@ CLEAR = 2.0
 
 @dataclass(frozen=True)
 class Ordering:
-    """How many pairs of rows are ordered as in the paper, the other way, or within the noise."""
+    """How many pairs of rows are ordered as in the paper, the other way, or are undecided."""
 
     same: int
     reversed: int
@@ -31,27 +31,28 @@ class Ordering:
         if self.reversed == pairs:
             return "reversed"
         if not self.same and not self.reversed:
-            return "undecided: all within the noise"
+            return "undecided"
         return "partly reproduced" if self.same > self.reversed else "not reproduced"
 
     def __str__(self) -> str:
         """Write the verdict with its counts."""
+        pairs = self.same + self.reversed + self.unclear
         return (
-            f"{self.verdict}: {self.same} pairs of rows in the paper's order, "
-            f"{self.reversed} the other way, {self.unclear} within the noise"
+            f"{self.verdict}: of {pairs} pairs of rows {self.same} in the paper's order, "
+            f"{self.reversed} the other way, {self.unclear} undecided"
         )
 
 
 def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
     """Compare the order of two columns; `ours` has the values of all seeds for each row.
 
-    The noise is the deviation between seeds, pooled over the rows. With one seed a row it is not
-    known, and no pair is decided. Rows without a figure, and equal figures, are not compared.
+    The noise is the deviation between seeds, pooled over the rows. A row with one seed is not
+    put above or below another. Rows without a figure, and equal figures, are not compared.
 
     >>> ordering([1.0, 2.0], [[0.10, 0.11], [0.30, 0.31]]).verdict
     'reproduced'
     >>> ordering([1.0, 2.0], [[0.10], [0.30]]).verdict
-    'undecided: all within the noise'
+    'undecided'
     """
     noise = pooled_deviation(ours)
     counts = {"same": 0, "reversed": 0, "unclear": 0}
@@ -62,14 +63,10 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
             continue
         if not first or not second:
             continue
-        difference = fmean(second) - fmean(first)
-        error = math.inf
-        if noise is not None:
-            error = noise * math.sqrt(1 / len(first) + 1 / len(second))
-        if abs(difference) <= CLEAR * error:
+        if (order := _difference(first, second, noise)) is None:
             counts["unclear"] += 1
         else:
-            agrees = (difference > 0) == (their_second > their_first)
+            agrees = (order > 0) == (their_second > their_first)
             counts["same" if agrees else "reversed"] += 1
     return Ordering(**counts)
 
@@ -78,18 +75,28 @@ def differences(ours: Sequence[Sequence[float]]) -> list[str]:
     """Say of each row after the first whether it is above it, below it, or within the noise.
 
     >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
-    ['above', 'within the noise', 'not trained']
+    ['above', 'within the noise', 'not measured']
     """
     return [_beside(ours[0], row, pooled_deviation(ours)) for row in ours[1:]]
 
 
 def _beside(first: Sequence[float], row: Sequence[float], noise: float | None) -> str:
     if not first or not row:
-        return "not trained"
-    difference = fmean(row) - fmean(first)
-    if noise is None or abs(difference) <= CLEAR * noise * math.sqrt(1 / len(first) + 1 / len(row)):
-        return "within the noise"
+        return "not measured"
+    if (difference := _difference(first, row, noise)) is None:
+        return "within the noise" if len(first) > 1 < len(row) else "undecided with one seed"
     return "above" if difference > 0 else "below"
+
+
+def _difference(
+    first: Sequence[float], second: Sequence[float], noise: float | None
+) -> float | None:
+    """Return by how much the second mean is larger; None where the seeds cannot tell."""
+    if noise is None or min(len(first), len(second)) < 2:
+        return None
+    difference = fmean(second) - fmean(first)
+    error = noise * math.sqrt(1 / len(first) + 1 / len(second))
+    return difference if abs(difference) > CLEAR * error else None
 
 
 def pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
