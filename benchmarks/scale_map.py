@@ -1,8 +1,9 @@
 """The numbers of docs/scale.md.
 
-    python benchmarks/scale_map.py TEXT         all of them, as JSON
-    python benchmarks/scale_map.py --sampler    the sampler alone
-    python benchmarks/scale_map.py --computed   the tables that need no measurement, as the page has
+    python benchmarks/scale_map.py TEXT              all of them, as JSON
+    python benchmarks/scale_map.py TEXT --only build
+    python benchmarks/scale_map.py --only sampler
+    python benchmarks/scale_map.py --only computed   the tables without measurements, in Markdown
 
 Measured here: text to pieces on one core, bytes per piece on disk, memory and start of the sampler,
 the time of writing and verifying a checkpoint. Computed from these and from named assumptions: the
@@ -18,14 +19,19 @@ import resource
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
+from sentencepiece import SentencePieceProcessor
 
 from litebert.config import PRESETS, ObjectiveConfig
 from litebert.corpus import build_corpus
+from litebert.corpus.read import read_passages
+from litebert.corpus.sentences import sentence_chunks
+from litebert.corpus.settings import text_settings
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import (
     WINDOW_PIECES,
@@ -40,8 +46,13 @@ from litebert.objectives import (
     sentence_objective,
 )
 from litebert.optim import Lamb
+from litebert.reading.find import find_texts
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress, verify
+
+Result = TypeVar("Result")
 
 TEXT_SIZES = {"16 GB": 16e9, "1 TB": 1e12, "10 TB": 10e12}
 CORES = (2, 64, 1_024)
@@ -79,6 +90,42 @@ def build(text: Path) -> dict[str, float]:
         "pieces_a_byte": summary.train.tokens / text.stat().st_size,
         "stored_bytes_a_piece": stored / summary.train.tokens,
     }
+
+
+def build_parts(text: Path) -> dict[str, float]:
+    """Return the CPU seconds of the parts of a build, each by itself."""
+    settings = text_settings(sentences="segment", documents=None, column="text", language="en")
+    (source,) = find_texts([text])
+    passages, reading = _timed(lambda: list(read_passages(source, settings)))
+    sentences, splitting = _timed(
+        lambda: [s for each in passages for c in sentence_chunks(each.text, settings) for s in c]
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        write_tokenizer(Path(scratch), train_tokenizer(sentences[:20_000], vocab_size=8_000))
+        tokenizer = Tokenizer.load(scratch)
+        native = SentencePieceProcessor(model_file=str(Path(scratch) / "spiece.model"))
+    batches = [sentences[n : n + 2_000] for n in range(0, len(sentences), 2_000)]
+    normalizer = Normalizer()
+    ready, preparing = _timed(lambda: [[normalizer.normalize(s) for s in b] for b in batches])
+    _, encoding = _timed(lambda: [tokenizer.encode_ids(b, num_threads=1) for b in batches])
+    _, alone = _timed(lambda: [native.encode(b, out_type=int, num_threads=1) for b in ready])
+    return {
+        "reading": reading,
+        "sentences": splitting,
+        "preparing": preparing,
+        "sentencepiece": alone,
+        "parting_digits_from_commas": encoding - preparing - alone,
+    }
+
+
+def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
+    """Return what some work gives, and the least CPU seconds of three times."""
+    seconds = []
+    for _ in range(3):
+        begun = time.process_time()
+        result = work()
+        seconds.append(time.process_time() - begun)
+    return result, min(seconds)
 
 
 def sampler(num_documents: int) -> dict[str, float]:
@@ -228,6 +275,7 @@ def everything(text: Path) -> dict[str, object]:
     }
     return {
         "build": rates,
+        "build_parts": build_parts(text),
         "build_hours": hours,
         "disk_bytes": disk,
         "sampler": [sampler(number) for number in DOCUMENTS],
@@ -275,17 +323,18 @@ def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("text", type=Path, nargs="?")
-    parser.add_argument("--sampler", action="store_true", help="measure the sampler alone")
-    parser.add_argument("--computed", action="store_true", help="print the computed tables alone")
+    parser.add_argument("--only", choices=("build", "sampler", "computed"))
     asked = parser.parse_args()
-    if asked.computed:
+    if asked.only == "computed":
         print(computed_tables())
-    elif asked.sampler:
+    elif asked.only == "sampler":
         print(json.dumps([sampler(number) for number in DOCUMENTS], indent=2))
+    elif asked.only == "build" and asked.text is not None:
+        print(json.dumps([build(asked.text), build_parts(asked.text)], indent=2))
     elif asked.text is not None:
         print(json.dumps(everything(asked.text), indent=2))
     else:
-        parser.error("give a TEXT, --sampler or --computed")
+        parser.error("give a TEXT, or --only sampler or computed")
 
 
 if __name__ == "__main__":
