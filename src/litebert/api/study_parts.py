@@ -112,7 +112,13 @@ def ablation_part(found: Ablation) -> Part:
         key=lambda name: int(name.rpartition("_")[2]),
     )
     probes = sorted({name for row in found.rows for t in row.trials for name in t.probes})
-    wanted = (*names, *crossed, *by_depth)
+    # A row that other tables share may have measures that only they want.
+    grid = GRIDS[found.name]
+    wanted = (
+        *names,
+        *(crossed if grid.crosses_objectives else ()),
+        *(by_depth if grid.measures_depths else ()),
+    )
     measures = [n for n in wanted if any(row.values(n) for row in found.rows)]
     headings = [
         "row",

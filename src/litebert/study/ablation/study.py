@@ -88,8 +88,8 @@ class Ablation(BaseModel):
             f"The paper's ordering{f', {part}:' if part else ' is'} {each}."
             for part, each in self.orderings.items()
         )
-        counted = "-".join(map(str, seeds))
-        return f"{verdicts} Scale {self.scale}, {counted} seeds a row.{missing}"
+        counted = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
+        return f"{verdicts} Scale {self.scale}, {counted} a row.{missing}"
 
 
 @dataclass(frozen=True)

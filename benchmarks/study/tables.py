@@ -1,0 +1,142 @@
+"""The tables of docs/study.md out of the metrics files beside this script.
+
+    python benchmarks/study/tables.py
+
+A table stands between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics file; what
+is between them is replaced. tests/docs/test_study_tables.py compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from litebert.files import write_text
+from litebert.metrics.spread import Spread
+from litebert.study.ablation import GRIDS, Ablation, AblationRow, read_ablation
+from litebert.study.layers import Layers
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "study.md"
+BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MEASURE = "mask_token_accuracy"
+CROSSED = {"nsp_accuracy": "NSP", "sop_accuracy": "SOP"}
+
+
+def page_with_tables(page: str) -> str:
+    """Return the page with every table made from its metrics file."""
+    return BLOCK.sub(lambda found: f"{found[1]}{table(found[2])}\n{found[3]}", page)
+
+
+def table(name: str) -> str:
+    """Return one ablation as a table in Markdown, and its verdict; or the rows of another file."""
+    if name == "layers":
+        return _layers()
+    if name not in GRIDS:
+        return _rows(name)
+    found = read_ablation(HERE / f"{name}.json")
+    extra = _extra(found)
+    headings = [
+        "" if found.source.endswith("no table") else found.source,
+        *(["paper"] if _has_paper(found) else []),
+    ]
+    headings += ["each seed", "mean", *extra.values(), "steps", "body, K", "CPU s"]
+    lines = [_line(headings), "|" + "---|" * len(headings)]
+    lines += [_line(_cells(row, found, extra)) for row in found.rows if row.trials]
+    left_out = [
+        f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)"
+        for row in found.rows
+        if not row.trials
+    ]
+    missing = f"\n\nPredicted and not trained: {', '.join(left_out)}." if left_out else ""
+    verdict = found.verdict.partition(" Not trained:")[0]
+    return "\n".join(lines) + f"{missing}\n\n{verdict}\n"
+
+
+def _layers() -> str:
+    """Return Figure 1 of every network: its verdicts beyond the trained depth, the eigenvalues."""
+    found = [
+        Layers.model_validate(json.loads(path.read_text("utf-8")))
+        for path in sorted(HERE.glob("layers-*.json"))
+    ]
+    depths = [fate.depth for fate in found[0].fates]
+    headings = ["network", "steps", "blocks", *(f"at {depth}" for depth in depths)]
+    headings += [f"moves at {depths[-1]}", "eigenvalue, trained depth", f"at {depths[-1]}"]
+    lines = [_line(headings), "|" + "---|" * len(headings)]
+    for each in found:
+        cells = [each.source, str(each.num_steps), str(each.steps[-1].block)]
+        cells += [fate.verdict for fate in each.fates]
+        cells += [f"{100 * each.fates[-1].residual:.1f} %"]
+        values = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
+        lines.append(_line([*cells, *(f"{value.modulus:.2f}" for value in values)]))
+    return "\n".join(lines) + "\n"
+
+
+def _rows(name: str) -> str:
+    """Return each list of rows in a metrics file as a table."""
+    values = json.loads((HERE / f"{name}.json").read_text("utf-8")).values()
+    tables = []
+    for rows in (value for value in values if isinstance(value, list)):
+        lines = [_line(list(rows[0])), "|" + "---|" * len(rows[0])]
+        tables.append("\n".join([*lines, *(_line(_shown(row.values())) for row in rows)]))
+    return "\n\n".join(tables) + "\n"
+
+
+def _shown(cells: Iterable[object]) -> list[str]:
+    """Write numbers with three digits after the point, counts without."""
+    return [
+        ", ".join(_shown(cell))
+        if isinstance(cell, list)
+        else f"{cell:.3f}"
+        if isinstance(cell, float)
+        else str(cell)
+        for cell in cells
+    ]
+
+
+def _extra(found: Ablation) -> dict[str, str]:
+    """Return the measures beside the accuracy at [MASK], with their headings."""
+    trials, grid = [trial for row in found.rows for trial in row.trials], GRIDS[found.name]
+    names = {name for trial in trials for name in trial.measures}
+    extra: dict[str, str] = {}
+    if grid.measures_depths:
+        depths = sorted(int(n.rpartition("_")[2]) for n in names if n.startswith(f"{MEASURE}_at_"))
+        extra = {f"{MEASURE}_at_{depth}": f"at depth {depth}" for depth in depths}
+    if grid.crosses_objectives:
+        extra |= {name: heading for name, heading in CROSSED.items() if name in names}
+    return extra | {f"probe {n}": n for n in sorted({p for t in trials for p in t.probes})}
+
+
+def _cells(row: AblationRow, found: Ablation, extra: dict[str, str]) -> list[str]:
+    first = row.trials[0]
+    values = row.values(MEASURE)
+    cells = [row.label, *([f"{row.paper or ''}"] if _has_paper(found) else [])]
+    cells += [", ".join(f"{100 * value:.1f}" for value in values), _mean(values)]
+    for name in extra:
+        probe = name.removeprefix("probe ")
+        probed = [trial.probes[probe] for trial in row.trials if probe in trial.probes]
+        cells.append(_mean(probed if name.startswith("probe ") else row.values(name)))
+    seconds = Spread.of([trial.cpu_seconds for trial in row.trials]).mean
+    return [*cells, f"{first.steps:,}", f"{first.body / 1_000:.0f}", f"{seconds:.0f}"]
+
+
+def _has_paper(found: Ablation) -> bool:
+    return any(row.paper is not None for row in found.rows)
+
+
+def _mean(values: list[float]) -> str:
+    if not values:
+        return ""
+    spread = Spread.of(values)
+    mean = f"{100 * spread.mean:.1f}"
+    return f"{mean} ± {100 * spread.spread:.1f}" if len(values) > 1 else mean
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    write_text(PAGE, page_with_tables(PAGE.read_text("utf-8")))
