@@ -6,10 +6,12 @@ import socket
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from litebert.cli.hub import hub as command
+from litebert.cli.json_types import schema_of
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model
 from litebert.hub import HubName, locate, model_files, pull
@@ -214,6 +216,7 @@ def test_pull_prints_a_folder_or_copies_it(hub, small_model: Path, tmp_path: Pat
     words = ["pull", "me/small", "--revision", "main", "--output", str(output), "--json"]
     shown = CliRunner().invoke(command, words, catch_exceptions=False)
     assert json.loads(shown.output) == {"folder": str(output)}
+    jsonschema.validate(json.loads(shown.output), schema_of("hub pull"))
     assert not any(path.is_symlink() for path in output.iterdir())
     copied = {path.name: path.read_bytes() for path in output.iterdir()}
     assert copied == hub.repositories["me/small"].files

@@ -10,6 +10,7 @@ import torch
 from litebert.corpus.sentences import split_sentences
 from litebert.corpus.settings import TextSettings
 from litebert.errors import LitebertError
+from litebert.inference.given import require_bounded
 from litebert.inference.pretrained import framed
 from litebert.inference.results import Tabular
 from litebert.nn import AlbertForPretraining
@@ -50,8 +51,9 @@ def coherence(
     """Return the probability of order at each join of a text.
 
     Raises:
-        LitebertError: LB-936, the text has one sentence, or none.
+        LitebertError: LB-935, the text is too long; LB-936, it has one sentence, or none.
     """
+    require_bounded(text, "order")
     sentences = list(split_sentences(text, TextSettings(language=language)))
     if len(sentences) < 2:
         raise LitebertError(

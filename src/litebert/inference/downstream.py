@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from litebert.fast.exits import require_exits
+from litebert.inference.given import require_bounded
 from litebert.inference.results import Results, Tabular
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
@@ -17,10 +19,15 @@ from litebert.tasks.kinds.spans import (
     SPAN_FAMILIES,
     ConditionalSpanAnswering,
     ProposedSpan,
+    SpanAnswer,
+    SpanAnswering,
     SpanExample,
 )
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tokenizer import Tokenizer
+
+WINDOWS_AT_ONCE = 256
+"""Windows of contexts that are held together; all of a context of 33,000 tokens."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,8 @@ def tag(
     network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]
 ) -> list[Results[Tagged]]:
     """Return every word of each text with its tag."""
+    for text in texts:
+        require_bounded(text, "tag")
     family = TokenClassification(network.head_config)
     examples = [TagExample(str(n), tuple(text.split())) for n, text in enumerate(texts)]
     features = family.features(examples, tokenizer, max_length=_longest(network), training=False)
@@ -142,8 +151,7 @@ def answer(
     """
     family = SPAN_FAMILIES[network.head_config.kind]
     examples = [SpanExample(str(n), question, context) for n, context in enumerate(contexts)]
-    features = family.features(examples, tokenizer, max_length=_longest(network), training=False)
-    found = answers_of(network, family, examples, features)
+    found = _span_answers(network, family, tokenizer, examples)
     empty = [_sigmoid(each.null_score) for each in found if each.null_score is not None]
     nothing = math.prod(empty) if isinstance(family, ConditionalSpanAnswering) else None
     weights = [1 - each for each in empty] or _shares([_best_score(each.n_best) for each in found])
@@ -166,7 +174,9 @@ def answer(
     return Results(sorted(spans, key=lambda span: -span.probability)[:top])
 
 
-def _best_score(spans: Sequence[ProposedSpan]) -> float:
+    ProposedSpan,
+    SpanAnswer,
+    SpanAnswering,
     return max((span.score for span in spans if span.stop > span.start), default=-math.inf)
 
 

@@ -25,8 +25,10 @@ def embed(
     network: Network, tokenizer: Tokenizer, texts: Sequence[str], *, vectors: SentenceVectors
 ) -> NDArray[np.float32]:
     """Return one vector of size H for each text."""
-    encoded = tokenizer.encode_ids([vectors.prompt + text for text in texts])
-    longest = vectors.max_length
+    longest, positions = vectors.max_length, network.config.max_position_embeddings
+    encoded = tokenizer.encode_ids(
+        [tokenizer.beginning(vectors.prompt + text, positions) for text in texts]
+    )
     found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = framed(network, tokenizer, [encoded[row] for row in rows], longest=longest)

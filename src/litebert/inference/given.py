@@ -9,6 +9,8 @@ from litebert.config import Precision
 from litebert.errors import LitebertError, no_such_name
 
 Texts = str | Iterable[str]
+MAX_CHARACTERS = 1_000_000
+"""Of a text that `fill` repeats in its answers, or `tag`, `score` and `order` answer in parts."""
 
 
 def several(texts: Texts, verb: str) -> list[str]:
@@ -33,6 +35,22 @@ def several(texts: Texts, verb: str) -> list[str]:
                 next=f'model.{verb}("a text"), or model.{verb}(["a text", "another"])',
             )
     return [text for text in found if isinstance(text, str)]
+
+
+def require_bounded(text: str, verb: str) -> None:
+    """Refuse a text whose answer, which grows with the text, would not fit in memory.
+
+    Raises:
+        LitebertError: LB-935, it is longer than MAX_CHARACTERS.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise LitebertError(
+            "LB-935",
+            f"this text is too long for {verb}",
+            received=f"{len(text):,} characters",
+            expected=f"at most {MAX_CHARACTERS:,}: what is answered grows with the text",
+            next="cut the text into chapters, one a row of a file",
+        )
 
 
 def list_of(texts: Iterable[str], verb: str, name: str) -> list[str]:

@@ -110,7 +110,8 @@ class Model:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
         Blanks are filled independently; the probability is the product of theirs. Of a text longer
-        than the model reads, the part around the blanks is read.
+        than the model reads, the part around the blanks is read. Like `score`, `tag` and the order
+        of one text, this takes a million characters at most.
         """
         network = self._pretraining("masked_lm", "fill")
         top = count(top, "top")
@@ -237,10 +238,11 @@ class Model:
         listed = several(texts, "too_long")
         seconds = paired(listed, pairs, "too_long")
         room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)
-        sizes = [len(ids) for ids in self.tokenizer.encode_ids(listed)]
-        if seconds is not None:
-            more = self.tokenizer.encode_ids(seconds)
-            sizes = [size + len(ids) for size, ids in zip(sizes, more, strict=True)]
+        sizes = [0] * len(listed)
+        for column in (listed, seconds or []):
+            read = [self.tokenizer.beginning(text, room + 1) for text in column]
+            for number, ids in enumerate(self.tokenizer.encode_ids(read)):
+                sizes[number] += len(ids)
         return [number for number, size in enumerate(sizes) if size > room]
 
     @overload

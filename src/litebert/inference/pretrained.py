@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import LitebertError
+from litebert.inference.given import require_bounded
 from litebert.inference.results import Results, Tabular
 from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
@@ -45,6 +46,7 @@ def fill(
 
     Of a text longer than the model reads, the part around the blanks is read.
     """
+    require_bounded(text, "fill")
     ids = tokenizer.encode(text, special_tokens=True, frame=False).ids
     blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
     if not blanks:
@@ -101,7 +103,8 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
 @torch.inference_mode()
 def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, second: str) -> Order:
     """Say whether `first` comes before `second` in running text."""
-    a, b = (tokenizer.encode(text).ids for text in (first, second))
+    longest = network.config.max_position_embeddings
+    a, b = tokenizer.encode_ids([tokenizer.beginning(text, longest) for text in (first, second)])
     batch = framed(network, tokenizer, [a], [b])
     pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
     probability = float(network.sentence_order(pooled).softmax(-1)[0, 0])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,7 +15,7 @@ from litebert.errors import LitebertError, did_you_mean
 from litebert.inference.attribution import ScoreOf
 from litebert.inference.embedding import pooled_rows
 from litebert.inference.pretrained import masked_logits, special_ids, window
-from litebert.inference.traced import Framed, framed_pieces, pieces_of
+from litebert.inference.traced import Framed, Pieces, framed_pieces, pieces_of
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, asked_texts
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
@@ -163,11 +164,14 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     network = cast(AlbertForTask, model.network)
     family = SPAN_FAMILIES[network.head_config.kind]
     asked = pieces_of(model.tokenizer, "question", question).cut(slice(family.max_query_length))
-    pieces = pieces_of(model.tokenizer, "context", context)
-    inside = [n for n, (a, b) in enumerate(pieces.offsets) if a < stop and b > start]
+    ids, offsets = model.tokenizer.encode_arrays(context)
+    is_inside = (offsets[:, 0] < stop) & (offsets[:, 1] > start)
+    inside: list[int] = np.flatnonzero(is_inside).tolist()
     longest = network.config.max_position_embeddings
-    kept = window(inside or [0], len(pieces.ids), longest - len(asked.ids) - 3)
-    framed = framed_pieces(model.tokenizer, [asked, pieces.cut(kept)], longest=longest)
+    kept = window(inside or [0], len(ids), longest - len(asked.ids) - 3)
+    spans = [(begin, end) for begin, end in offsets[kept].tolist()]
+    read = Pieces("context", context, ids[kept].tolist(), spans)
+    framed = framed_pieces(model.tokenizer, [asked, read], longest=longest)
     first = framed.begins[1] - kept.start
     span = [first + inside[0], first + inside[-1], 0] if inside else [0, 0, 1]
 
@@ -194,8 +198,12 @@ def _framed(model: Model, texts: Mapping[str, str]) -> Framed:
     longest = model.network.config.max_position_embeddings
     if len(texts) == 1 and model.vectors.max_length:
         longest = min(longest, model.vectors.max_length)
-    parts = [pieces_of(model.tokenizer, name, text) for name, text in texts.items()]
-    return framed_pieces(model.tokenizer, parts, longest=longest)
+    tokenizer = model.tokenizer
+    parts = [
+        pieces_of(tokenizer, name, tokenizer.beginning(text, longest))
+        for name, text in texts.items()
+    ]
+    return framed_pieces(tokenizer, parts, longest=longest)
 
 
 def _require(texts: Sequence[str], verb: str, expected: str, counts: range) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from litebert.inference.given import require_bounded
 from litebert.inference.pretrained import framed, masked_logits, window
 from litebert.inference.results import Tabular
 from litebert.inference.traced import by_word
@@ -42,6 +43,7 @@ def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Sco
     All masked copies of the text are one ragged batch, computed a bounded number of tokens at a
     time. Of a text longer than the model reads, a part around each piece is read.
     """
+    require_bounded(text, "score")
     encoding = tokenizer.encode(text)
     ids, room = encoding.ids, network.config.max_position_embeddings - 2
     found = [0.0] * len(ids)

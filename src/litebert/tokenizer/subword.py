@@ -57,6 +57,7 @@ class SubwordModel(Protocol):
     ids: dict[str, int]
     special: SpecialPieces
     starts_word: NDArray[np.bool_]
+    pieces_end_at_spaces: bool
     hash: str
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:

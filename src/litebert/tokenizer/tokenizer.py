@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
-from litebert.tokenizer.encoding import Encoding, Trace, spans_of
+from litebert.tokenizer.encoding import Encoding, Spans, Trace, spans_of
 from litebert.tokenizer.fromjson import read_vocabulary
 from litebert.tokenizer.location import vocabulary_file
 from litebert.tokenizer.normalize import Normalizer, refuse_lone_string, replace_surrogates
+from litebert.tokenizer.parts import LONG, parts_of
 from litebert.tokenizer.subword import SubwordModel
 from litebert.tokenizer.unigram import UnigramModel
 from litebert.tokenizer.wordpiece import WordPieceModel
@@ -137,7 +139,29 @@ class Tokenizer:
 
     def encode_ids(self, texts: Sequence[str], *, num_threads: int = ALL_CORES) -> list[list[int]]:
         """Return only the ids of many texts, not framed: the fast path for building a corpus."""
-        return self._ids(texts, special_tokens=False, num_threads=num_threads)
+        refuse_lone_string(texts)
+        if any(isinstance(text, str) and len(text) > LONG for text in texts):
+            return [self._long_ids(text) for text in texts]
+        return self._model.encode_ids(list(texts), num_threads=num_threads)
+
+    def beginning(self, text: str, num_ids: int) -> str:
+        """Return so much of a long text that it has `num_ids` ids or more; any other as it is."""
+        if len(text) <= LONG:
+            return text
+        count = 0
+        for begin, part in self._parts(text):
+            count += len(self._model.encode_ids([part], num_threads=1)[0])
+            if count >= num_ids:
+                return text[: begin + len(part)]
+        return text
+
+    def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
+        """Return the ids of a text of any length and their offsets, 12 bytes a token."""
+        ids, offsets = array("i"), array("i")
+        for begin, part in self._parts(text):
+            ids.extend(self._model.encode_ids([part], num_threads=1)[0])
+            offsets.frombytes(self._model.trace(part).shifted(begin).offsets.tobytes())
+        return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int32).reshape(-1, 2)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text that ids spell, without special pieces; the unknown one is shown as ⁇.
@@ -215,16 +239,27 @@ class Tokenizer:
     def _ids(
         self, texts: Sequence[str], *, special_tokens: bool, num_threads: int
     ) -> list[list[int]]:
-        refuse_lone_string(texts)
         if not special_tokens:
-            return self._model.encode_ids(list(texts), num_threads=num_threads)
+            return self.encode_ids(texts, num_threads=num_threads)
+        refuse_lone_string(texts)
         rows = [self._around_special(text) for text in texts]
         plain = iter(
-            self._model.encode_ids(
-                [part for row in rows for part in row[::2]], num_threads=num_threads
-            )
+            self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads)
         )
         return [self._with_special(row, plain) for row in rows]
+
+    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield a text in parts that are encoded as they are in the text."""
+        return parts_of(text) if self._model.pieces_end_at_spaces else iter([(0, text)])
+
+    def _long_ids(self, text: str) -> list[int]:
+        """Return the ids of a text, part by part; equal ids are one object."""
+        known: dict[int, int] = {}
+        ids: list[int] = []
+        for _, part in self._parts(text):
+            found = self._model.encode_ids([part], num_threads=1)[0]
+            ids.extend(known.setdefault(id_, id_) for id_ in found)
+        return ids
 
     def _framed(self, parts: tuple[list[int], ...]) -> tuple[list[int], ...]:
         first, *second = parts
@@ -237,7 +272,7 @@ class Tokenizer:
         return ids
 
     def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
-        find = self._trace_special if special_tokens else self._model.trace
+        find = self._trace_special if special_tokens else self._trace_plain
         traces = [find(text) for text in texts]
         if is_framed:
             head, tail = (
@@ -247,6 +282,11 @@ class Tokenizer:
             traces = [head, *(part for trace in traces for part in (trace, tail))]
         return Trace.joined(traces)
 
+    def _trace_plain(self, text: str) -> Trace:
+        return Trace.joined(
+            self._model.trace(part).shifted(begin) for begin, part in self._parts(text)
+        )
+
     def _trace_special(self, text: str) -> Trace:
         traces, begin = [], 0
         for index, part in enumerate(self._around_special(text)):
@@ -254,7 +294,7 @@ class Tokenizer:
             traces.append(
                 Trace([part], spans_of([(begin, end)]))
                 if index % 2
-                else self._model.trace(part).shifted(begin)
+                else self._trace_plain(part).shifted(begin)
             )
             begin = end
         return Trace.joined(traces)

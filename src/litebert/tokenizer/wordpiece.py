@@ -40,6 +40,7 @@ class WordPieceModel:
         self.ids = {piece: index for index, piece in enumerate(self.pieces)}
         self.special.check(self.ids, name)
         self.starts_word = np.array([not piece.startswith("##") for piece in self.pieces])
+        self.pieces_end_at_spaces = True
         self.hash = vocabulary_hash(f"wordpiece {lowercase=}", data)
         pipeline = wordpiece_pipeline(self.ids, self.special, lowercase=lowercase)
         # Special pieces typed in a text are plain text here: who wants them cuts the text first.

@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import torch
 from click.testing import CliRunner
 
 from litebert.cli.export_onnx import onnx
 from litebert.cli.export_program import program
+from litebert.cli.json_types import schema_of
 from litebert.interop.export.onnx.graph import OPSETS
 
 
@@ -48,6 +50,7 @@ def test_export_onnx_reports_in_json_without_times(
         catch_exceptions=False,
     )
     report = json.loads(shown.stdout)
+    jsonschema.validate(report, schema_of("export onnx"))
     assert (report["outputs"], report["head"]) == (["logits"], "token-classification")
     assert report["products"] == {"floating": 10, "integer": 0}
     ours, exported = report["rows"]
@@ -66,6 +69,7 @@ def test_export_program_reports_in_json(folder_of: Callable[[str], Path], tmp_pa
         catch_exceptions=False,
     )
     report = json.loads(shown.stdout)
+    jsonschema.validate(report, schema_of("export program"))
     assert report["output"] == str(output)
     assert report["outputs"] == ["last_hidden_state", "pooler_output"]
     assert report["max_difference"] < 1e-4

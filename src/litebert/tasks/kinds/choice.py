@@ -67,7 +67,7 @@ class MultipleChoice:
         Raises:
             LitebertError: LB-828, a question has more choices than `num_choices`.
         """
-        contexts = _encoded_once(tokenizer, [example.context for example in examples])
+        contexts = _encoded_once(tokenizer, [example.context for example in examples], max_length)
         questions = iter(
             tokenizer.encode_ids([text for example in examples for text in asked_texts(example)])
         )
@@ -210,7 +210,10 @@ def _row(example: ChoiceExample, answer: Scores) -> AnswerRow:
     )
 
 
-def _encoded_once(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, list[int]]:
-    """Encode each distinct text; questions on one passage share it."""
+def _encoded_once(
+    tokenizer: Tokenizer, texts: Sequence[str], max_length: int
+) -> dict[str, list[int]]:
+    """Encode the beginning of each distinct text; questions on one passage share it."""
     distinct = list(dict.fromkeys(texts))
-    return dict(zip(distinct, tokenizer.encode_ids(distinct), strict=True))
+    read = [tokenizer.beginning(text, max_length) for text in distinct]
+    return dict(zip(distinct, tokenizer.encode_ids(read), strict=True))

@@ -71,8 +71,13 @@ class TextClassification:
         training: bool,
     ) -> list[Feature]:
         """Frame [CLS] A [SEP] (B [SEP]); an empty second text is none (classifier_utils L556)."""
-        firsts = tokenizer.encode_ids([example.first for example in examples])
-        seconds = tokenizer.encode_ids([example.second or "" for example in examples])
+        firsts, seconds = (
+            tokenizer.encode_ids([tokenizer.beginning(text, max_length) for text in texts])
+            for texts in (
+                [example.first for example in examples],
+                [example.second or "" for example in examples],
+            )
+        )
         features = []
         for number, example in enumerate(examples):
             pair = seconds[number] or None

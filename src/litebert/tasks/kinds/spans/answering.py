@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +24,12 @@ from litebert.tasks.kinds.spans.decode import (
     average_spans,
     candidates,
     likeliest,
+    merge_spans,
     proposals,
 )
 from litebert.tasks.kinds.spans.example import SpanExample
 from litebert.tasks.kinds.spans.threshold import answered, given_texts, gold, labelled
-from litebert.tasks.kinds.spans.windows import SpanFeature, span_features
+from litebert.tasks.kinds.spans.windows import SpanFeature, span_windows
 from litebert.tokenizer import Tokenizer
 
 LINEAR = HeadConfig(kind="question-answering")
@@ -59,7 +60,18 @@ class SpanAnswering:
         training: bool,
     ) -> list[Feature]:
         """Cut each example into windows; see windows.py."""
-        return span_features(
+        return list(self.windows(examples, tokenizer, max_length=max_length, training=training))
+
+    def windows(
+        self,
+        examples: Sequence[SpanExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool = False,
+    ) -> Iterator[SpanFeature]:
+        """Yield the features one by one: those of a long context need not be held together."""
+        return span_windows(
             examples,
             tokenizer,
             max_length=max_length,
@@ -128,6 +140,11 @@ class SpanAnswering:
     def averaged(self, answers: Sequence[Sequence[SpanAnswer]], /) -> list[SpanAnswer]:
         """Return the answers of an ensemble: scores are averaged, span by span."""
         return [self._averaged(of_one) for of_one in zip(*answers, strict=True)]
+
+    def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
+        """Return the answer to a question from those that parts of its windows gave."""
+        found = merge_spans(answers, n_best=self.n_best, nothing=EMPTY)
+        return SpanAnswer(found[0].text, found)
 
     def _candidates(self, start: NDArray[np.float32], end: NDArray[np.float32]) -> Output:
         starts, ends = likeliest(start, self.num_starts), likeliest(end, self.num_ends)

@@ -24,6 +24,7 @@ from litebert.tasks.kinds.spans.decode import (
     candidates,
     kept_text,
     likeliest,
+    merge_spans,
     proposals,
 )
 from litebert.tasks.kinds.spans.example import SpanExample
@@ -78,6 +79,12 @@ class ConditionalSpanAnswering(SpanAnswering):
     ) -> list[SpanAnswer]:
         """Give no answer to any question."""
         return [SpanAnswer("", (NO_SPAN,), NO_WINDOW, self.null_threshold) for _ in examples]
+
+    def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
+        """Return the answer to a question from those that parts of its windows gave."""
+        nulls = [answer.null_score for answer in answers if answer.null_score is not None]
+        found = merge_spans(answers, n_best=self.n_best, nothing=NO_SPAN)
+        return self._decided(found, min(nulls, default=NO_WINDOW))
 
     def _conditional(
         self,

@@ -118,6 +118,12 @@ def proposals(
     return _shared(_distinct(_span(context, row) for row in best_first), n_best, nothing)
 
 
+def merge_spans(answers: Sequence[SpanAnswer], *, n_best: int, nothing: Span) -> tuple[Span, ...]:
+    """Return the best proposals of several parts of a context, or `nothing`."""
+    spans = [span for answer in answers for span in answer.n_best if not _is(span, nothing)]
+    return _shared(_distinct(sorted(spans, key=lambda span: -span.score)), n_best, nothing)
+
+
 def average_spans(
     answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan
 ) -> tuple[tuple[ProposedSpan, ...], float | None]:
@@ -128,7 +134,7 @@ def average_spans(
     proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
     for answer in answers:
         for span in answer.n_best:
-            if replace(span, probability=1.0) != nothing:
+            if not _is(span, nothing):
                 proposed.setdefault((span.start, span.stop), []).append(span)
     spans = [
         replace(
@@ -142,6 +148,10 @@ def average_spans(
     best_first = sorted(spans, key=lambda span: -span.score)
     kept = _shared(_distinct(best_first), n_best, nothing)
     return kept, sum(nulls) / len(nulls) if nulls else None
+
+
+def _is(span: Span, nothing: Span) -> bool:
+    return replace(span, probability=1.0) == nothing
 
 
 def _in_context(window: SpanFeature, rows: Candidates) -> NDArray[np.float64]:

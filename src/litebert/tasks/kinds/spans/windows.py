@@ -18,7 +18,8 @@ from litebert.tasks.kinds.family import Feature
 from litebert.tasks.kinds.spans.example import SpanExample
 from litebert.tokenizer import Tokenizer
 
-CONTEXTS_AT_ONCE = 1_024
+_BLOCK = 64
+"""Windows of a context that are compared together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class SpanFeature(Feature):
 class Context:
     """The pieces of a context, and the characters behind each: int32, (pieces, 2)."""
 
-    ids: list[int]
+    ids: NDArray[np.int32]
     offsets: NDArray[np.int32]
 
     def pieces_of(self, start: int, stop: int) -> tuple[int, int]:
@@ -55,7 +56,7 @@ class Context:
         return first, max(first, min(last, last_piece))
 
 
-def span_features(
+def span_windows(
     examples: Sequence[SpanExample],
     tokenizer: Tokenizer,
     *,
@@ -63,8 +64,8 @@ def span_features(
     max_query_length: int,
     doc_stride: int,
     training: bool,
-) -> list[Feature]:
-    """Cut each example into windows of at most `max_length` pieces, `doc_stride` apart.
+) -> Iterator[SpanFeature]:
+    """Yield the windows of each example, of at most `max_length` pieces, `doc_stride` apart.
 
     Training windows without the answer stay, and point to [CLS] as impossible.
 
@@ -72,7 +73,6 @@ def span_features(
         LitebertError: LB-806, an example for training has not one answer, or none; LB-807, no
             piece of a context has room beside its question.
     """
-    features: list[Feature] = []
     segments = cache(_segments)  # windows alike share one list
     for number, (example, question, context) in enumerate(_encoded(examples, tokenizer)):
         question = question[:max_query_length]
@@ -81,19 +81,15 @@ def span_features(
         answer = _answer(example, context) if training else None
         head = [tokenizer.cls_id, *question, tokenizer.sep_id]
         windows = windows_of(len(context.ids), room=room, doc_stride=doc_stride)
-        most = most_context(windows, len(context.ids))
-        for index, (start, stop) in enumerate(windows):
-            features.append(
-                SpanFeature(
-                    ids=([*head, *context.ids[start:stop], tokenizer.sep_id],),
-                    segments=(segments(len(head), stop - start + 1),),
-                    target=_target(answer, start, stop, len(head)) if training else None,
-                    example=number,
-                    offsets=context.offsets[start:stop],
-                    has_most_context=most[start:stop] == index,
-                )
+        for (start, stop), has_most_context in zip(windows, _most_context(windows), strict=True):
+            yield SpanFeature(
+                ids=([*head, *context.ids[start:stop].tolist(), tokenizer.sep_id],),
+                segments=(segments(len(head), stop - start + 1),),
+                target=_target(answer, start, stop, len(head)) if training else None,
+                example=number,
+                offsets=context.offsets[start:stop],
+                has_most_context=has_most_context,
             )
-    return features
 
 
 def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int, int]]:
@@ -129,19 +125,33 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
     return window
 
 
+def _most_context(windows: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.bool_]]:
+    """Yield for each window which of its pieces no other one shows with more around."""
+    for first in range(0, len(windows), _BLOCK):
+        last = min(first + _BLOCK, len(windows))
+        begin, end = windows[first][0], windows[last - 1][1]
+        low, high = first, last
+        while low and windows[low - 1][1] > begin:
+            low -= 1
+        while high < len(windows) and windows[high][0] < end:
+            high += 1
+        origin = windows[low][0]
+        near = [(start - origin, stop - origin) for start, stop in windows[low:high]]
+        most = most_context(near, near[-1][1])
+        for number in range(first - low, last - low):
+            yield most[slice(*near[number])] == number
+
+
 def _encoded(
     examples: Sequence[SpanExample], tokenizer: Tokenizer
 ) -> Iterator[tuple[SpanExample, list[int], Context]]:
     """Yield examples with their encoded question and context; a context is encoded once."""
     questions = tokenizer.encode_ids([example.question for example in examples])
     contexts: dict[str, Context] = {}
-    for first in range(0, len(examples), CONTEXTS_AT_ONCE):
-        part = examples[first : first + CONTEXTS_AT_ONCE]
-        new = list(dict.fromkeys(one.context for one in part if one.context not in contexts))
-        for text, encoding in zip(new, tokenizer.encode_batch(new), strict=True):
-            contexts[text] = Context(encoding.ids, encoding.offset_array)
-        for example, question in zip(part, questions[first:], strict=False):
-            yield example, question, contexts[example.context]
+    for example, question in zip(examples, questions, strict=True):
+        if example.context not in contexts:
+            contexts[example.context] = Context(*tokenizer.encode_arrays(example.context))
+        yield example, question, contexts[example.context]
 
 
 def _answer(example: SpanExample, context: Context) -> tuple[int, int] | None:
