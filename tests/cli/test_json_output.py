@@ -143,7 +143,7 @@ def _cases(at: dict[str, Path]) -> dict[str, list[Words]]:
         "study ablation": [["sharing", "--corpus", at["corpus"], "--afford", 0.0001, *study]],
         "study attention": [[*few, "--lengths", 32, "--window", 8, "--longest", 32, *study]],
         "study depth": [[*few, "--rounds", 1, *study]],
-        "study layers": [[*few, "--depths", 4, *study]],
+        "study layers": [[*few, "--depths", 16, *study]],
         "study page": [[out / "study", "--html", out / "study.html"]],
         "fill": [["Anna [MASK].", *model], ["Anna [MASK].", "[MASK] slept.", *model]],
         "finetune": [[*tuned, "--dry-run", "--quiet"], [*tuned, *quick, "--quiet"]],

@@ -1,5 +1,7 @@
 """Work spread over processes: results, errors, deaths; progress read off the folder."""
 
+import gzip
+import json
 import os
 import signal
 import sys
@@ -107,8 +109,37 @@ def test_progress_ends_with_everything_done(
     assert seen[-1].tokens_per_second > 0
 
 
-def test_the_time_left_falls_while_a_part_is_built() -> None:
-    """Tokens of an unfinished part do not make the others larger."""
-    looks = [BuildProgress(1, 4, tokens, 10.0, 100) for tokens in (100, 150, 199)]
-    assert [look.seconds_left for look in looks] == [30, 25, 20.1]
-    assert BuildProgress(0, 4, 50, 10.0, 0).seconds_left is None
+def test_the_time_left_follows_the_share_of_the_input_that_was_read() -> None:
+    looks = [BuildProgress(0, 1, tokens, 10.0, tokens / 400) for tokens in (100, 150, 300)]
+    assert [look.seconds_left for look in looks] == [30, pytest.approx(25), pytest.approx(10)]
+    assert BuildProgress(0, 4, 50, 10.0, 0.0).seconds_left is None
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz", "a.parquet"])
+def test_a_build_of_one_part_says_how_much_it_has_read(
+    name: str, vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.corpus.part.SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("litebert.corpus.progress.SECONDS_BETWEEN", 0.001)
+    texts = [
+        " ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50))
+        for n in range(800)
+    ]
+    path = tmp_path / name
+    if name.endswith(".txt"):
+        path.write_text("\n\n".join(texts))
+    elif name.endswith(".gz"):
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        path.write_bytes(gzip.compress(rows.encode()))
+    else:
+        table = pytest.importorskip("pyarrow").table({"text": texts})
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    seen: list[BuildProgress] = []
+    build_corpus(
+        [path], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1, report=seen.append
+    )
+    shares = [look.share for look in seen]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert any(0 < share < 1 for share in shares)
+    assert any(look.seconds_left for look in seen)

@@ -78,7 +78,8 @@ def build_corpus(
         if not begin(folder, plan):
             tasks = _tasks(plan, sources, text, Path(tokenizer), folder)
             token_bytes = np.dtype(plan.token_dtype).itemsize
-            with reported(folder, num_parts=len(tasks), token_bytes=token_bytes, report=report):
+            sizes = [sum(source.size for source in task.sources) for task in tasks]
+            with reported(folder, part_sizes=sizes, token_bytes=token_bytes, report=report):
                 if cluster:
                     parts = list(run_on_ray(build_part, tasks))
                 else:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from litebert import files
 from litebert.config.allowed import Section
 from litebert.corpus.manifest import HELD_OUT, PARTS, Counts, ShardRecord, read_record, write_record
 from litebert.corpus.read import read_passages
@@ -22,6 +24,8 @@ from litebert.reading.source import Source
 from litebert.tokenizer import Tokenizer
 
 BATCH_CHARACTERS = 1 << 18
+SECONDS_BETWEEN = 1.0
+"""Between two notes of how much of a part has been read."""
 
 
 class Encoder(Protocol):
@@ -50,6 +54,11 @@ class PartTask:
     def record_path(self) -> Path:
         """Path of the record that marks this part as done."""
         return self.output / PARTS / f"{self.part:05d}.json"
+
+    @property
+    def bytes_read_path(self) -> Path:
+        """Path of the note of how much of this part has been read."""
+        return self.record_path.with_suffix(".read")
 
 
 class SideRecord(Section):
@@ -85,11 +94,15 @@ def build_part(task: PartTask) -> PartRecord:
             for folder in (task.output, task.output / HELD_OUT)
         )
         reading = _PartReader(task, train, held_out)
+        noted = time.monotonic()
         for batch in _batches(reading.chunks()):
             texts = [text for chunk in batch for text in chunk.sentences]
             ids = iter(encoder.encode_ids(texts, num_threads=1))
             for chunk in batch:
                 chunk.series.add(chunk.document, [next(ids) for _ in chunk.sentences])
+            if time.monotonic() - noted >= SECONDS_BETWEEN:
+                files.write_json(task.bytes_read_path, reading.bytes_read)
+                noted = time.monotonic()
         record = PartRecord(
             part=task.part,
             train=_close(train, reading.num_documents),
@@ -115,12 +128,16 @@ class _PartReader:
     train: ShardSeries
     held_out: ShardSeries
     num_documents: int = 0
+    bytes_read: int = 0
 
     def chunks(self) -> Iterator[_Chunk]:
         """Yield every document that is still to be built, in pieces; an empty one as well."""
         series = self.train
+        before = 0
         for source in self.task.sources:
-            for passage in read_passages(source, self.task.text):
+            noting = replace(source, on_read=partial(self._note, before))
+            before += source.size
+            for passage in read_passages(noting, self.task.text):
                 if passage.is_start:
                     self.num_documents += 1
                     series = self._side(passage.text)
@@ -128,6 +145,9 @@ class _PartReader:
                 if document >= series.consumed:
                     for sentences in sentence_chunks(passage.text, self.task.text):
                         yield _Chunk(series, document, sentences)
+
+    def _note(self, before: int, of_this: int) -> None:
+        self.bytes_read = before + of_this
 
     def _side(self, text: str) -> ShardSeries:
         if self.task.held_out and is_held_out(text, self.task.held_out):

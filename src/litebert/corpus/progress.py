@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,22 +19,21 @@ SECONDS_BETWEEN = 1.0
 class BuildProgress:
     """Say how far a build is; tokens count from its start, the rate from that of this run.
 
-    `finished_tokens` are those of the parts that are done.
+    `share` is how much of the input's bytes they come from.
     """
 
     parts_done: int
     num_parts: int
     tokens: int
     tokens_per_second: float
-    finished_tokens: int
+    share: float
 
     @property
     def seconds_left(self) -> float | None:
-        """What is left if all parts are like those done; None until the first is."""
-        if not self.finished_tokens or not self.tokens_per_second:
+        """What is left if the rest is like what has been read; None until something has been."""
+        if not self.share or not self.tokens_per_second:
             return None
-        expected = self.finished_tokens / self.parts_done * self.num_parts
-        return max(0.0, expected - self.tokens) / self.tokens_per_second
+        return self.tokens * (1 / self.share - 1) / self.tokens_per_second
 
 
 Report = Callable[[BuildProgress], None]
@@ -43,13 +41,16 @@ Report = Callable[[BuildProgress], None]
 
 @contextmanager
 def reported(
-    output: Path, *, num_parts: int, token_bytes: int, report: Report | None
+    output: Path, *, part_sizes: Sequence[int], token_bytes: int, report: Report | None
 ) -> Iterator[None]:
-    """Call `report` once a second, from a thread of its own, and once at the end of the block."""
+    """Call `report` once a second, from a thread of its own, and once at the end of the block.
+
+    `part_sizes` are the bytes of the input of each part.
+    """
     if report is None:
         yield
         return
-    meter = _Meter(output, num_parts, token_bytes, time.monotonic())
+    meter = _Meter(output, part_sizes, token_bytes, time.monotonic())
     first = meter.look(0)
     done = threading.Event()
 
@@ -70,25 +71,32 @@ def reported(
 @dataclass(frozen=True)
 class _Meter:
     output: Path
-    num_parts: int
+    part_sizes: Sequence[int]
     token_bytes: int
     started: float
 
     def look(self, tokens_before: int) -> BuildProgress:
-        done = {path.stem for path in (self.output / PARTS).glob("*.json")}
-        tokens = self._tokens_by_part()
-        total = sum(tokens.values())
-        seconds = max(time.monotonic() - self.started, 1e-9)
-        rate, finished = (total - tokens_before) / seconds, sum(tokens[part] for part in done)
-        return BuildProgress(len(done), self.num_parts, total, rate, finished)
+        done = {int(path.stem) for path in (self.output / PARTS).glob("*.json")}
+        tokens = self._tokens()
+        rate = (tokens - tokens_before) / max(time.monotonic() - self.started, 1e-9)
+        read = sum(
+            size if part in done else self._bytes_read(part)
+            for part, size in enumerate(self.part_sizes)
+        )
+        share = read / (sum(self.part_sizes) or 1)
+        return BuildProgress(len(done), len(self.part_sizes), tokens, rate, min(share, 1.0))
 
-    def _tokens_by_part(self) -> Counter[str]:
+    def _bytes_read(self, part: int) -> int:
+        try:
+            return int((self.output / PARTS / f"{part:05d}.read").read_text(encoding="utf-8"))
+        except FileNotFoundError:  # its first batch is not done
+            return 0
+
+    def _tokens(self) -> int:
         """Count from file sizes; a shard still being written counts as far as it is."""
-        tokens: Counter[str] = Counter()
-        for folder in (self.output, self.output / HELD_OUT):
-            for path in folder.glob("shard-*/tokens.npy"):
-                tokens[path.parent.name.split("-")[1]] += self._tokens_in(path)
-        return tokens
+        folders = (self.output, self.output / HELD_OUT)
+        found = (path for folder in folders for path in folder.glob("shard-*/tokens.npy"))
+        return sum(map(self._tokens_in, found))
 
     def _tokens_in(self, path: Path) -> int:
         try:

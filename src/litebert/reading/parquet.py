@@ -23,9 +23,15 @@ class _ParquetFile(Protocol):
 
     @property
     def schema_arrow(self) -> _ParquetSchema: ...
+    @property
+    def metadata(self) -> _ParquetMetadata: ...
     def iter_batches(
         self, *, batch_size: int, columns: list[str], use_threads: bool
     ) -> Iterator[_ParquetBatch]: ...
+
+
+class _ParquetMetadata(Protocol):
+    num_rows: int
 
 
 class _ParquetSchema(Protocol):
@@ -51,6 +57,8 @@ def read_rows(source: Source, column: str) -> Iterator[Row]:
                 num_rows += 1
                 done[0] = num_rows
                 yield row
+            if source.on_read is not None:
+                source.on_read(source.size * num_rows // parquet.metadata.num_rows)
 
 
 def scan_columns(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:

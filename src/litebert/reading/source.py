@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -27,13 +27,17 @@ class CorruptStreamError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """One input as the user named it; `location` is its path or URL, `size` its bytes as stored."""
+    """One input as the user named it; `location` is its path or URL, `size` its bytes as stored.
+
+    `on_read` is told how many of these bytes have been read.
+    """
 
     name: str
     location: str
     kind: str
     compression: str
     size: int
+    on_read: Callable[[int], None] | None = field(default=None, compare=False, repr=False)
 
 
 def stored_size(name: str) -> int:
@@ -76,6 +80,8 @@ def read_pieces(source: Source) -> Iterator[bytes]:
                 length += len(piece)
                 if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
                     raise _bomb(source.name, length, file.tell())
+                if source.on_read is not None:
+                    source.on_read(file.tell())
                 yield piece
         except OSError as error:
             raise unreadable(source.name, error) from error
