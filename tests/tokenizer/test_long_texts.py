@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import litebert
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import NORMAL, Piece, read_model, write_model
 from litebert.tokenizer.parts import LONG, parts_of
@@ -19,9 +18,13 @@ def text() -> str:
 
 
 @pytest.fixture(params=["unigram", "wordpiece"])
-def tokenizer(request: pytest.FixtureRequest, own: Tokenizer) -> Tokenizer:
-    packaged = Path(litebert.__file__).parent / "model"
-    return own if request.param == "unigram" else Tokenizer.load(packaged)
+def tokenizer(request: pytest.FixtureRequest, own: Tokenizer, tmp_path: Path) -> Tokenizer:
+    if request.param == "unigram":
+        return own
+    words = "anna walked to the house there she found 1 024 red ball ##s zoe said no , ; : !"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words.split()]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    return Tokenizer.load(tmp_path)
 
 
 def test_a_long_text_has_the_ids_and_offsets_of_its_sentences(

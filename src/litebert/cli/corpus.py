@@ -15,7 +15,7 @@ def corpus() -> None:
     """Build a corpus from text; check, count, merge, mix and push corpora; filter texts.
 
     \b
-    litebert corpus build my-text.txt --tokenizer vocabularies/mine --output corpora/mine
+    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
     litebert corpus check my-text.txt
     """
 
@@ -65,7 +65,7 @@ def build(
     """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
 
     \b
-    litebert corpus build my-text.txt --tokenizer vocabularies/mine --output corpora/mine
+    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
     litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
     """
     from litebert.api.corpus import describe

@@ -28,9 +28,9 @@ def order(first: str, second: str | None, load: Load, bulk: BulkOptions) -> None
     Of a file, the columns are first and second; without a second, where each text breaks.
 
     \b
-    litebert order "He opened the door." "Nobody was there."
-    litebert order "He opened the door. Nobody was there. Then it rained." --json
-    litebert order pairs.csv --column first=before --column second=after --output order.jsonl
+    litebert order "He opened the door." "Nobody was there." --model runs/mine
+    litebert order "He opened the door. Nobody was there. It rained." --model runs/mine --json
+    litebert order pairs.csv --column first=before --column second=after --model runs/mine
     """
     from litebert.api.bulk import is_file
 

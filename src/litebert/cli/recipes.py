@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.output import show, show_json
+from litebert.cli.output import note, show, show_json
 
 
 @click.group()
@@ -68,3 +68,4 @@ def copy(name: str, target: Path, force: bool) -> None:
     from litebert.api.recipes import copy_recipe
 
     copy_recipe(name, target, force=force)
+    note(f"{target}: a copy of {name}; change it, then pass it to --recipe")

@@ -61,7 +61,7 @@ def coherence(
             "there is no order in one sentence",
             received=f"{len(sentences)} sentences",
             expected="a text of two sentences or more, or two texts",
-            next='litebert order "He opened the door. Nobody was there."',
+            next='litebert order "He opened the door. Nobody was there." --model runs/mine',
         )
     ids = tokenizer.encode_ids(sentences)
     probabilities = [0.0] * (len(ids) - 1)
