@@ -84,7 +84,8 @@ def desk(
         (tmp_path / f"{name}.jsonl").write_text(row)
     table = pytest.importorskip("pyarrow").table({"text": words.split("\n\n")})
     pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "wiki.parquet")
-    rows = [json.dumps({"text": f"Anna counted {n} balls. Bert slept."}) for n in range(500)]
+    told = words.split("\n\n")
+    rows = [json.dumps({"text": told[n % 200] + told[n // 2]}) for n in range(400)]
     (tmp_path / "stories.jsonl").write_text("\n".join(rows))
     models = {
         "runs/squad": "question-answering",
