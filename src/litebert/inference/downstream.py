@@ -174,9 +174,23 @@ def answer(
     return Results(sorted(spans, key=lambda span: -span.probability)[:top])
 
 
-    ProposedSpan,
-    SpanAnswer,
-    SpanAnswering,
+def _span_answers(
+    network: AlbertForTask,
+    family: SpanAnswering,
+    tokenizer: Tokenizer,
+    examples: Sequence[SpanExample],
+) -> list[SpanAnswer]:
+    """Answer questions, holding so many windows at once: a context may have any length."""
+    parts: list[list[SpanAnswer]] = [[] for _ in examples]
+    windows = family.windows(examples, tokenizer, max_length=_longest(network))
+    while group := list(islice(windows, WINDOWS_AT_ONCE)):
+        answers = answers_of(network, family, examples, group)
+        for number in {window.example for window in group}:
+            parts[number].append(answers[number])
+    return [family.merged(answers) for answers in parts]
+
+
+def _best_score(spans: Sequence[ProposedSpan]) -> float:
     return max((span.score for span in spans if span.stop > span.start), default=-math.inf)
 
 

@@ -118,7 +118,9 @@ def proposals(
     return _shared(_distinct(_span(context, row) for row in best_first), n_best, nothing)
 
 
-def merge_spans(answers: Sequence[SpanAnswer], *, n_best: int, nothing: Span) -> tuple[Span, ...]:
+def merge_spans(
+    answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan
+) -> tuple[ProposedSpan, ...]:
     """Return the best proposals of several parts of a context, or `nothing`."""
     spans = [span for answer in answers for span in answer.n_best if not _is(span, nothing)]
     return _shared(_distinct(sorted(spans, key=lambda span: -span.score)), n_best, nothing)
@@ -150,7 +152,7 @@ def average_spans(
     return kept, sum(nulls) / len(nulls) if nulls else None
 
 
-def _is(span: Span, nothing: Span) -> bool:
+def _is(span: ProposedSpan, nothing: ProposedSpan) -> bool:
     return replace(span, probability=1.0) == nothing
 
 
