@@ -177,6 +177,6 @@ def _lost(process: SpawnProcess) -> LitebertError:
         "LB-403",
         "a process that prepares batches ended before its work was done",
         received=f"exit code {process.exitcode}",
-        expected="that it lives as long as the run; exit code -9 mostly means: out of memory",
-        next="repeat the command with train.loader_workers=0",
+        expected="a process that lives as long as the run; exit code -9 mostly means out of memory",
+        next="rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'",
     )
