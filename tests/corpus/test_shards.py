@@ -388,7 +388,7 @@ def test_control_without_the_hash_another_id_is_not_noticed(
 def test_control_without_looking_again_a_change_in_use_is_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verified.WatchedFile, "require_unchanged", lambda _: None)
+    monkeypatch.setattr(verified.StampedFile, "require_unchanged", lambda _: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_batches_stop_where_the_corpus_changes(corpus)
 

@@ -16,7 +16,7 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
-from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, asked_texts
+from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, question_texts
 from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -127,7 +127,7 @@ def test_the_loss_is_that_of_transformers(
 def test_the_context_loses_its_end_and_the_question_its_beginning(tokenizer: Tokenizer) -> None:
     family = MultipleChoice(max_qa_length=5)
     (feature,) = family.features([FOUR], tokenizer, max_length=16, training=False)
-    asked = tokenizer.encode_ids(asked_texts(FOUR))
+    asked = tokenizer.encode_ids(question_texts(FOUR))
     context = tokenizer.encode_ids([CONTEXT])[0]
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     assert list(feature.ids) == [[cls, *context[:8], sep, *ids[-5:], sep] for ids in asked]
@@ -154,7 +154,7 @@ def test_framing_keeps_the_most_that_fits(
     family = MultipleChoice(max_qa_length=most, num_choices=1)
     (feature,) = family.features([example], tokenizer, max_length=max_length, training=False)
     ids, segments = feature.ids[0], feature.segments[0]
-    context, question = tokenizer.encode_ids([example.context, *asked_texts(example)])
+    context, question = tokenizer.encode_ids([example.context, *question_texts(example)])
     kept = min(len(question), most, max_length - 3)
     room = min(len(context), max_length - 3 - kept)
     assert ids[1 : 1 + room] == context[:room]
@@ -180,7 +180,7 @@ def test_framing_keeps_the_most_that_fits(
 def test_every_blank_takes_the_choice_and_questions_without_one_are_followed_by_it(
     question: str, choice: str, expected: str
 ) -> None:
-    assert asked_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
+    assert question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
 
 
 def test_more_choices_than_the_family_has_room_for_are_refused(tokenizer: Tokenizer) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from litebert.corpus.manifest import CorpusPlan, ShardRecord, StoredFile
 from litebert.corpus.npy import HEADER_BYTES, map_array
-from litebert.corpus.verified import Stamp, WatchedFile
+from litebert.corpus.verified import Stamp, StampedFile
 from litebert.errors import DamagedError
 from litebert.files import hash_file
 from litebert.rng import Ints
@@ -35,7 +35,7 @@ class Shard:
     tokens: Tokens
     sentences: Ints
     documents: Ints
-    files: tuple[WatchedFile, ...] = ()
+    files: tuple[StampedFile, ...] = ()
 
     def require_unchanged(self) -> None:
         """Refuse files that changed after they were mapped; takes microseconds.
@@ -54,7 +54,7 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: 
     """
     path, counts = folder / record.name, record.counts
     files = tuple(
-        _watched(record, path / f"{name}.npy", command)
+        _stored_file(record, path / f"{name}.npy", command)
         for name in ("tokens", "sentences", "documents")
     )
     tokens = _map(files[0], plan.token_dtype, counts.tokens, command)
@@ -95,7 +95,7 @@ def verify_shard(shard: Shard, plan: CorpusPlan, *, command: str) -> None:
             )
 
 
-def _watched(record: ShardRecord, path: Path, command: str) -> WatchedFile:
+def _stored_file(record: ShardRecord, path: Path, command: str) -> StampedFile:
     stored = record.files.get(path.name, StoredFile(size=0, blake2b=""))
     if not path.is_file():
         raise DamagedError(
@@ -105,10 +105,10 @@ def _watched(record: ShardRecord, path: Path, command: str) -> WatchedFile:
             expected=f"{stored.size:,} bytes",
             next=command,
         )
-    return WatchedFile(path, stored, Stamp.of(path), command=command)
+    return StampedFile(path, stored, Stamp.of(path), command=command)
 
 
-def _map(file: WatchedFile, dtype: str, length: int, command: str) -> NDArray[np.integer]:
+def _map(file: StampedFile, dtype: str, length: int, command: str) -> NDArray[np.integer]:
     path, found = file.path, file.stamp.size
     whole = HEADER_BYTES + length * np.dtype(dtype).itemsize
     if found != file.stored.size or found != whole:

@@ -36,7 +36,7 @@ class Stamp(NamedTuple):
         return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
-class WatchedFile:
+class StampedFile:
     """A file that is mapped: the map must not be read once the file has changed.
 
     To read beyond a truncated file would end the process (SIGBUS), and other bytes would be trained
@@ -82,11 +82,11 @@ class VerifiedFiles:
         self._path = _cache_folder() / "verified" / f"{name}.json"
         self._known = self._read()
 
-    def has(self, file: WatchedFile) -> bool:
+    def has(self, file: StampedFile) -> bool:
         """Whether a file was verified against this hash and has not changed since."""
         return self._known.get(str(file.path.absolute())) == _entry(file)
 
-    def remember(self, files: Iterable[WatchedFile]) -> None:
+    def remember(self, files: Iterable[StampedFile]) -> None:
         """Add verified files and write the list."""
         limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
         added = {
@@ -108,7 +108,7 @@ class VerifiedFiles:
             return {}
 
 
-def _entry(file: WatchedFile) -> Json:
+def _entry(file: StampedFile) -> Json:
     return [*file.stamp, file.stored.blake2b]
 
 

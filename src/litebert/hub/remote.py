@@ -47,13 +47,13 @@ def run(request: HubRequest, patience: float) -> dict[str, object]:
             expected="the extra [hub], or a folder on this disk",
             next="pip install 'litebert[hub]'",
         )
-    is_watched = sys.stderr is not None and sys.stderr.isatty()
+    has_terminal = sys.stderr is not None and sys.stderr.isatty()
     process = subprocess.Popen(
         # -P: the modules beside that file are no top-level modules.
         [sys.executable, "-P", str(Path(__file__).with_name("transfer.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=None if is_watched else subprocess.DEVNULL,
+        stderr=None if has_terminal else subprocess.DEVNULL,
         text=True,
         env=os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONWARNINGS": "ignore"},
     )

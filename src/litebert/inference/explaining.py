@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from litebert.errors import no_such_name
 from litebert.inference.attribution import attributed
-from litebert.inference.questions import ASK
+from litebert.inference.questions import QUESTIONS
 from litebert.inference.results import data_frame
 from litebert.inference.traced import Framed, by_word
 
@@ -85,15 +85,15 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         LitebertError: LB-873, there is no such verb; LB-874, it takes other texts; LB-875, no such
             answer.
     """
-    if verb not in ASK:
+    if verb not in QUESTIONS:
         raise no_such_name(
             "LB-873",
             "answers of this verb cannot be explained",
             verb,
-            ASK,
+            QUESTIONS,
             next='model.explain("similar", "a cat", "a kitten")',
         )
-    question = ASK[verb](model, texts, answer)
+    question = QUESTIONS[verb](model, texts, answer)
     mask_id = model.tokenizer.mask_id
     found = attributed(model.network, question.sequences, question.score, mask_id=mask_id)
     return Explanation(

@@ -17,7 +17,7 @@ from litebert.inference.embedding import pooled_rows
 from litebert.inference.pretrained import masked_logits, special_ids, window
 from litebert.inference.traced import Framed, Pieces, framed_pieces, pieces_of
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
-from litebert.tasks.kinds.choice import ChoiceExample, asked_texts
+from litebert.tasks.kinds.choice import ChoiceExample, question_texts
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tokenizer import Tokenizer
 
@@ -35,7 +35,7 @@ class Question:
     kind: str = "log-probability"
 
 
-Ask: TypeAlias = Callable[["Model", Sequence[str], str | None], Question]
+QuestionMaker: TypeAlias = Callable[["Model", Sequence[str], str | None], Question]
 
 
 def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -142,10 +142,10 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         logits: Tensor = network(batch)
         return logits.view(-1, len(choices)).log_softmax(-1)[:, chosen]
 
-    asked = asked_texts(ChoiceExample("0", context, question, tuple(choices)))
+    variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
     framed = tuple(
         _framed(model, {"context": context, f"choice {number}": each})
-        for number, each in enumerate(asked, 1)
+        for number, each in enumerate(variants, 1)
     )
     return Question(framed, score, choices[chosen])
 
@@ -163,15 +163,15 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         raise _no_such(answer, "words of the context")
     network = cast(AlbertForTask, model.network)
     family = SPAN_FAMILIES[network.head_config.kind]
-    asked = pieces_of(model.tokenizer, "question", question).cut(slice(family.max_query_length))
+    posed = pieces_of(model.tokenizer, "question", question).cut(slice(family.max_query_length))
     ids, offsets = model.tokenizer.encode_arrays(context)
     is_inside = (offsets[:, 0] < stop) & (offsets[:, 1] > start)
     inside: list[int] = np.flatnonzero(is_inside).tolist()
     longest = network.config.max_position_embeddings
-    kept = window(inside or [0], len(ids), longest - len(asked.ids) - 3)
+    kept = window(inside or [0], len(ids), longest - len(posed.ids) - 3)
     spans = [(begin, end) for begin, end in offsets[kept].tolist()]
     read = Pieces("context", context, ids[kept].tolist(), spans)
-    framed = framed_pieces(model.tokenizer, [asked, read], longest=longest)
+    framed = framed_pieces(model.tokenizer, [posed, read], longest=longest)
     first = framed.begins[1] - kept.start
     span = [first + inside[0], first + inside[-1], 0] if inside else [0, 0, 1]
 
@@ -182,7 +182,7 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     return Question((framed,), score, context[start:stop] or "no answer")
 
 
-ASK: dict[str, Ask] = {
+QUESTIONS: dict[str, QuestionMaker] = {
     "answer": _answer,
     "choose": _choose,
     "classify": _classify,

@@ -93,11 +93,11 @@ class Layers(BaseModel):
         blocks = self.steps[-1].block
         if 1 < blocks < self.num_steps:
             repeated = f"the last of its {blocks} blocks"
-        told = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
+        fates = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
         last = self.fates[-1]
         return (
             f"{self.source}, trained with {self.num_steps} steps: applying {repeated} further, it "
-            f"{told}. In the end a step moves a state by {last.residual:.1%} of its length; the "
+            f"{fates}. In the end a step moves a state by {last.residual:.1%} of its length; the "
             f"dominant eigenvalue has modulus {self.eigenvalue_at_end.modulus:.2f} there and "
             f"{self.eigenvalue_at_depth.modulus:.2f} at the trained depth."
         )

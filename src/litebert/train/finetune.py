@@ -88,7 +88,7 @@ def finetune(
                 is_first=world.is_first,
             )
             start = _started(network, prepared)
-            for line in (*prepared.dataset.notes, *_said(start)):
+            for line in (*prepared.dataset.notes, *_start_lines(start)):
                 log.say(line)
             optim = config.optim
             scales = rate_scales(network, decay=optim.layer_decay, head=optim.head_rate_scale)
@@ -157,7 +157,7 @@ def _started(network: AlbertForTask, prepared: Prepared) -> Start | None:
     return start
 
 
-def _said(start: Start | None) -> list[str]:
+def _start_lines(start: Start | None) -> list[str]:
     if start is None:
         return ["random weights, as configured: nothing was taken from the model"]
     parts = {"new, not pretrained": start.fresh, "left out": start.dropped}

@@ -47,19 +47,19 @@ def grow(
             "LB-266",
             f"{source} cannot grow",
             received="a fine-tuned model, or one without all pretraining heads",
-            expected="a model of litebert pretrain, whole",
+            expected="a complete model of litebert pretrain",
             next="choose its pretrained model",
         )
-    asked = {
+    target = {
         "num_hidden_layers": num_hidden_layers or before.num_hidden_layers,
         "hidden_size": hidden_size or before.hidden_size,
         "intermediate_size": intermediate_size or before.intermediate_size,
         "num_hidden_groups": num_hidden_groups or before.num_hidden_groups,
     }
-    _require_larger(before, asked)
-    heads = asked["hidden_size"] // before.head_size
+    _require_larger(before, target)
+    heads = target["hidden_size"] // before.head_size
     config = AlbertConfig.model_validate(
-        before.model_dump() | asked | {"num_attention_heads": heads}
+        before.model_dump() | target | {"num_attention_heads": heads}
     )
     large = AlbertForPretraining(config, generator=torch.Generator().manual_seed(seed))
     _copy(small, large)
@@ -67,18 +67,20 @@ def grow(
     return config
 
 
-def _require_larger(before: AlbertConfig, asked: dict[str, int]) -> None:
-    smaller = [name for name, value in asked.items() if value < getattr(before, name)]
-    is_whole = asked["hidden_size"] % before.head_size == 0
-    grows_deep = asked["num_hidden_layers"] > before.num_hidden_layers
-    groups = asked["num_hidden_groups"]
-    is_divided = groups % before.num_hidden_groups == 0 and asked["num_hidden_layers"] % groups == 0
+def _require_larger(before: AlbertConfig, target: dict[str, int]) -> None:
+    smaller = [name for name, value in target.items() if value < getattr(before, name)]
+    is_whole = target["hidden_size"] % before.head_size == 0
+    grows_deep = target["num_hidden_layers"] > before.num_hidden_layers
+    groups = target["num_hidden_groups"]
+    is_divided = (
+        groups % before.num_hidden_groups == 0 and target["num_hidden_layers"] % groups == 0
+    )
     is_shared = before.sharing == "all" or not (grows_deep or groups > before.num_hidden_groups)
     if smaller or not (is_whole and is_divided and is_shared):
         raise LitebertError(
             "LB-267",
             "a network cannot grow to this shape",
-            received=", ".join(f"{name} {value:,}" for name, value in asked.items())
+            received=", ".join(f"{name} {value:,}" for name, value in target.items())
             + f", sharing {before.sharing}",
             expected=f"nothing smaller, hidden_size a multiple of {before.head_size}, groups a "
             "multiple of today's that divides the layers, and more layers or groups only where "

@@ -48,7 +48,7 @@ class RunLog:
     _since: float = field(default_factory=time.perf_counter)
     _pace: float = 0.0
     _last_step: int = 0
-    _said: float = field(default_factory=time.perf_counter)
+    _printed: float = field(default_factory=time.perf_counter)
     _patience: float = FIRST_LINE_SECONDS
     _drawn: float = 0.0
 
@@ -71,7 +71,7 @@ class RunLog:
         now = time.perf_counter()
         is_live = sys.stderr.isatty() and not self.is_quiet
         is_due = (
-            now - self._drawn > STATUS_SECONDS if is_live else now - self._said > self._patience
+            now - self._drawn > STATUS_SECONDS if is_live else now - self._printed > self._patience
         )
         if not is_due or step <= self._last_step:
             return
@@ -127,7 +127,7 @@ class RunLog:
 
     def say(self, text: str) -> None:
         """Print a line for people; when stderr is closed, training continues quietly."""
-        self._said = time.perf_counter()
+        self._printed = time.perf_counter()
         if self.is_quiet or not self.is_first:
             return
         try:

@@ -75,9 +75,9 @@ class Ablation(BaseModel):
         if not any(row.trials for row in self.rows):
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
-            told = differences([row.values(self.measure) for row in self.rows])
+            compared = differences([row.values(self.measure) for row in self.rows])
             beside = ", ".join(
-                f"{row.label} {x}" for row, x in zip(self.rows[1:], told, strict=True)
+                f"{row.label} {x}" for row, x in zip(self.rows[1:], compared, strict=True)
             )
             return (
                 f"The paper has no figures for this table. By {self.measure}, beside "

@@ -69,7 +69,7 @@ class MultipleChoice:
         """
         contexts = _encoded_once(tokenizer, [example.context for example in examples], max_length)
         questions = iter(
-            tokenizer.encode_ids([text for example in examples for text in asked_texts(example)])
+            tokenizer.encode_ids([text for example in examples for text in question_texts(example)])
         )
         features = []
         for number, example in enumerate(examples):
@@ -184,12 +184,12 @@ class MultipleChoice:
             )
 
 
-def asked_texts(example: ChoiceExample) -> list[str]:
+def question_texts(example: ChoiceExample) -> list[str]:
     """Return the question with each choice: in its blanks, or behind it where it has none.
 
-    >>> asked_texts(ChoiceExample("1", "", "It is _ . Yes, _ .", ("red", "blue")))
+    >>> question_texts(ChoiceExample("1", "", "It is _ . Yes, _ .", ("red", "blue")))
     ['It is red . Yes, red .', 'It is blue . Yes, blue .']
-    >>> asked_texts(ChoiceExample("2", "", "Which colour?", ("red",)))
+    >>> question_texts(ChoiceExample("2", "", "Which colour?", ("red",)))
     ['Which colour? red']
     """
     parts = _BLANK.split(example.question)

@@ -65,10 +65,10 @@ def _candidates(lines: Sequence[str], kind: str) -> list[Dialect]:
     candidates: list[Dialect] = []
     for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
         has_quotes = delimiter != "\t" or _has_quoted_cells(lines)
-        ways: tuple[Quoting, ...] = (
+        quotings: tuple[Quoting, ...] = (
             ("doubled", "escaped", "none") if has_quotes else ("none", "doubled", "escaped")
         )
-        candidates += [Dialect(delimiter, way) for way in ways]
+        candidates += [Dialect(delimiter, quoting) for quoting in quotings]
     return candidates
 
 
