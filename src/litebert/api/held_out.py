@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from litebert.config import (
     ObjectiveConfig,
@@ -88,7 +87,6 @@ def measure_pretraining(
     size = None if config is None else config.train.micro_batch_size
     task = Pretraining(
         loaded.network,
-        open_loader=_no_loader,
         held_out=held_out,
         train=TrainConfig(micro_batch_size=size),
     )
@@ -136,7 +134,3 @@ def _config(run: Path) -> PretrainConfig | None:
         name: Setting(value, Origin("file", RUN_FILE)) for name, value in recorded.settings.items()
     }
     return resolve(PretrainConfig, given).config
-
-
-def _no_loader() -> NoReturn:
-    raise AssertionError("an evaluation trains nothing")

@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from litebert.errors import DamagedError
-from litebert.files import Json, read_json
+from litebert.files import read_json
 
 FOLDER = "answers"
 
@@ -27,6 +29,9 @@ class Answered:
     def is_right(self) -> bool:
         """Whether nothing is wrong with the answer."""
         return self.score >= 1
+
+
+_ANSWERED = TypeAdapter(Answered)
 
 
 def read_answers(folder: Path) -> dict[str, list[Answered]]:
@@ -56,7 +61,7 @@ def _rows(path: Path) -> list[Answered]:
         try:
             row = json.loads(line)
             if row["expected"] is not None and row["score"] is not None:
-                rows.append(_row(row))
+                rows.append(_ANSWERED.validate_python(row, strict=True))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedError(
                 "LB-654",
@@ -66,21 +71,3 @@ def _rows(path: Path) -> list[Answered]:
                 next=f"delete {path}, or run litebert finetune under another --name",
             ) from error
     return rows
-
-
-def _number(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"no number: {value!r:.80}")
-    return float(value)
-
-
-def _row(row: dict[str, Json]) -> Answered:
-    confidence, score = row["confidence"], row["score"]
-    return Answered(
-        id=str(row["id"]),
-        text=str(row["text"]),
-        expected=str(row["expected"]),
-        answer=str(row["answer"]),
-        confidence=None if confidence is None else _number(confidence),
-        score=_number(score),
-    )

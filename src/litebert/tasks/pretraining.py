@@ -59,7 +59,7 @@ class Pretraining:
         self,
         network: AlbertForPretraining,
         *,
-        open_loader: Callable[[], Batches],
+        open_loader: Callable[[], Batches] | None = None,
         held_out: Sequence[PretrainingBatch],
         train: TrainConfig,
         early: EarlyConfig | None = None,
@@ -79,6 +79,7 @@ class Pretraining:
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the step's depth."""
+        assert self._open_loader is not None, "a task without a loader only evaluates"
         steps, device = range(start, stop), device_of(self.network)
         made = prefetch(
             self._open_loader,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, NoReturn
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     network = AlbertForPretraining(config.model, dtype=dtype).to(device)
     if config.train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
-    task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
+    task = Pretraining(network, held_out=(), train=config.train)
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size
     passes = _WITH_TEACHER if config.distil.teacher else 1.0
@@ -134,7 +134,7 @@ def faster_threads(config: PretrainConfig, device: torch.device, dtype: torch.dt
     if every == 1 or device.type != "cpu":
         return every
     network = AlbertForPretraining(config.model, dtype=dtype)
-    task = Pretraining(network, open_loader=_no_loader, held_out=(), train=config.train)
+    task = Pretraining(network, held_out=(), train=config.train)
     work = _made_up(config, _probe_sequences(config), device)
     times: dict[int, list[float]] = {1: [], every: []}
     for _ in range(_ROUNDS):
@@ -232,7 +232,3 @@ def _backward(loss: Loss) -> None:
 
 def _same(tensor: Tensor) -> Tensor:
     return tensor
-
-
-def _no_loader() -> NoReturn:
-    raise AssertionError("an estimate loads nothing")
