@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from litebert.config import HEADS, HeadConfig, HeadKind, numbered_labels
 from litebert.errors import LitebertError
+from litebert.folder.heads import Shapes
 
 _CLASSIFIER = "output_weights"
 """The variable of several kinds of heads."""
 _MAX_LABELS = 100_000
-Shapes = Mapping[str, tuple[int, ...]]
 
 
 def find_head(

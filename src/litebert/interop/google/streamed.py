@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.files import Json, write_stream
+from litebert.folder.heads import Shapes
 
-Shapes = Mapping[str, tuple[int, ...]]
 _PIECE_BYTES = 4 << 20
 
 
