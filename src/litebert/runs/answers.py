@@ -61,7 +61,7 @@ def _rows(path: Path) -> list[Answered]:
         try:
             row = json.loads(line)
             if row["expected"] is not None and row["score"] is not None:
-                rows.append(_ANSWERED.validate_python(row, strict=True))
+                rows.append(_ANSWERED.validate_json(line, strict=True))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedError(
                 "LB-654",
