@@ -16,6 +16,7 @@ from pathlib import Path
 from litebert.files import write_text
 from litebert.metrics.spread import Spread
 from litebert.study.ablation import GRIDS, Ablation, AblationRow, read_ablation
+from litebert.study.depth import Depths
 from litebert.study.layers import Layers
 
 HERE = Path(__file__).parent
@@ -32,8 +33,8 @@ def page_with_tables(page: str) -> str:
 
 def table(name: str) -> str:
     """Return one ablation as a table in Markdown, and its verdict; or the rows of another file."""
-    if name == "layers":
-        return _layers()
+    if name in ("layers", "depths"):
+        return _layers() if name == "layers" else _depths()
     if name not in GRIDS:
         return _rows(name)
     found = read_ablation(HERE / f"{name}.json")
@@ -71,6 +72,26 @@ def _layers() -> str:
         cells += [f"{100 * each.fates[-1].residual:.1f} %"]
         values = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
         lines.append(_line([*cells, *(f"{value.modulus:.2f}" for value in values)]))
+    return "\n".join(lines) + "\n"
+
+
+def _depths() -> str:
+    """Return masked-LM loss, accuracy and time by depth, for every network that was measured."""
+    lines = [_line(["network", "depth", "loss", "accuracy", "µs a token"]), "|---|---|---|---|---|"]
+    for path in sorted(HERE.glob("depth-*.json")):
+        found = Depths.model_validate(json.loads(path.read_text("utf-8")))
+        lines += [
+            _line(
+                [
+                    found.source,
+                    str(each.depth),
+                    f"{each.loss:.3f}",
+                    f"{100 * each.accuracy:.1f} %",
+                    f"{each.microseconds:.1f}",
+                ]
+            )
+            for each in found.depths
+        ]
     return "\n".join(lines) + "\n"
 
 
