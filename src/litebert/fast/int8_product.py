@@ -34,7 +34,7 @@ class ByteGrid(NamedTuple):
     def over(cls, low: float, high: float) -> ByteGrid:
         """Cover a range, and zero.
 
-        >>> Grid.over(-1.0, 1.55)
+        >>> ByteGrid.over(-1.0, 1.55)
         ByteGrid(scale=0.01, zero=100)
         """
         low, high = min(low, 0.0), max(high, 0.0)

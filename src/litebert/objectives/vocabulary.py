@@ -19,8 +19,8 @@ def log_frequencies(shards: Sequence[ShardArrays], vocab_size: int) -> NDArray[n
 
     Of a large corpus the first part of every shard is counted.
 
-    >>> from litebert.objectives import Text
-    >>> text = Text(np.array([3, 1, 1], np.uint16), np.array([0, 3]), np.array([0, 1]))
+    >>> from litebert.objectives import PlainShard
+    >>> text = PlainShard(np.array([3, 1, 1], np.uint16), np.array([0, 3]), np.array([0, 1]))
     >>> (7 * np.exp(log_frequencies([text], 4))).round().tolist()
     [1.0, 3.0, 1.0, 2.0]
     """
