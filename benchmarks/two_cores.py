@@ -65,7 +65,7 @@ if __name__ == "__main__":
         verb = ["finetune", str(asked.data), "--model", asked.model]
     else:
         verb = ["pretrain", "--corpus", str(asked.data), "--preset", asked.preset]
-        verb += ["train.eval_sequences=8", "train.batch_size=64", "objective.max_seq_length=128"]
+        verb += ["train.eval_sequences=8", "train.batch_size=32", "objective.max_seq_length=128"]
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with busy(asked.busy):

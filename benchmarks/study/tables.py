@@ -127,7 +127,9 @@ def _extra(found: Ablation) -> dict[str, str]:
         extra = {f"{MEASURE}_at_{depth}": f"at depth {depth}" for depth in depths}
     if grid.crosses_objectives:
         extra |= {name: heading for name, heading in CROSSED.items() if name in names}
-    return extra | {f"probe {n}": n for n in sorted({p for t in trials for p in t.probes})}
+    by_row = [{probe for trial in row.trials for probe in trial.probes} for row in found.rows]
+    probes = {n for names in by_row for n in names if sum(n in each for each in by_row) > 1}
+    return extra | {f"probe {name}": name for name in sorted(probes)}
 
 
 def _cells(row: AblationRow, found: Ablation, extra: dict[str, str]) -> list[str]:

@@ -111,7 +111,9 @@ def ablation_part(found: Ablation) -> Part:
         {n for row in found.rows for t in row.trials for n in t.measures if "_at_" in n},
         key=lambda name: int(name.rpartition("_")[2]),
     )
-    probes = sorted({name for row in found.rows for t in row.trials for name in t.probes})
+    by_row = [{name for t in row.trials for name in t.probes} for row in found.rows]
+    # A probe of one row alone belongs to another table that shares the row.
+    probes = sorted({n for names in by_row for n in names if sum(n in x for x in by_row) > 1})
     # A row that other tables share may have measures that only they want.
     grid = GRIDS[found.name]
     wanted = (
