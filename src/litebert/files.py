@@ -51,7 +51,7 @@ def write_stream(path: Path, chunks: Iterable[bytes], *, is_temporary: bool = Fa
 
     A temporary file need not survive a power cut: it is not synced.
     """
-    _require_replaceable(path)
+    require_replaceable(path)
     _make_parent(path)
     staged = _staged_sibling(path)
     try:
@@ -260,7 +260,11 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _require_replaceable(path: Path) -> None:
+def require_replaceable(path: Path) -> None:
+    """Refuse a path at which there is a folder, a device or a pipe.
+
+    Raises: LitebertError LB-008.
+    """
     with disk_errors(path):
         if path.exists() and not path.is_file():
             raise LitebertError(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +193,12 @@ def test_answers_do_not_go_to_a_folder(
     with pytest.raises(LitebertError) as caught:
         answer_file(Path(output), {"command": "fill"}, force=False)
     assert caught.value.code == "LB-913"
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv", ".npy"])
+def test_a_pipe_or_device_is_not_replaced_by_answers(tmp_path: Path, suffix: str) -> None:
+    output = tmp_path / f"pipe{suffix}"
+    os.mkfifo(output)
+    with pytest.raises(LitebertError, match="LB-008"):
+        answer_file(output, {"command": "embed"}, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]

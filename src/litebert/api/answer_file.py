@@ -19,6 +19,7 @@ from litebert.files import (
     cut_off,
     read_json,
     require_absent,
+    require_replaceable,
     write_json,
     write_stream,
 )
@@ -33,12 +34,14 @@ class AnswerFile:
     half-written line is cut off and the rest is kept.
 
     Raises:
-        LitebertError: LB-941, the file exists; LB-942, another command began it.
+        LitebertError: LB-008, it is no file; LB-941, the file exists; LB-942, another command
+            began it.
     """
 
     def __init__(self, path: Path, command: Mapping[str, str], *, force: bool) -> None:
         self._path, self._unfinished = path, path.with_name(f"{path.name}.unfinished")
         self._command = path.with_name(f"{path.name}.unfinished.json")
+        require_replaceable(path)
         if not force:
             require_absent(
                 "LB-941",
