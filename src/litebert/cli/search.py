@@ -18,6 +18,7 @@ from litebert.cli.texts import TEXT, AtLeast, TextCommand
 @click.option("--column", default="text", show_default=True, help="Text column of a table.")
 @click.option("--top", default=5, show_default=True, type=AtLeast(1), help="Texts to show.")
 @model_options
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(
     query: str,
@@ -25,6 +26,7 @@ def search(
     column: str,
     top: int,
     load: Load,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Find the texts of FILE that are nearest to QUERY.
@@ -34,8 +36,12 @@ def search(
     litebert search "late delivery" reviews.csv --column body --top 3 --json
     """
     from litebert.api.bulk import read_texts_of
+    from litebert.api.progress import Progress
 
-    found = load().search(query, read_texts_of(file, column), top=top)
+    model, texts = load(), list(read_texts_of(file, column))
+    with Progress("texts", "embedded", total=len(texts), is_quiet=quiet) as progress:
+        index = model.index(texts, progress=progress.advance)
+    found = index.search(query, top=top)
     if as_json:
         show_json([asdict(match) for match in found])
         return

@@ -109,9 +109,9 @@ class Model:
     def fill(self, text: Texts, *, top: int = 5) -> Results[Filling] | Results[Results[Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-        Blanks are filled independently; the probability is the product of theirs. Of a text longer
-        than the model reads, the part around the blanks is read. Like `score`, `tag` and the order
-        of one text, this takes a million characters at most.
+        Blanks are filled independently; the probability is the product of theirs. Of a long text
+        the part around the blanks is read; like `score`, `tag` and the order of one text, this
+        takes a million characters at most.
         """
         network = self._pretraining("masked_lm", "fill")
         top = count(top, "top")
@@ -206,21 +206,24 @@ class Model:
         self, first: Texts, second: Texts, *, pooling: Pooling | None = None
     ) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or of each text of `first` with each of `second`."""
-        left, right = (
-            self.embed(several(texts, "similar"), pooling=pooling, normalize=True)
-            for texts in (first, second)
-        )
+        embed = partial(self.embed, pooling=pooling, normalize=True)
+        left, right = (embed(several(texts, "similar")) for texts in (first, second))
         cosines: NDArray[np.float32] = left @ right.T
         is_one = isinstance(first, str) and isinstance(second, str)
         return float(cosines[0, 0]) if is_one else cosines
 
-    def index(self, texts: Iterable[str], *, pooling: Pooling | None = None) -> TextIndex:
-        """Embed texts once, to be searched many times."""
-        listed = list_of(texts, "index", "texts")
-        vectors = self.embed(listed, pooling=pooling, normalize=True)
-        return TextIndex(
-            tuple(listed), vectors, partial(self.embed, pooling=pooling, normalize=True)
-        )
+    def index(
+        self,
+        texts: Iterable[str],
+        *,
+        pooling: Pooling | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> TextIndex:
+        """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
+        listed, one = list_of(texts, "index", "texts"), partial(self.embed, pooling=pooling)
+        embed_all = partial(self.embed_batches, batch_size=256, progress=progress)
+        vectors = [one([]), *embed_all(listed, pooling=pooling, normalize=True)]
+        return TextIndex(tuple(listed), np.concatenate(vectors), partial(one, normalize=True))
 
     def search(
         self, query: str, texts: Iterable[str], *, top: int = 10, pooling: Pooling | None = None
@@ -232,8 +235,7 @@ class Model:
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
         """Return the numbers of the texts, or pairs, that are longer than the model reads at once.
 
-        `fill` and `score` read the part around what they look for, `tag` and `answer` read all in
-        windows; `order`, `embed`, `classify` and `choose` cut at the end.
+        `order`, `embed`, `classify` and `choose` cut these at the end.
         """
         listed = several(texts, "too_long")
         seconds = paired(listed, pairs, "too_long")
@@ -280,8 +282,8 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word of each text; words end at white space."""
-        network = self._with_head("tag")
-        found = Results(downstream.tag(network, self.tokenizer, several(texts, "tag")))
+        listed = several(texts, "tag")
+        found = Results(downstream.tag(self._with_head("tag"), self.tokenizer, listed))
         return found[0] if isinstance(texts, str) else found
 
     def choose(self, question: str, choices: Iterable[str], *, context: str = "") -> Choice:
@@ -289,8 +291,7 @@ class Model:
 
         A context longer than the model reads is cut at its end.
         """
-        network = self._with_head("choose")
-        listed = list_of(choices, "choose", "choices")
+        network, listed = self._with_head("choose"), list_of(choices, "choose", "choices")
         question, context = several([question, context], "choose")
         return downstream.choose(network, self.tokenizer, question, listed, context)
 
@@ -301,8 +302,7 @@ class Model:
         comes first then, and `no_answer` of each span is how likely that is.
         """
         network = self._with_head("answer")
-        (question,) = several([question], "answer")
-        contexts = several(context, "answer")
+        (question,), contexts = several([question], "answer"), several(context, "answer")
         return downstream.answer(network, self.tokenizer, question, contexts, top=count(top, "top"))
 
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
