@@ -270,3 +270,13 @@ def test_the_numbers_of_a_mix_are_refused_in_words(
 ) -> None:
     done = command("corpus", "mix", "one", "two", option, value)
     assert (done.exit_code, code in done.stderr) == (1, True), done
+
+
+def test_a_pretraining_that_learned_nothing_says_so(
+    command: Command, corpus: Path, tmp_path: Path
+) -> None:
+    words = ("pretrain", "--corpus", corpus, "--preset", "tiny", "--runs", tmp_path / "runs")
+    settings = ("train.steps=2", "train.batch_size=4", "optim.name=adamw", "optim.learning_rate=10")
+    done = command(*words, "--quiet", *settings, "optim.warmup_steps=1", "train.loader_workers=0")
+    assert done.exit_code == 0
+    assert "no more than always giving the commonest" in done.stderr

@@ -40,6 +40,13 @@ def show_run(run: Run, command: str, *, as_json: bool) -> None:
         show_json({"model": str(model), "report": str(page) if has_page else None})
         return
     show(f"model   {model}\nreport  {page if has_page else 'not written'}")
+    result = run.result
+    right, commonest = (result.get(f"masked_lm_{name}") for name in ("accuracy", "baseline"))
+    if isinstance(right, float) and isinstance(commonest, float) and right <= commonest:
+        note(
+            f"warning {right:.1%} of masked words are right, no more than always giving the "
+            f"commonest ({commonest:.1%}): train longer, or lower optim.learning_rate"
+        )
     note(f"next    {command}")
 
 
