@@ -138,7 +138,7 @@ def test_a_truncated_weights_file_is_refused(tmp_path: Path, keep: int) -> None:
 def test_missing_weights_are_one_clear_error(tmp_path: Path) -> None:
     save_model(_network({}), tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(LitebertError, match="LB-602: there is no model"):
+    with pytest.raises(LitebertError, match="LB-675"):
         load_model(tmp_path.parent)
     with pytest.raises(LitebertError, match="LB-602"):
         load_model(tmp_path)

@@ -86,14 +86,14 @@ def read_config(folder: Path) -> AlbertConfig:
     A BERT is the network without sharing whose embeddings are as wide as its layers.
 
     Raises:
-        LitebertError: LB-600, LB-671, another kind of network; LB-602, there is no config.json;
-            LB-670, a misspelt setting.
+        LitebertError: LB-600, LB-671, another kind of network; LB-670, a misspelt setting;
+            LB-675, there is no config.json.
         DamagedError: LB-601, no network can have these settings.
     """
     path = folder / CONFIG_FILE
     if not path.exists():
         raise LitebertError(
-            "LB-602",
+            "LB-675",
             f"there is no model in {folder}",
             received=f"a folder without {CONFIG_FILE}, or a run that is not done",
             expected="a folder with config.json and model.safetensors, or a run with a model",
