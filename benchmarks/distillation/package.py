@@ -1,8 +1,9 @@
 """Write a run's model as the packaged one: `python benchmarks/distillation/package.py RUN OUT`.
 
-The matrices in float8, the rest in bf16, the tokenizer, and what sentence-transformers reads; the
-card is written by hand. Where the run's last evaluation does not tell sentence order from a coin,
-its head is omitted, and the pooler, which only that head had trained, is fitted to the vectors.
+The matrices in float8, the rest in bf16, the tokenizer as compact JSON, and what
+sentence-transformers reads; the card is written by hand. Where the run's last evaluation does not
+tell sentence order from a coin, its head is omitted, and the pooler, which only that head had
+trained, is fitted to the vectors.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
@@ -40,12 +42,20 @@ def order_accuracy(run: Path) -> float:
 
 
 def round_to_float8(path: Path) -> None:
-    """Round all matrices but the pooler's to float8: 3 bits of mantissa, half the bytes of bf16."""
+    """Round all matrices to float8: 3 bits of mantissa, half the bytes of bf16."""
     weights = load_file(path)
     for name, weight in weights.items():
-        if weight.ndim == 2 and "pooler" not in name:
+        if weight.ndim == 2:
             weights[name] = weight.to(torch.float8_e4m3fn)
     save_file(weights, path, metadata={"format": "pt"})
+
+
+def compact(path: Path) -> None:
+    """Write tokenizer.json without indentation, escapes, and digits that 32 bits do not have."""
+    pipeline = json.loads(path.read_text("utf-8"))
+    pieces = pipeline["model"]["vocab"]
+    pipeline["model"]["vocab"] = [[text, float(str(np.float32(score)))] for text, score in pieces]
+    write_text(path, json.dumps(pipeline, ensure_ascii=False, separators=(",", ":")))
 
 
 def corpora_of(run: Path) -> list[str]:
@@ -105,9 +115,7 @@ def main(run: Path, out: Path) -> None:
     write_sentence_transformers(out, pooling="mean", normalize=True)
     config = read_json(out / "config.json", command=f"ls {out}")
     write_json(out / "config.json", config | {"dtype": "float32"})  # computed so, stored in bf16
-    pipeline = out / "tokenizer.json"
-    compact = json.dumps(json.loads(pipeline.read_text("utf-8")), separators=(",", ":"))
-    write_text(pipeline, compact)
+    compact(out / "tokenizer.json")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"{out}: {size:,} bytes")
 
