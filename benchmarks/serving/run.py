@@ -268,7 +268,7 @@ def page(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", type=Path, default=ROOT / "models" / "books-wiki-mini")
+    parser.add_argument("--model", type=Path, default=ROOT / "src" / "litebert" / "model")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--load", default="", help="only the loads whose names contain this")

@@ -41,7 +41,7 @@ def quantize(
     calibrated on training examples of its task.
 
     \b
-    litebert quantize models/books-wiki-mini models/int8 --texts texts.txt
+    litebert quantize models/english-16m models/int8 --texts texts.txt
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     litebert evaluate models/mrpc-int8 --task mrpc --data glue
     """

@@ -61,8 +61,8 @@ def serve(
 
     \b
     litebert serve                                   # then open http://127.0.0.1:8000
-    litebert serve models/books-wiki-mini
-    litebert serve fill=models/books-wiki-mini sst2=runs/sst2/model --port 9000
+    litebert serve models/english-16m
+    litebert serve english=models/english-16m sst2=runs/sst2/model --port 9000
     """
     from litebert.errors import missing_package
 
