@@ -49,6 +49,11 @@ def test_a_setting_that_is_no_switch_is_refused(own_model: bytes, tmp_path: Path
         Tokenizer.load(tmp_path)
 
 
+def test_a_run_has_the_vocabulary_of_its_model(own: Tokenizer, tmp_path: Path) -> None:
+    own.save(tmp_path / "model")
+    assert Tokenizer.load(tmp_path).hash == own.hash
+
+
 @pytest.mark.parametrize("name", ["", "missing", "tokenizer.json"])
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(LitebertError, match="LB-213"):

@@ -14,13 +14,14 @@ _VOCABULARIES = ("spiece.model", "vocab.txt", PIPELINE)
 
 
 def vocabulary_file(path: Path) -> Path:
-    """Return the vocabulary file that a path means: itself, or the one in this folder.
+    """Return the vocabulary file that a path means: itself, or that of a folder, or of a run.
 
     Raises:
         LitebertError: LB-213, there is none.
     """
     if path.is_dir():
-        found = [path / name for name in _VOCABULARIES if (path / name).is_file()]
+        places = [folder / name for folder in (path, path / "model") for name in _VOCABULARIES]
+        found = [place for place in places if place.is_file()]
     else:
         found = [path] if path.suffix in (".model", ".txt") else []
     if not found:
