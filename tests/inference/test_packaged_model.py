@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import litebert
+from litebert.api.held_out import measure_pretraining
 from litebert.errors import LitebertError
 from litebert.inference import Model
 from litebert.inference.packaged import packaged_model
@@ -75,3 +76,11 @@ def test_its_card_says_what_it_was_made_of() -> None:
     card = (Path(packaged_model()) / "README.md").read_text(encoding="utf-8")
     assert "all-MiniLM-L6-v2" in card
     assert "license: apache-2.0" in card
+
+
+def test_its_words_can_be_measured_though_it_has_no_order(tmp_path: Path) -> None:
+    text = "The train was late. Nobody seemed surprised.\n\nThe river rose. The bridge was gone.\n"
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    measures, _ = measure_pretraining(packaged_model(), [tmp_path / "text.txt"])
+    assert 0 < measures["masked_lm_loss"] < 15
+    assert not any("order" in name for name in measures)

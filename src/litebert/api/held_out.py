@@ -52,8 +52,10 @@ def measure_pretraining(
 ) -> tuple[dict[str, float], str]:
     """Return the measures and the precision that they were computed in.
 
+    A model without a sentence-order head is measured on masked words alone.
+
     Raises:
-        LitebertError: LB-926, there are no texts and no run; LB-927, a head is missing.
+        LitebertError: LB-926, there are no texts and no run; LB-927, there is no masked-LM head.
     """
     run = run_of(path)
     config = None if run is None else _config(run)
@@ -69,18 +71,24 @@ def measure_pretraining(
     recorded = "fp32" if config is None else config.train.precision
     used: Precision = precision or ("fp32" if recorded == "auto" else recorded)
     loaded = load_model(folder, dtype=DTYPES[used])
-    if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing:
+    of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
+    if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
         raise LitebertError(
             "LB-927",
-            f"{folder} lacks a pretraining head",
+            f"{folder} lacks the masked-LM head",
             received=", ".join(sorted(loaded.missing)[:5]) or "another head",
-            expected="the masked-LM and the sentence-order head",
+            expected="a masked-LM head, and a sentence-order head where order is to be measured",
             next="choose a model that litebert pretrained",
         )
+    if of_order:
+        loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
+        for parameter in loaded.network.sentence_order.parameters():
+            parameter.zero_()  # computed, and counted nowhere
     refuse_non_finite(loaded.network)
     if texts:
         longest = loaded.network.config.max_position_embeddings
-        held_out = _batches(texts, folder, config, column=column, longest=longest)
+        objective = _objective(config, longest, has_order=not of_order)
+        held_out = _batches(texts, folder, objective, column=column)
     else:
         assert config is not None
         held_out = Sources.open(config).evaluation(config)
@@ -93,17 +101,20 @@ def measure_pretraining(
     return task.evaluate(), used
 
 
+def _objective(
+    config: PretrainConfig | None, longest: int, *, has_order: bool
+) -> ObjectiveConfig:
+    """Return what is measured on texts: as in the run's own evaluation, where there is a run."""
+    found = (
+        ObjectiveConfig(max_seq_length=min(longest, 512)) if config is None else config.objective
+    )
+    return found if has_order else found.model_copy(update={"sentence": "none"})
+
+
 def _batches(
-    texts: Sequence[str | Path],
-    folder: Path,
-    config: PretrainConfig | None,
-    *,
-    column: str,
-    longest: int,
+    texts: Sequence[str | Path], folder: Path, objective: ObjectiveConfig, *, column: str
 ) -> list[PretrainingBatch]:
     """Tokenise texts into a temporary corpus, and draw sequences from it."""
-    length = min(longest, 512)
-    objective = ObjectiveConfig(max_seq_length=length) if config is None else config.objective
     with tempfile.TemporaryDirectory() as scratch:
         build_corpus(
             texts,
