@@ -101,9 +101,7 @@ def measure_pretraining(
     return task.evaluate(), used
 
 
-def _objective(
-    config: PretrainConfig | None, longest: int, *, has_order: bool
-) -> ObjectiveConfig:
+def _objective(config: PretrainConfig | None, longest: int, *, has_order: bool) -> ObjectiveConfig:
     """Return what is measured on texts: as in the run's own evaluation, where there is a run."""
     found = (
         ObjectiveConfig(max_seq_length=min(longest, 512)) if config is None else config.objective
