@@ -59,19 +59,19 @@ def test_a_route_gives_what_the_verb_gives(server, folders, name, verb, body) ->
     if verb == "explain":
         method = partial(method, body["verb"], *body["texts"], answer=body["answer"])
     expected = _plain(method() if verb == "explain" else method(**body))
-    assert _rounded(reply.json["result"]) == _rounded(expected)
+    assert reply.json["result"] == _near(expected)
     assert reply.json["model"] == name
     documented = next(route for route in router.routes if route.path == f"/v1/{verb}")
     documented.response_model.model_validate(reply.json)
 
 
-def _rounded(value: object) -> object:
+def _near(value: object) -> object:
     if isinstance(value, float):
         return pytest.approx(value, abs=1e-5)
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
+        return [_near(item) for item in value]
     if isinstance(value, dict):
-        return {name: _rounded(item) for name, item in value.items()}
+        return {name: _near(item) for name, item in value.items()}
     return value
 
 
