@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STUDIES ?= sharing embedding sentence depth width mining masking elastic
+STUDIES ?= sharing embedding sentence depth width time dropout ngram groups mining masking objectives attention replaced elastic
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-storage test-wheel check bench study docs clean
@@ -72,7 +72,7 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 	.venv-bench/bin/python benchmarks/pretraining/step.py
 	.venv-bench/bin/python -m benchmarks.serving.run --record benchmarks/serving/RESULTS.md
 
-study: $(VENV)/.user  ## the paper's tables at a small scale: about an hour of a free core (TEXT=your.jsonl)
+study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of a free core (TEXT=your.jsonl)
 	$(BIN)/litebert tokenizer train $(TEXT) --vocab-size 600 --output build/study/vocabulary
 	$(BIN)/litebert corpus build $(TEXT) --tokenizer build/study/vocabulary --output build/study/corpus --held-out 0.04
 	for t in $(STUDIES); do \

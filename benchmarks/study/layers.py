@@ -35,7 +35,7 @@ NAMES = ("packaged", "books-wiki-mini", "minilm-bert")
 def main(texts: Path, bert: Path | None = None, trunk: Path | None = None) -> None:
     """Measure and write."""
     torch.set_num_threads(1)
-    models = (None, ROOT / "models" / "books-wiki-mini", *([bert] if bert else []))
+    models = (None, ROOT / "benchmarks/pretraining/books-wiki-mini/model", *([bert] if bert else []))
     measured = study_layers(models, texts, depths=DEPTHS, say=print)
     found = dict(zip(NAMES, measured, strict=False))
     if trunk:
