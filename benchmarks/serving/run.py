@@ -34,6 +34,7 @@ from litebert.files import write_text
 
 PACKAGES = ("torch", "transformers", "onnxruntime", "openvino", "fastapi", "uvicorn")
 ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "benchmarks" / "pretraining" / "books-wiki-mini" / "model"
 OURS = "litebert serve"
 ENGINES = ("transformers", "onnxruntime", "openvino")
 PATHS = {"": "/v1/embed", ", padded batches": "/v1/embed-together"}
@@ -268,7 +269,7 @@ def page(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", type=Path, default=ROOT / "src" / "litebert" / "model")
+    parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--load", default="", help="only the loads whose names contain this")

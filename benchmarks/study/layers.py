@@ -27,7 +27,7 @@ from litebert.nn import Batch
 from litebert.study.layers import Layers, layers_of
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+SHARED = HERE.parent / "pretraining" / "books-wiki-mini" / "model"
 DEPTHS = (24, 48, 96, 192)
 NAMES = ("packaged", "books-wiki-mini", "minilm-bert")
 
@@ -35,7 +35,7 @@ NAMES = ("packaged", "books-wiki-mini", "minilm-bert")
 def main(texts: Path, bert: Path | None = None, trunk: Path | None = None) -> None:
     """Measure and write."""
     torch.set_num_threads(1)
-    models = (None, ROOT / "benchmarks/pretraining/books-wiki-mini/model", *([bert] if bert else []))
+    models = (None, SHARED, *([bert] if bert else []))
     measured = study_layers(models, texts, depths=DEPTHS, say=print)
     found = dict(zip(NAMES, measured, strict=False))
     if trunk:
