@@ -104,12 +104,13 @@ def _nothing_held_out(output: Path, plan: CorpusPlan, num_documents: int) -> Lit
     is_text = any(".txt" in record.name for record in plan.inputs)
     share = min(0.5, max(2 * plan.held_out, 4 / max(1, num_documents)))
     told_apart = "--documents blank-line, " if is_text and plan.documents == "file" else ""
+    larger = "blank lines between documents" if num_documents < 2 else f"--held-out {share:.1g}"
     return LitebertError(
         "LB-343",
         "no document is held out to evaluate on",
         received=f"{num_documents:,} documents, of which --held-out {plan.held_out:g} took none",
         expected="enough documents for this share, or a larger share",
-        next=f"rm -r {output}, then rerun with {told_apart}--held-out {share:.1g}, or --held-out 0",
+        next=f"rm -r {output}, then rerun with {told_apart}{larger}, or --held-out 0",
     )
 
 
