@@ -139,6 +139,15 @@ def test_every_head_learns_and_fewer_steps_answer_as_well(
         cli, ["evaluate", str(tmp_path / "run"), "--depth", "2", "--patience", "1", "--json"]
     )
     assert json.loads(evaluated.stdout)["dev"]["accuracy"] == 1.0
+    assert litebert.evaluate(tmp_path / "run", quiet=True).doubts == ()
+    begun = litebert.evaluate(tmp_path / "begun", quiet=True)
+    (accuracy,), (commonest,) = (
+        [values["accuracy"] for values in found.values()]
+        for found in (begun.measures, begun.baseline)
+    )
+    assert 0 < commonest < 1
+    assert f"{accuracy:.4f}  (commonest label {commonest:.4f})" in str(begun)
+    assert bool(begun.doubts) == (accuracy <= commonest)
     plain = ["evaluate", str(tmp_path / "plain"), "--patience", "1"]
     finetune(configure("train.steps=1", "train.exits=false"), tmp_path / "plain", is_quiet=True)
     assert str(CliRunner().invoke(cli, plain).exception).startswith("LB-454")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from litebert.inference.finetuned import (
     with_patience,
 )
 from litebert.report.table import Frame, frame
+from litebert.tasks.baseline import doubts
 from litebert.tasks.named.squad_score import score_predictions
 
 if TYPE_CHECKING:
@@ -29,10 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Measures by split and name, and the precision that they were computed in."""
+    """Measures by split and name, and the precision that they were computed in.
+
+    `baseline` has the same measures of always giving the commonest label, `doubts` what makes a
+    result worthless; both are empty for a pretrained model.
+    """
 
     measures: dict[str, dict[str, float]]
     precision: str = ""
+    baseline: dict[str, dict[str, float]] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
     def to_pandas(self) -> Frame:
         """Return a row per measure: a DataFrame where pandas is installed, else a Table."""
@@ -45,12 +52,14 @@ class Evaluation:
         )
 
     def __str__(self) -> str:
-        """Write a line per measure."""
-        return "\n".join(
-            f"{split:<16} {name:<24} {value:.4f}"
-            for split, values in self.measures.items()
-            for name, value in values.items()
-        )
+        """Write a line per measure, with what always giving the commonest label gets."""
+        lines = []
+        for split, values in self.measures.items():
+            commonest = self.baseline.get(split, {})
+            for name, value in values.items():
+                beside = f"  (commonest label {commonest[name]:.4f})" if name in commonest else ""
+                lines.append(f"{split:<16} {name:<24} {value:.4f}{beside}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -106,8 +115,15 @@ def evaluate(
         if patience is not None:
             opened = with_patience(opened, patience)
         splits = [split] if split else list(opened[0].dataset.dev_splits)
-        measures = {name: measured(opened, folder, name)[0] for name in splits}
-    return Evaluation(measures, opened[0].precision)
+        found = {name: measured(opened, folder, name) for name in splits}
+    dataset = opened[0].dataset
+    measures, constant, doubtful = {}, {}, list[str]()
+    for name, (values, examples, answers) in found.items():
+        always = dataset.family.constant(examples, examples)
+        measures[name], constant[name] = values, dataset.family.measures(examples, always)
+        rows = {name: dataset.family.rows(examples, answers)}
+        doubtful += doubts(dataset.key_measure, values, constant[name], rows)
+    return Evaluation(measures, opened[0].precision, constant, tuple(doubtful))
 
 
 def evaluate_zero_shot(

@@ -114,3 +114,5 @@ def _show(found: Evaluation, *, quiet: bool, as_json: bool) -> None:
         show_json(found.measures, indent=2)
     else:
         show(str(found))
+    for doubt in found.doubts:
+        note(f"warning {doubt}")
