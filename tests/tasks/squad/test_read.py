@@ -1,6 +1,7 @@
 """SQuAD's files are read as they are packed; what is wrong in them is named by question."""
 
 import hashlib
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_bytes, write_json
 from litebert.reading.find import find_file
-from litebert.tasks.kinds.spans import GoldAnswer, SpanExample
+from litebert.tasks.kinds.spans import MAX_CONTEXT, GoldAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS
 from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
 
@@ -185,3 +186,27 @@ def test_real_files_are_read_whole(real_data: Path) -> None:
 def test_a_file_name_is_no_pattern(tmp_path: Path) -> None:
     write_json(tmp_path / "dev [1].json", {"data": []})
     assert read_squad(find_file(tmp_path / "dev [1].json")).examples == []
+
+
+def test_a_context_of_ten_megabytes_is_refused_at_once(tmp_path: Path) -> None:
+    long = "The Nile is long. " * 600_000
+    article = {
+        "title": "t",
+        "paragraphs": [{"context": long, "qas": [{"id": "q", "question": "?"}]}],
+    }
+    write_json(tmp_path / "dev.json", {"version": "1.1", "data": [article]})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LitebertError, match="LB-811") as raised:
+        read_squad(find_file(tmp_path / "dev.json"))
+    assert "question q" in raised.value.what
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < (64 << 10) + len(long) // 1024  # kB beyond the file
+
+
+def test_the_longest_context_is_read(tmp_path: Path) -> None:
+    context = ("The Nile is long. " * MAX_CONTEXT)[:MAX_CONTEXT]
+    qas = [{"id": "q", "question": "?"}]
+    article = {"title": "t", "paragraphs": [{"context": context, "qas": qas}]}
+    write_json(tmp_path / "dev.json", {"version": "1.1", "data": [article]})
+    (example,) = read_squad(find_file(tmp_path / "dev.json")).examples
+    assert example.context == context

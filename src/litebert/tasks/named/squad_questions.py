@@ -13,7 +13,11 @@ from litebert.errors import LitebertError
 from litebert.reading.find import find_file
 from litebert.reading.layout import read_layout
 from litebert.reading.source import Source
-from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
+from litebert.tasks.kinds.spans.example import (
+    GoldAnswer,
+    SpanExample,
+    require_bounded_context,
+)
 
 
 class _SquadPart(BaseModel):
@@ -66,7 +70,7 @@ def read_squad(source: Source) -> SquadFile:
         DamagedError: LB-800, the file is no JSON.
         LitebertError: LB-801, a field is missing or of another kind; LB-802, an answer does not
             stand where its start says; LB-803, two questions have one id; LB-805, a question has
-            answers and is_impossible.
+            answers and is_impossible; LB-811, a context is too long.
     """
     file = read_layout(source, _SQUAD, what="SQuAD")
     paragraphs = [(article, part) for article in file.data for part in article.paragraphs]
@@ -125,6 +129,7 @@ def _by_context(examples: Iterable[SpanExample]) -> Iterator[tuple[str, list[Spa
 def _example(question: _SquadQuestion, context: str, title: str, name: str) -> SpanExample:
     answers = tuple(GoldAnswer(one.text, one.answer_start) for one in question.answers or ())
     where = f"{name}, question {question.id}"
+    require_bounded_context(context, where)
     for answer in answers:
         _require_placed(answer, context, where)
     if answers and question.is_impossible:

@@ -16,6 +16,7 @@ from litebert.tasks.kinds.spans import (
     SpanAnswer,
     SpanAnswering,
     SpanExample,
+    require_bounded_context,
 )
 from litebert.tasks.own.columns import RowShape
 from litebert.tasks.own.reading import RowReading
@@ -53,6 +54,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
         """Turn a row into an example; an empty list of answers says that there is none."""
         question, context = self.texts(row, "question", "context")
+        require_bounded_context(context, place)
         found = _answers(row, self.columns) if is_labelled else []
         answers = tuple(_placed(text, start, context, place) for text, start in found)
         return SpanExample(id, question, context, answers if is_labelled else None)

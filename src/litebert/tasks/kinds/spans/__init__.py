@@ -3,7 +3,12 @@
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
 from litebert.tasks.kinds.spans.decode import ProposedSpan, SpanAnswer
-from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample
+from litebert.tasks.kinds.spans.example import (
+    MAX_CONTEXT,
+    GoldAnswer,
+    SpanExample,
+    require_bounded_context,
+)
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, score_spans
 from litebert.tasks.kinds.spans.threshold import tuned_threshold
 
@@ -11,6 +16,7 @@ SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalS
 """The families of the heads that answer with spans."""
 
 __all__ = [
+    "MAX_CONTEXT",
     "SPAN_FAMILIES",
     "ConditionalSpanAnswering",
     "ConditionalSpanHead",
@@ -19,6 +25,7 @@ __all__ = [
     "SpanAnswer",
     "SpanAnswering",
     "SpanExample",
+    "require_bounded_context",
     "score_spans",
     "tuned_threshold",
 ]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from litebert.errors import LitebertError
+
+MAX_CONTEXT = 200_000
+"""Characters of the longest context in a data set: its windows are all in memory at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class GoldAnswer:
@@ -31,3 +36,19 @@ class SpanExample:
     def is_impossible(self) -> bool:
         """Whether the context does not answer the question."""
         return self.answers == ()
+
+
+def require_bounded_context(context: str, where: str) -> None:
+    """Refuse a context whose windows would not fit in memory.
+
+    Raises:
+        LitebertError: LB-811, it is longer than MAX_CONTEXT.
+    """
+    if len(context) > MAX_CONTEXT:
+        raise LitebertError(
+            "LB-811",
+            f"{where} has a context that is too long for a data set",
+            received=f"{len(context):,} characters",
+            expected=f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length",
+            next="cut the context into chapters, each with its questions",
+        )
