@@ -204,9 +204,11 @@ class Distillation:
             return inputs.new_zeros((), dtype=torch.float32)
         albert = self.network.albert
         has_target = torch.from_numpy(work.alignment.has_target).to(inputs.device)
+        with torch.no_grad():
+            theirs = projections(self._teacher.encoder, work.reading.inputs)
         error = relation_error(
             projections(albert, inputs),
-            work.alignment.means(work.reading.projections),
+            work.alignment.means(theirs),
             batch=work.batch,
             has_target=has_target,
             heads=albert.config.num_attention_heads,

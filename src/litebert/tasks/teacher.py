@@ -17,7 +17,6 @@ from litebert.fast.precision import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.rng import Ints
-from litebert.tasks.relations import projections
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -57,12 +56,12 @@ class Reading:
 
     `states` are the requested layers, each (teacher tokens, teacher hidden); `vectors`
     (texts, teacher hidden) are pooled as the teacher's folder says, the mean of all tokens if not;
-    `projections` (teacher tokens, 3 teacher hidden) are query, key and value of its last step.
+    `inputs` (teacher tokens, teacher hidden) is what its last step reads.
     """
 
     states: tuple[Tensor, ...]
     vectors: Tensor
-    projections: Tensor
+    inputs: Tensor
 
 
 class Teacher:
@@ -125,8 +124,7 @@ class Teacher:
         """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
         states = list(self.encoder.states(batch))
         vectors = pool(states[-1].float(), batch, self.pooling)
-        last = projections(self.encoder, states[-2])
-        return Reading(tuple(states[layer] for layer in layers), vectors, last)
+        return Reading(tuple(states[layer] for layer in layers), vectors, states[-2])
 
     @torch.no_grad()
     def words(self, batch: Batch, masked_positions: Tensor) -> Tensor:
