@@ -7,19 +7,25 @@ from typing import Any, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter
 
+from litebert.answers import (
+    Choice,
+    Classification,
+    Explanation,
+    Filling,
+    Join,
+    Match,
+    Order,
+    Score,
+    SpanFound,
+    Tagged,
+)
 from litebert.api.corpus import Mixture
 from litebert.api.doctor import Check
 from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
 from litebert.corpus.stats import CorpusStats
 from litebert.errors import no_such_name
-from litebert.inference.coherence import Join
-from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
-from litebert.inference.embedding import Match
-from litebert.inference.explaining import Explanation
-from litebert.inference.pretrained import Filling, Order
 from litebert.inference.quantize import Quantized
-from litebert.inference.scoring import Score
 from litebert.interop.export.onnx import OnnxReport as OnnxReport
 from litebert.interop.export.parity import Parity
 from litebert.interop.export.program import ProgramReport

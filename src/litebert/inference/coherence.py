@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 
+from litebert.answers import Coherence, Join
 from litebert.corpus.sentences import split_sentences
 from litebert.corpus.settings import TextSettings
 from litebert.errors import LitebertError
 from litebert.inference.given import require_bounded
 from litebert.inference.pretrained import framed
-from litebert.inference.results import Tabular
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class Join:
-    """Two neighbouring sentences; the second begins at `start` in the text.
-
-    `probability` is that they are in order.
-    """
-
-    first: str
-    second: str
-    start: int
-    probability: float
-
-
-@dataclass(frozen=True)
-class Coherence(Tabular):
-    """Every join of a text; `breaks` are those more likely swapped, the worst first."""
-
-    joins: tuple[Join, ...]
-
-    @property
-    def breaks(self) -> tuple[Join, ...]:
-        """The joins at which the text breaks."""
-        broken = [join for join in self.joins if join.probability < 0.5]
-        return tuple(sorted(broken, key=lambda join: join.probability))
 
 
 @torch.inference_mode()

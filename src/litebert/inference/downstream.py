@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from litebert.answers import Choice, Classification, Results, SpanFound, Tagged
 from litebert.fast.exits import require_exits
 from litebert.inference.given import require_bounded
-from litebert.inference.results import Results, Tabular
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
@@ -28,52 +27,6 @@ from litebert.tokenizer import Tokenizer
 
 WINDOWS_AT_ONCE = 256
 """Windows of contexts that are held together; all of a context of 33,000 tokens."""
-
-
-@dataclass(frozen=True)
-class Classification(Tabular):
-    """The label of a text (several, or none, of a multi-label model) and the value of each label.
-
-    Values are probabilities; of a regression model, the one score.
-    """
-
-    labels: tuple[str, ...]
-    values: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Tagged(Tabular):
-    """A word, `start` to `end` in the text, and its tag."""
-
-    word: str
-    tag: str
-    start: int = 0
-    end: int = 0
-
-
-@dataclass(frozen=True)
-class Choice(Tabular):
-    """The chosen one of several choices, by number and in words, and the probability of each."""
-
-    index: int
-    text: str
-    probabilities: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class SpanFound(Tabular):
-    """Characters `start` to `stop` of a context; an empty text means no answer.
-
-    `document` is the number of the context, where there are several; `no_answer` is the probability
-    that none of them answers, None where the model has no such score.
-    """
-
-    text: str
-    start: int
-    stop: int
-    probability: float
-    document: int = 0
-    no_answer: float | None = None
 
 
 def classify(

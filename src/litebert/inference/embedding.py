@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from litebert.answers import Match, Results
 from litebert.errors import LitebertError
 from litebert.folder import Pooling, SentenceVectors
 from litebert.inference.pretrained import framed
-from litebert.inference.results import Results, Tabular
 from litebert.nn import Batch, Network
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
@@ -50,15 +50,6 @@ def pooled_rows(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     owner = torch.arange(len(lengths), device=hidden.device).repeat_interleave(lengths)
     sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add_(0, owner, hidden)
     return sums / lengths.unsqueeze(1)
-
-
-@dataclass(frozen=True)
-class Match(Tabular):
-    """A text, its number among those searched, and its cosine with the query."""
-
-    number: int
-    text: str
-    score: float
 
 
 @dataclass(frozen=True)

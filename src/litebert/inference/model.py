@@ -12,6 +12,19 @@ from typing import get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from litebert.answers import (
+    Choice,
+    Classification,
+    Coherence,
+    Explanation,
+    Filling,
+    Match,
+    Order,
+    Results,
+    Score,
+    SpanFound,
+    Tagged,
+)
 from litebert.config import HEADS, Backend, Precision
 from litebert.errors import LitebertError, no_such_name
 from litebert.fast import limit_depth, use_backend
@@ -19,15 +32,12 @@ from litebert.fast.precision import DTYPES
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.hub import locate
 from litebert.inference import downstream, pretrained
-from litebert.inference.coherence import Coherence, coherence
-from litebert.inference.downstream import Choice, Classification, SpanFound, Tagged
-from litebert.inference.embedding import Match, TextIndex, embed
-from litebert.inference.explaining import Explanation, explain
+from litebert.inference.coherence import coherence
+from litebert.inference.embedding import TextIndex, embed
+from litebert.inference.explaining import explain
 from litebert.inference.given import Texts, count, known_precision, list_of, paired, several
 from litebert.inference.packaged import packaged_model
-from litebert.inference.pretrained import Filling, Order
-from litebert.inference.results import Results
-from litebert.inference.scoring import Score, score
+from litebert.inference.scoring import score
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
 

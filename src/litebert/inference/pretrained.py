@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from litebert.answers import Filling, Order, Results
 from litebert.errors import LitebertError
 from litebert.inference.given import require_bounded
-from litebert.inference.results import Results, Tabular
 from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 MASK = "[MASK]"
-
-
-@dataclass(frozen=True)
-class Filling(Tabular):
-    """One proposal for the blanks of a text."""
-
-    text: str
-    words: tuple[str, ...]
-    probability: float
-    offsets: tuple[tuple[int, int], ...] = ()
-    """Where the blanks are in the original text: start and end of each."""
-
-
-@dataclass(frozen=True)
-class Order(Tabular):
-    """Which of two sentences comes first; `probability` is that of the order as given."""
-
-    is_in_order: bool
-    probability: float
 
 
 @torch.inference_mode()

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 
+from litebert.answers import Score, WordScore
 from litebert.inference.given import require_bounded
 from litebert.inference.pretrained import framed, masked_logits, window
-from litebert.inference.results import Tabular
 from litebert.inference.traced import by_word
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import by_length
 from litebert.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class WordScore:
-    """A word of the text, `start` to `end`, and the log-probability of its pieces."""
-
-    word: str
-    start: int
-    end: int
-    log_probability: float
-
-
-@dataclass(frozen=True)
-class Score(Tabular):
-    """The pseudo-log-likelihood of a text, in nats; `perplexity` is per piece."""
-
-    text: str
-    log_likelihood: float
-    perplexity: float
-    words: tuple[WordScore, ...]
 
 
 @torch.inference_mode()

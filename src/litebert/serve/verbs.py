@@ -10,6 +10,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.security import HTTPBearer
 
+from litebert import answers
 from litebert.files import Json
 from litebert.serve import schemas
 from litebert.serve.models import Models
@@ -47,19 +48,19 @@ router = APIRouter(
 )
 
 
-@router.post("/fill", response_model=schemas.Answer[list[schemas.FillingOut]])
+@router.post("/fill", response_model=schemas.Answer[list[answers.Filling]])
 async def fill(request: Request, body: Annotated[schemas.FillBody, Body()]) -> Response:
     """Fill every [MASK] of a text, best first."""
     return await _answered(request, "fill", body)
 
 
-@router.post("/order", response_model=schemas.Answer[schemas.OrderOut | schemas.CoherenceOut])
+@router.post("/order", response_model=schemas.Answer[answers.Order | answers.Coherence])
 async def order(request: Request, body: Annotated[schemas.OrderBody, Body()]) -> Response:
     """Tell whether the first sentence comes before the second; of one text, where it breaks."""
     return await _answered(request, "order", body)
 
 
-@router.post("/score", response_model=schemas.Answer[schemas.ScoreOut])
+@router.post("/score", response_model=schemas.Answer[answers.Score])
 async def score(request: Request, body: Annotated[schemas.ScoreBody, Body()]) -> Response:
     """Say how likely a text is, and each of its words."""
     return await _answered(request, "score", body)
@@ -71,25 +72,25 @@ async def embed(request: Request, body: Annotated[schemas.EmbedBody, Body()]) ->
     return await _answered(request, "embed", body)
 
 
-@router.post("/classify", response_model=schemas.Answer[list[schemas.ClassificationOut]])
+@router.post("/classify", response_model=schemas.Answer[list[answers.Classification]])
 async def classify(request: Request, body: Annotated[schemas.ClassifyBody, Body()]) -> Response:
     """Say which label each text has."""
     return await _answered(request, "classify", body)
 
 
-@router.post("/tag", response_model=schemas.Answer[list[list[schemas.TaggedOut]]])
+@router.post("/tag", response_model=schemas.Answer[list[list[answers.Tagged]]])
 async def tag(request: Request, body: Annotated[schemas.TagBody, Body()]) -> Response:
     """Tag every word of each text."""
     return await _answered(request, "tag", body)
 
 
-@router.post("/choose", response_model=schemas.Answer[schemas.ChoiceOut])
+@router.post("/choose", response_model=schemas.Answer[answers.Choice])
 async def choose(request: Request, body: Annotated[schemas.ChooseBody, Body()]) -> Response:
     """Choose the answer to a question."""
     return await _answered(request, "choose", body)
 
 
-@router.post("/answer", response_model=schemas.Answer[list[schemas.SpanOut]])
+@router.post("/answer", response_model=schemas.Answer[list[answers.SpanFound]])
 async def answer(request: Request, body: Annotated[schemas.AnswerBody, Body()]) -> Response:
     """Answer a question with spans of a context, best first."""
     return await _answered(request, "answer", body)
@@ -107,7 +108,7 @@ async def attention(request: Request, body: Annotated[schemas.AttentionBody, Bod
     return await _answered(request, "attention", body)
 
 
-@router.post("/explain", response_model=schemas.Answer[schemas.ExplanationOut])
+@router.post("/explain", response_model=schemas.Answer[answers.Explanation])
 async def explain(request: Request, body: Annotated[schemas.ExplainBody, Body()]) -> Response:
     """Say how much each word of the texts adds to the score of an answer."""
     return await _answered(request, "explain", body)

@@ -1,0 +1,288 @@
+"""What the verbs answer, in Python, in JSON and over HTTP: frozen values, tables in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from html import escape
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from litebert.errors import LitebertError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Item = TypeVar("Item")
+
+
+class Results(tuple[Item, ...]):
+    """Several answers, in order.
+
+    >>> Results([1, 2])
+    Results of 2:
+      1
+      2
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Write a line an answer, the first 20 of them."""
+        lines = [f"  {item!r}" for item in self[:20]]
+        more = [f"  ... and {len(self) - 20:,} more"] if len(self) > 20 else []
+        return "\n".join([f"Results of {len(self):,}:", *lines, *more])
+
+    def to_pandas(self) -> DataFrame:
+        """Return a row an answer; a list of answers for each text has a row for each of them.
+
+        Raises:
+            LitebertError: LB-929, pandas is not installed.
+        """
+        return data_frame(rows_of(self))
+
+    def _repr_html_(self) -> str:
+        rows = rows_of(self[:20])
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(row.get(n, '')))}</td>" for n in names) + "</tr>"
+            for row in rows
+        )
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+
+class Tabular:
+    """One answer as a table: a row, or a row for each of its parts, such as words."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas name all fields
+
+    def to_pandas(self) -> DataFrame:
+        """Return the table.
+
+        Raises:
+            LitebertError: LB-929, pandas is not installed.
+        """
+        assert is_dataclass(self)
+        values = [getattr(self, field.name) for field in fields(self)]
+        parts = [each for each in values if isinstance(each, tuple) and _is_of_records(each)]
+        return data_frame(rows_of(parts[0] if parts else [self]))
+
+
+def _is_of_records(values: tuple[object, ...]) -> bool:
+    return bool(values) and all(map(is_dataclass, values))
+
+
+def rows_of(results: Sequence[object]) -> list[dict[str, object]]:
+    """Return answers as rows of plain values; nested ones get the number of their text."""
+    rows: list[dict[str, object]] = []
+    for number, item in enumerate(results):
+        if isinstance(item, Results):
+            rows += [{"text_number": number, **_row(each)} for each in item]
+        else:
+            rows.append(_row(item))
+    return rows
+
+
+def data_frame(rows: Sequence[Mapping[str, object]]) -> DataFrame:
+    """Return rows as a DataFrame of pandas.
+
+    Raises:
+        LitebertError: LB-929, pandas is not installed.
+    """
+    if find_spec("pandas") is None:
+        raise LitebertError(
+            "LB-929",
+            "a DataFrame needs pandas",
+            received="no package pandas",
+            expected="pandas 2 or newer",
+            next="pip install pandas",
+        )
+    from pandas import DataFrame
+
+    return DataFrame(list(rows))
+
+
+def _row(item: object) -> dict[str, object]:
+    """Return the fields of an answer; a field that is a table spreads over columns of its own."""
+    if not is_dataclass(item):
+        return {"value": item}
+    row: dict[str, object] = {}
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if isinstance(value, Mapping):
+            row |= {f"{field.name}.{name}": each for name, each in value.items()}
+        else:
+            row[field.name] = value
+    return row
+
+
+@dataclass(frozen=True)
+class Filling(Tabular):
+    """One proposal for the blanks, which begin and end at `offsets` of the text given."""
+
+    text: str
+    words: tuple[str, ...]
+    probability: float
+    offsets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Order(Tabular):
+    """Which of two sentences comes first; `probability` is that of the order as given."""
+
+    is_in_order: bool
+    probability: float
+
+
+@dataclass(frozen=True)
+class Join(Tabular):
+    """Two neighbouring sentences; the second begins at `start` in the text.
+
+    `probability` is that they are in order.
+    """
+
+    first: str
+    second: str
+    start: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Coherence(Tabular):
+    """Every join of a text, in order."""
+
+    joins: tuple[Join, ...]
+
+    @property
+    def breaks(self) -> tuple[Join, ...]:
+        """The joins that are more likely swapped, the worst first."""
+        broken = [join for join in self.joins if join.probability < 0.5]
+        return tuple(sorted(broken, key=lambda join: join.probability))
+
+
+@dataclass(frozen=True)
+class WordScore(Tabular):
+    """A word of the text, `start` to `end`, and the log-probability of its pieces."""
+
+    word: str
+    start: int
+    end: int
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Score(Tabular):
+    """The pseudo-log-likelihood of a text, in nats; `perplexity` is per piece."""
+
+    text: str
+    log_likelihood: float
+    perplexity: float
+    words: tuple[WordScore, ...]
+
+
+@dataclass(frozen=True)
+class Classification(Tabular):
+    """The label of a text (several, or none, of a multi-label model) and the value of each label.
+
+    Values are probabilities; of a regression model, the one score.
+    """
+
+    labels: tuple[str, ...]
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Tagged(Tabular):
+    """A word, `start` to `end` in the text, and its tag."""
+
+    word: str
+    tag: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Choice(Tabular):
+    """The chosen one of several choices, by number and in words, and the probability of each."""
+
+    index: int
+    text: str
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SpanFound(Tabular):
+    """Characters `start` to `stop` of a context; an empty text means no answer.
+
+    `document` is the number of the context, where there are several; `no_answer` is the probability
+    that none of them answers, None where the model has no such score.
+    """
+
+    text: str
+    start: int
+    stop: int
+    probability: float
+    document: int
+    no_answer: float | None
+
+
+@dataclass(frozen=True)
+class Match(Tabular):
+    """A text, its number among those searched, and its cosine with the query."""
+
+    number: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class WordAttribution(Tabular):
+    """What a word adds to the score; it is `start` to `end` of the text that `part` names."""
+
+    word: str
+    part: str
+    start: int
+    end: int
+    attribution: float
+
+
+@dataclass(frozen=True)
+class Explanation(Tabular):
+    """An answer with what each word adds to its score.
+
+    `kind` is what the score is: a log-probability in nats, a cosine, a number. The attributions
+    add up to `score` - `blank`, where `blank` is the score with every word masked; `error` is by
+    how much they miss that.
+    """
+
+    verb: str
+    answer: str
+    kind: str
+    score: float
+    blank: float
+    error: float
+    words: tuple[WordAttribution, ...]
+
+    def __repr__(self) -> str:
+        """Write the answer, then a line per word with a bar."""
+        largest = max((abs(each.attribution) for each in self.words), default=0.0) or 1.0
+        lines = [
+            f"  {each.attribution:+8.3f}  {'█' * round(12 * abs(each.attribution) / largest):<12}"
+            f"  {each.word}"
+            for each in self.words
+        ]
+        head = f"{self.verb}: {self.answer} ({self.kind} {self.score:.3f}, {self.blank:.3f} blank)"
+        return "\n".join([head, *lines])
+
+    def _repr_html_(self) -> str:
+        """Return the words in a notebook: blue adds to the score, red takes from it."""
+        largest = max((abs(each.attribution) for each in self.words), default=0.0) or 1.0
+        spans = [
+            f'<span style="background:rgba({"30,100,220" if each.attribution > 0 else "220,60,40"},'
+            f'{0.6 * abs(each.attribution) / largest:.2f})" title="{each.attribution:+.3f}">'
+            f"{escape(each.word)}</span>"
+            for each in self.words
+        ]
+        return f"<p><b>{escape(self.answer)}</b> {self.score:.3f}</p><p>{' '.join(spans)}</p>"
