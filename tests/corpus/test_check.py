@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_missing_input_is_an_error(tmp_path: Path) -> None:
 
 def test_report_is_json_and_text(write: Write) -> None:
     report = check_text([write("a.txt", "II.\nThree.")], sentences="line")
-    value = json.loads(json.dumps(report.to_json()))
+    value = json.loads(json.dumps(asdict(report)))
     assert [finding["kind"] for finding in value["findings"]] == ["few documents", "short sentence"]
     assert value["counts"]["documents"] == 1
     assert "note: short sentence, 1 in all" in str(report)

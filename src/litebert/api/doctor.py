@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.files import Json, as_litebert_error, free_bytes
+from litebert.files import as_litebert_error, free_bytes
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, Batch
@@ -45,10 +45,6 @@ class Check:
     is_good: bool
     found: str
     advice: str = ""
-
-    def as_json(self) -> dict[str, Json]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 def examine() -> list[Check]:

@@ -90,7 +90,7 @@ def _no_text(context: str | None) -> Exception:
 
 def _print(found: Results[SpanFound], bulk: BulkOptions) -> None:
     if bulk.as_json:
-        show_json([asdict(each) for each in found])
+        show_json(found)
     else:
         show(_shown(found))
 

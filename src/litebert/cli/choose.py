@@ -88,7 +88,7 @@ def _no_choices() -> LitebertError:
 
 def _print(chosen: Choice, choices: tuple[str, ...], bulk: BulkOptions) -> None:
     if bulk.as_json:
-        show_json(asdict(chosen))
+        show_json(chosen)
         return
     for choice, probability in zip(choices, chosen.probabilities, strict=True):
         mark = "*" if choice == chosen.text else " "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -36,7 +35,7 @@ def list_settings(kind: str, as_json: bool) -> None:
 
     rows = describe(PretrainConfig if kind == "pretrain" else FinetuneConfig)
     if as_json:
-        show_json([asdict(row) for row in rows], indent=2)
+        show_json(rows, indent=2)
         return
     width = max(len(row.name) for row in rows)
     for row in rows:

@@ -85,11 +85,8 @@ def build(
         report=None if quiet else lambda progress: note(describe(progress)),
     )
     if as_json:
-        counts = {
-            "train": summary.train.model_dump(),
-            "held_out": summary.held_out.model_dump() if summary.held_out else None,
-        }
-        show_json({"path": str(summary.path), **counts})
+        parts = {"train": summary.train, "held_out": summary.held_out}
+        show_json({"path": summary.path, **parts})
         return
     for name, part in (("train", summary.train), ("held out", summary.held_out)):
         if part:
@@ -143,7 +140,7 @@ def check(
             inputs, tokenizer=tokenizer, sentences=sentences, documents=documents, column=column
         )
     if as_json:
-        show_json(report.to_json(), indent=2)
+        show_json(report, indent=2)
     else:
         show(str(report))
     stop(DamagedError.exit_code if report.has_errors else 0)
@@ -199,15 +196,13 @@ def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
     litebert corpus stats corpora/wiki
     litebert corpus stats corpora/wiki --plot lengths.svg --json
     """
-    from dataclasses import asdict
-
     from litebert.api.corpus import draw_lengths, in_words
     from litebert.corpus import Corpus
     from litebert.corpus.stats import corpus_stats
 
     found = corpus_stats(Corpus.open(folder))
     if as_json:
-        show_json(asdict(found))
+        show_json(found)
     else:
         for name, text in in_words(found).items():
             show(f"{name:<20} {text}")

@@ -63,7 +63,7 @@ def check(
         paths, dev, column=column, problem=problem, task=task, model=model, max_length=max_length
     )
     if as_json:
-        show_json(report.to_json(), indent=2)
+        show_json(report, indent=2)
     else:
         show(str(report))
     stop(DamagedError.exit_code if report.has_errors else 0)

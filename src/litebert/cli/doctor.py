@@ -22,7 +22,7 @@ def doctor(as_json: bool) -> None:
 
     checks = examine()
     if as_json:
-        show_json([check.as_json() for check in checks], indent=2)
+        show_json(checks, indent=2)
     else:
         for check in checks:
             show(f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,11 +81,7 @@ def show_study(
 ) -> None:
     """Print what a study found; its conclusion and the files that it wrote go to stderr."""
     if written_as == "json":
-        if isinstance(found, list):
-            records: object = [each.model_dump(mode="json") for each in found]
-        else:
-            records = found.model_dump(mode="json")
-        show(json.dumps(records, indent=2))
+        show_json(found, indent=2)
     else:
         show(printed(part.tables[:1] if written_as == "csv" else part.tables, written_as))
     note(part.finding)

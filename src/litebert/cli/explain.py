@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from litebert.cli.loading import Load, model_options
@@ -37,6 +35,6 @@ def explain(
     """
     found = load().explain(verb, *texts, answer=answer)
     if as_json:
-        show_json(asdict(found))
+        show_json(found)
     else:
         show(repr(found))

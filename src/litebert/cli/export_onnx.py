@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,7 @@ def onnx(
         has_latency=not no_latency,
     )
     if as_json:
-        show_json(asdict(report), indent=2)
+        show_json(report, indent=2)
     else:
         show(_shown(report))
 

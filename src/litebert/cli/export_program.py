@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -34,7 +33,7 @@ def program(model: Path, output: Path, head: str | None, compiled: bool, as_json
 
     report = export_program(model, output, head=head, compiled=compiled)
     if as_json:
-        show_json(asdict(report), indent=2)
+        show_json(report, indent=2)
         return
     show(
         f"{report.output} ({report.head}): {report.bytes / 1e6:.1f} MB, gives "

@@ -37,7 +37,7 @@ def fill(texts: tuple[str, ...], load: Load, top: int, bulk: BulkOptions) -> Non
     if len(texts) == 1 and bulk.output is None and not is_file(texts):
         found = load().fill(texts[0], top=top)
         if bulk.as_json:
-            show_json([asdict(filling) for filling in found])
+            show_json(found)
             return
         for filling in found:
             show(_line(filling))

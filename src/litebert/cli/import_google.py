@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,7 @@ def google(
         has_optimizer=optimizer,
     )
     if as_json:
-        show_json(asdict(report))
+        show_json(report)
     else:
         show(_described(report))
 

@@ -60,7 +60,7 @@ def huggingface(
         dtype={"float32": torch.float32, "float16": torch.float16}.get(dtype, torch.bfloat16),
     )
     if as_json:
-        show_json(report.as_json())
+        show_json(report)
         return
     show(f"{output}: {report.architecture}, {report.num_parameters:,} parameters")
     for word, names in (("missing", report.missing), ("not used", report.unused)):

@@ -31,6 +31,7 @@ from litebert.interop.export.parity import Parity
 from litebert.interop.export.program import ProgramReport
 from litebert.interop.google import GoogleExport as GoogleReport
 from litebert.interop.google import GoogleImport
+from litebert.interop.huggingface import HuggingFaceImport
 from litebert.reading.findings import CheckReport
 from litebert.report.table import Cell
 from litebert.runs import Result
@@ -128,19 +129,6 @@ class PlannedPublication:
     message: str
     files: dict[str, int]
     card: str
-
-
-@dataclass(frozen=True)
-class Imported:
-    """What was read and written."""
-
-    source: str
-    output: str
-    architecture: str
-    num_parameters: int
-    missing: list[str]
-    unused: list[str]
-    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -257,7 +245,7 @@ OUTPUTS: dict[str, Any] = {
     "hub pull": Folder,
     "hub push": PlannedPublication | Commit,
     "import google": GoogleImport,
-    "import huggingface": Imported,
+    "import huggingface": HuggingFaceImport,
     "order": Order | list[Join] | BulkRow,
     "predict": list[PredictionFile],
     "pretrain": PlannedPretraining | Trained,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
@@ -50,11 +49,13 @@ def show(text: str, *, err: bool = False) -> None:
         click.echo(harmless(text))
 
 
-def show_json(value: Mapping[str, object] | Sequence[object], *, indent: int | None = None) -> None:
-    """Print JSON: nothing else goes to stdout with --json."""
+def show_json(value: object, *, indent: int | None = None) -> None:
+    """Print records, or values of JSON, as JSON: nothing else goes to stdout with --json."""
+    from pydantic_core import to_jsonable_python
+
     try:
         text = json.dumps(
-            value, ensure_ascii=False, allow_nan=False, indent=indent, default=os.fspath
+            value, ensure_ascii=False, allow_nan=False, indent=indent, default=to_jsonable_python
         )
     except ValueError as error:
         raise NonFiniteError(

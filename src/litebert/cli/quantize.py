@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -70,7 +69,7 @@ def quantize(
         lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
         found = quantize_with_texts(model, output, lines)
     if as_json:
-        show_json(asdict(found), indent=2)
+        show_json(found, indent=2)
         return
     show(
         f"{output}: {found.bytes_after:,} bytes, {found.bytes_before:,} before; "

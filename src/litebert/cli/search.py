@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -43,7 +42,7 @@ def search(
         index = model.index(texts, progress=progress.advance)
     found = index.search(query, top=top)
     if as_json:
-        show_json([asdict(match) for match in found])
+        show_json(found)
         return
     for match in found:
         show(f"{match.score:7.4f}  {match.text[:100]}")

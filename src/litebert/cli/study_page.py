@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from litebert.cli.output import show
+from litebert.cli.output import show, show_json
 
 
 @click.command()
@@ -28,6 +27,6 @@ def page(folder: Path, html: Path, as_json: bool) -> None:
     write_study(parts, html=html)
     if as_json:
         findings = {part.name: part.finding for part in parts}
-        show(json.dumps({"page": str(html), "findings": findings}, indent=2))
+        show_json({"page": html, "findings": findings}, indent=2)
     else:
         show(str(html))

@@ -16,7 +16,7 @@ from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.fast.finite import require_finite
-from litebert.files import Json, read_json, staged_folder
+from litebert.files import read_json, staged_folder
 from litebert.folder import (
     LoadedModel,
     build_network,
@@ -63,13 +63,6 @@ class HuggingFaceImport:
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Json]:
-        """Return the report as a table."""
-        table: dict[str, Json] = {"source": str(self.source), "output": str(self.output)}
-        table |= {"architecture": self.architecture, "num_parameters": self.num_parameters}
-        rows = {"missing": self.missing, "unused": self.unused, "notes": self.notes}
-        return table | {name: list(values) for name, values in rows.items()}
 
 
 def import_model(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
-
-from litebert.files import Json
 
 Severity = Literal["error", "warning", "note"]
 Advice: TypeAlias = Mapping[str, tuple[Severity, str]]
@@ -49,11 +47,6 @@ class CheckReport:
                 f"  to do: {finding.advice}",
             ]
         return "\n".join(lines if self.findings else [*lines, "nothing to mend"])
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the report as JSON values."""
-        findings: list[Json] = [asdict(finding) for finding in self.findings]
-        return {"findings": findings, "counts": dict(self.counts)}
 
 
 @dataclass

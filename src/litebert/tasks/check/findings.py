@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from litebert.errors import LitebertError
-from litebert.files import Json
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.tasks.check.lengths import LengthReport
 
@@ -74,12 +73,6 @@ class DataReport:
             lines += [f"  {line}" for line in (_balance(split), _lengths(split)) if line]
         counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
         return "\n".join([*lines, "", str(CheckReport(self.findings, counts))])
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the report as JSON values."""
-        findings: list[Json] = [asdict(finding) for finding in self.findings]
-        splits: list[Json] = [asdict(split) for split in self.splits]
-        return {"notes": list(self.notes), "splits": splits, "findings": findings}
 
 
 def _balance(split: SplitReport, limit: int = 12) -> str:
