@@ -82,7 +82,7 @@ def push(
     """
     from litebert.hub.publish import plan_publication
 
-    plan = plan_publication(
+    publication = plan_publication(
         folder,
         name,
         revision=revision,
@@ -92,13 +92,13 @@ def push(
         languages=languages,
     )
     if as_json and dry_run:
-        show_json(plan.as_json())
+        show_json(publication.plan)
         return
-    show(plan.described(), err=not dry_run)
+    show(publication.described(), err=not dry_run)
     if dry_run:
-        show(f"\n{plan.card}")
+        show(f"\n{publication.card}")
         return
-    url = plan.send()
+    url = publication.send()
     _show("commit", url, as_json=as_json)
 
 

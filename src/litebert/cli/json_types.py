@@ -25,6 +25,7 @@ from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
 from litebert.corpus.stats import CorpusStats
 from litebert.errors import no_such_name
+from litebert.hub.publish import PublicationPlan
 from litebert.inference.quantize import Quantized
 from litebert.interop.export.onnx import OnnxReport as OnnxReport
 from litebert.interop.export.parity import Parity
@@ -33,6 +34,7 @@ from litebert.interop.google import GoogleExport as GoogleReport
 from litebert.interop.google import GoogleImport
 from litebert.interop.huggingface import HuggingFaceImport
 from litebert.reading.findings import CheckReport
+from litebert.report.comparison import WrittenComparison
 from litebert.report.table import Cell
 from litebert.runs import Result
 from litebert.study.ablation.study import Ablation
@@ -120,18 +122,6 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class PlannedPublication:
-    """What would be published, with `--dry-run`."""
-
-    repository: str
-    revision: str
-    private: bool
-    message: str
-    files: dict[str, int]
-    card: str
-
-
-@dataclass(frozen=True)
 class PredictionFile:
     """A file of answers."""
 
@@ -145,32 +135,6 @@ class WrittenReport:
     """The page about a run."""
 
     report: str
-
-
-@dataclass(frozen=True)
-class Told:
-    """A value with its origin."""
-
-    value: JsonValue
-    origin: str
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A measure of each run."""
-
-    of: str
-    measure: str
-    runs: dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What differs between runs."""
-
-    runs: list[str]
-    settings: dict[str, dict[str, Told]]
-    measures: list[Measured]
 
 
 @dataclass(frozen=True)
@@ -243,7 +207,7 @@ OUTPUTS: dict[str, Any] = {
     "finetune": Planned | Result | list[Result],
     "glue": list[dict[str, Cell]],
     "hub pull": Folder,
-    "hub push": PlannedPublication | Commit,
+    "hub push": PublicationPlan | Commit,
     "import google": GoogleImport,
     "import huggingface": HuggingFaceImport,
     "order": Order | list[Join] | BulkRow,
@@ -252,7 +216,7 @@ OUTPUTS: dict[str, Any] = {
     "quantize": Quantized,
     "recipes list": dict[str, dict[str, str]],
     "report": WrittenReport,
-    "runs compare": Comparison,
+    "runs compare": WrittenComparison,
     "runs list": list[dict[str, Cell]],
     "runs tail": dict[str, Cell],
     "score": list[Score] | BulkRow,

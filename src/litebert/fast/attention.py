@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from itertools import groupby
 
@@ -49,7 +48,7 @@ def full(
         count = sum(1 for _ in run)
         q = stacked(query[queries : queries + count * num_queries], count)
         k, v = (stacked(x[keys : keys + count * num_keys], count) for x in (key, value))
-        mixed.append(_kernel_for(q)(q, k, v, dropout_prob).transpose(1, 2).flatten(0, 1))
+        mixed.append(_within(q, k, v, dropout_prob).transpose(1, 2).flatten(0, 1))
         queries, keys = queries + count * num_queries, keys + count * num_keys
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
@@ -61,30 +60,18 @@ def stacked(
     return rows.view(count, len(rows) // count, *rows.shape[1:]).transpose(1, 2)
 
 
-def _kernel_for(query: Tensor) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
-    """Choose by what measured fastest (benchmarks/RESULTS.md, attention).
+def _within(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
+    """Attend within each sequence of a stack, by what measured fastest (benchmarks/RESULTS.md).
 
     In bf16 on a CPU, large stacks train fastest as three plain products; the few sequences of odd
     lengths go through float32, whose kernels are not compiled again for every length.
     """
     if query.is_cuda or query.dtype != torch.bfloat16:
-        return fused
-    return plain if len(query) >= _MANY else _through_float32
-
-
-def fused(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    """Attend with torch's own kernel."""
-    return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
-
-
-def plain(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    """Attend with one product for the scores and one for the mixture."""
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
+    if len(query) < _MANY:
+        return _within(query.float(), key.float(), value.float(), dropout_prob).to(query.dtype)
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
     return F.dropout(scores.softmax(-1), dropout_prob) @ value
-
-
-def _through_float32(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    return fused(query.float(), key.float(), value.float(), dropout_prob).to(query.dtype)
 
 
 def _has_flash(query: Tensor) -> bool:

@@ -6,6 +6,7 @@ which inference likes and a backward pass does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +22,8 @@ from litebert.nn.batch import Layout
 Rows: TypeAlias = slice | Tensor
 """Rows of a list: a stretch of it, or an index for each."""
 Lengths: TypeAlias = tuple[int, ...]
+Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""(query, key, value, is_key) -> mixed, of a stack of sequences."""
 
 
 class Rectangle(NamedTuple):
@@ -56,7 +59,7 @@ def attend(
         q = stacked(query[rectangle.queries], rectangle.sequences)
         k, v = (stacked(x[rectangle.keys], rectangle.sequences) for x in (key, value))
         is_fused = query.dtype != torch.bfloat16 or _likes_fused(k.shape[-2])
-        kernel = _fused if is_fused else _plain
+        kernel = F.scaled_dot_product_attention if is_fused else _plain
         mixed.append(kernel(q, k, v, rectangle.is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
@@ -118,10 +121,6 @@ def _as_slice(rows: Int[Tensor, " rows"]) -> Rows:
     return slice(start, start + len(rows)) if is_stretch else rows
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None) -> Tensor:
-    return F.scaled_dot_product_attention(query, key, value, is_key)
-
-
 def _plain(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None) -> Tensor:
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
     if is_key is not None:
@@ -134,5 +133,6 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None) -> 
 def _likes_fused(width: int) -> bool:
     """Tell whether this CPU's fused kernel is not much slower than three products in bf16."""
     q = torch.full((4, 12, width, 64), 0.5, dtype=torch.bfloat16)
-    fused, plain = fastest(lambda kernel: kernel(q, q, q, None), (_fused, _plain), rounds=3)
+    kernels: tuple[Kernel, Kernel] = (F.scaled_dot_product_attention, _plain)
+    fused, plain = fastest(lambda kernel: kernel(q, q, q, None), kernels, rounds=3)
     return fused < 1.2 * plain

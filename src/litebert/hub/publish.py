@@ -7,13 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.errors import LitebertError
-from litebert.files import Json, read_capped
+from litebert.files import read_capped
 from litebert.hub.card import CARD_FILE, WRITTEN_BY_LITEBERT, model_card
 from litebert.hub.fetch import model_files
 from litebert.hub.names import HubName
 from litebert.hub.remote import PATIENCE, request, run
 
 _LONGEST_CARD = 4 << 20
+
+
+@dataclass(frozen=True)
+class PublicationPlan:
+    """What would be published: the bytes of each file, and whether the card is kept or made."""
+
+    repository: str
+    revision: str
+    private: bool
+    message: str
+    files: dict[str, int]
+    card: str
 
 
 @dataclass(frozen=True)
@@ -33,21 +45,17 @@ class Publication:
         sizes = {name: file.stat().st_size for name, file in self.files.items()}
         return sizes | {CARD_FILE: len(self.card.encode())}
 
-    def as_json(self) -> dict[str, Json]:
-        """Return the plan as a table."""
-        return {
-            "repository": self.name.repository,
-            "revision": self.name.revision or "main",
-            "private": self.private,
-            "message": self.message,
-            "files": dict(self.sizes),
-            "card": "kept" if self.is_card_kept else "made",
-        }
+    @property
+    def plan(self) -> PublicationPlan:
+        """What would be sent."""
+        revision, card = self.name.revision or "main", "kept" if self.is_card_kept else "made"
+        return PublicationPlan(
+            self.name.repository, revision, self.private, self.message, self.sizes, card
+        )
 
     def described(self) -> str:
         """Return the plan in words."""
-        plan = self.as_json()
-        where = f"{plan['repository']}, branch {plan['revision']}"
+        where = f"{self.plan.repository}, branch {self.plan.revision}"
         visibility = "private, if it is new" if self.private else "public, if it is new"
         lines = [f"{where} ({visibility}): {self.message}"]
         lines += [f"  {size:>13,}  {name}" for name, size in self.sizes.items()]

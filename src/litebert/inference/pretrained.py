@@ -27,7 +27,7 @@ def fill(
     Of a text longer than the model reads, the part around the blanks is read.
     """
     require_bounded(text, "fill")
-    ids = tokenizer.encode(text, special_tokens=True, frame=False).ids
+    (ids,) = tokenizer.encode_ids([text], special_tokens=True, num_threads=1)
     blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
     if not blanks:
         raise LitebertError(
@@ -41,7 +41,7 @@ def fill(
     batch = framed(network, tokenizer, [ids])
     positions = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
     logits = masked_logits(network, batch, positions)
-    logits[:, special_ids(tokenizer)] = -torch.inf
+    logits[:, tokenizer.special_ids] = -torch.inf
     offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
     return Results(
         Filling(_filled(text, words, offsets), tuple(words), probability, offsets)
@@ -124,17 +124,6 @@ def _likeliest(
         ]
         beams = sorted(longer, key=lambda beam: -beam[1])[:top]
     return beams
-
-
-def special_ids(tokenizer: Tokenizer) -> list[int]:
-    """Return the pieces that no word is spelled with."""
-    return [
-        tokenizer.pad_id,
-        tokenizer.unk_id,
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-        tokenizer.mask_id,
-    ]
 
 
 def _filled(text: str, words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> str:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from litebert.errors import LitebertError, did_you_mean
 from litebert.inference.attribution import ScoreOf
 from litebert.inference.embedding import pooled_rows
-from litebert.inference.pretrained import masked_logits, special_ids, window
+from litebert.inference.pretrained import masked_logits, window
 from litebert.inference.traced import Framed, Pieces, framed_pieces, pieces_of
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, question_texts
@@ -78,7 +78,7 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         batch = Batch.from_lists([framed.ids]).to(next(model.network.parameters()).device)
         with torch.inference_mode():
             found = logits(model.network, batch)[0]
-            found[:, special_ids(tokenizer)] = -torch.inf
+            found[:, tokenizer.special_ids] = -torch.inf
             ids = found.argmax(-1).tolist()
     else:
         ids = [_piece(tokenizer, word) for word in answer.split()]

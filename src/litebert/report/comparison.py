@@ -85,34 +85,42 @@ def one_below_the_other(comparison: RunComparison) -> Table:
     return Table(("part", "name", "run", "value", "origin"), (*settings, *measures))
 
 
-def statistics(spread: Spread) -> dict[str, float | int]:
+def statistics(spread: Spread) -> dict[str, float]:
     """Return the statistics of a measure, rounded once for every format."""
     values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
     return {**{name: _rounded(value) for name, value in values.items()}, "n": spread.number}
 
 
-def _rounded(value: float) -> float | int:
+def _rounded(value: float) -> float:
     is_count = abs(value) > 1 and float(value).is_integer()
     return int(value) if is_count else round(float(value), DECIMALS)
 
 
-def as_json(comparison: RunComparison) -> dict[str, Json]:
+@dataclass(frozen=True)
+class ComparedMeasure:
+    """A measure, of last steps or of best evaluations, by run."""
+
+    of: str
+    measure: str
+    runs: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class WrittenComparison:
+    """What differs between runs, as JSON has it."""
+
+    runs: tuple[str, ...]
+    settings: dict[str, dict[str, Fact]]
+    measures: tuple[ComparedMeasure, ...]
+
+
+def as_json(comparison: RunComparison) -> WrittenComparison:
     """Return the comparison as one JSON object."""
-    return {
-        "runs": list(comparison.names),
-        "settings": {
-            setting: {name: {"value": t.value, "origin": t.origin} for name, t in by_run.items()}
-            for setting, by_run in comparison.settings.items()
-        },
-        "measures": [
-            {
-                "of": kind,
-                "measure": measure,
-                "runs": {name: dict(statistics(spread)) for name, spread in by_run.items()},
-            }
-            for (kind, measure), by_run in comparison.measures.items()
-        ],
-    }
+    measures = (
+        ComparedMeasure(kind, measure, {name: statistics(s) for name, s in by_run.items()})
+        for (kind, measure), by_run in comparison.measures.items()
+    )
+    return WrittenComparison(comparison.names, comparison.settings, tuple(measures))
 
 
 def _facts(run: RecordOrSeeds) -> dict[str, Fact]:

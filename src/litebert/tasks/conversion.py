@@ -79,17 +79,11 @@ def fit_projection(
 def _piece_vectors(tokenizer: Tokenizer, teacher: Teacher, table: Tensor) -> Tensor:
     """Return a vector for each piece of the student: the mean of the teacher's for its text."""
     known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
-    frames = {
-        tokenizer.pad_id: teacher.tokenizer.pad_id,
-        tokenizer.cls_id: teacher.tokenizer.cls_id,
-        tokenizer.sep_id: teacher.tokenizer.sep_id,
-        tokenizer.mask_id: teacher.tokenizer.mask_id,
-        tokenizer.unk_id: teacher.tokenizer.unk_id,
-    }
+    special = dict(zip(tokenizer.special_ids, teacher.tokenizer.special_ids, strict=True))
     rows = []
     for index, piece in enumerate(tokenizer.pieces):
-        if index in frames:
-            ids: Sequence[int] = [frames[index]]
+        if index in special:
+            ids: Sequence[int] = [special[index]]
         elif not piece.startswith("▁") and f"##{piece}" in known:
             ids = [known[f"##{piece}"]]
         else:

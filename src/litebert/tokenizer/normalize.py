@@ -57,7 +57,10 @@ class Normalizer:
         >>> Normalizer(lowercase=False).normalize("Café")
         'Cafe'
         """
-        text = _one_space_between_words(replace_surrogates(text))
+        text = replace_surrogates(text)
+        # Every space but " " is unprintable, so this quick look finds most texts already in order.
+        if not text.isprintable() or "  " in text or text.strip(" ") != text:
+            text = " ".join(text.split())
         if not (self.keep_accents or text.isascii()):
             text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
         return text.lower() if self.lowercase else text
@@ -139,13 +142,6 @@ def refuse_lone_string(texts: Iterable[str]) -> None:
             expected='a list such as ["one text", "another"]',
             next="put the text in a list, or use encode",
         )
-
-
-def _one_space_between_words(text: str) -> str:
-    # Every space but " " is unprintable, so this quick look finds most texts already in order.
-    if text.isprintable() and "  " not in text and text.strip(" ") == text:
-        return text
-    return " ".join(text.split())
 
 
 class _FoldTable(dict[int, str]):

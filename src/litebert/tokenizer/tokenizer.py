@@ -122,7 +122,7 @@ class Tokenizer:
             )
         is_framed = (special_tokens or pairs is not None) if frame is None else frame
         encoded = [
-            self._ids(column, special_tokens=special_tokens, num_threads=num_threads)
+            self.encode_ids(column, special_tokens=special_tokens, num_threads=num_threads)
             for column in columns
         ]
         traces = [
@@ -137,9 +137,16 @@ class Tokenizer:
             for (first, *second), trace in zip(rows, traces, strict=True)
         ]
 
-    def encode_ids(self, texts: Sequence[str], *, num_threads: int = ALL_CORES) -> list[list[int]]:
+    def encode_ids(
+        self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
+    ) -> list[list[int]]:
         """Return only the ids of many texts, not framed: the fast path for building a corpus."""
         refuse_lone_string(texts)
+        if special_tokens:
+            rows = [self._around_special(text) for text in texts]
+            between = [part for row in rows for part in row[::2]]
+            plain = iter(self.encode_ids(between, num_threads=num_threads))
+            return [self._with_special(row, plain) for row in rows]
         if any(isinstance(text, str) and len(text) > LONG for text in texts):
             return [self._long_ids(text) for text in texts]
         return self._model.encode_ids(list(texts), num_threads=num_threads)
@@ -177,12 +184,12 @@ class Tokenizer:
         Raises:
             LitebertError: LB-217, the id is outside the vocabulary.
         """
-        if not 0 <= id < self.vocab_size:
+        if not 0 <= id < len(self._model.pieces):
             raise LitebertError(
                 "LB-217",
                 "this id is outside the vocabulary",
                 received=id,
-                expected=f"0 to {self.vocab_size - 1:,}",
+                expected=f"0 to {len(self._model.pieces) - 1:,}",
                 next="decode with the tokenizer that made the ids",
             )
         return self._model.pieces[id]
@@ -236,17 +243,10 @@ class Tokenizer:
         """Return the id of `[MASK]`."""
         return self._model.ids[self._model.special.mask]
 
-    def _ids(
-        self, texts: Sequence[str], *, special_tokens: bool, num_threads: int
-    ) -> list[list[int]]:
-        if not special_tokens:
-            return self.encode_ids(texts, num_threads=num_threads)
-        refuse_lone_string(texts)
-        rows = [self._around_special(text) for text in texts]
-        plain = iter(
-            self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads)
-        )
-        return [self._with_special(row, plain) for row in rows]
+    @cached_property
+    def special_ids(self) -> tuple[int, ...]:
+        """Return the ids that no word is spelled with: padding, unknown, [CLS], [SEP], [MASK]."""
+        return tuple(self._model.ids[name] for name in self._model.special)
 
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield a text in parts that are encoded as they are in the text."""

@@ -84,11 +84,10 @@ def former_pieces(tokenizer: Tokenizer, former: Tokenizer) -> list[list[int]]:
     A shared piece is its former self; another takes those of its text, or the unknown one.
     """
     known = {piece: [index] for index, piece in enumerate(former.pieces)}
-    names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
-    frames = {getattr(tokenizer, name): [getattr(former, name)] for name in names}
+    special = dict(zip(tokenizer.special_ids, former.special_ids, strict=True))
     rows = []
     for index, piece in enumerate(tokenizer.pieces):
-        kept = frames.get(index) or known.get(piece)
+        kept = [special[index]] if index in special else known.get(piece)
         rows.append(kept or former.encode(piece.replace("▁", " ")).ids or [former.unk_id])
     return rows
 

@@ -153,13 +153,9 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
         "charsmap": base64.b64encode(model.charsmap).decode("ascii"),
         "lowercase": settings.lowercase,
         "keep_accents": settings.keep_accents,
-        "special": {
-            "pad": tokenizer.pad_id,
-            "unk": tokenizer.unk_id,
-            "cls": tokenizer.cls_id,
-            "sep": tokenizer.sep_id,
-            "mask": tokenizer.mask_id,
-        },
+        "special": dict(
+            zip(("pad", "unk", "cls", "sep", "mask"), tokenizer.special_ids, strict=True)
+        ),
         "spaces": _class(str.isspace),
         "marks": _class(lambda character: unicodedata.combining(character) != 0),
         "digits": _class(str.isdigit),
