@@ -8,12 +8,9 @@ from pathlib import Path
 
 from litebert.config import (
     ObjectiveConfig,
-    Origin,
     Precision,
     PretrainConfig,
-    Setting,
     TrainConfig,
-    resolve,
 )
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
@@ -21,10 +18,10 @@ from litebert.fast import refuse_non_finite
 from litebert.fast.precision import DTYPES
 from litebert.folder import load_model, read_head, read_weights
 from litebert.hub import locate
-from litebert.inference.finetuned import run_of
+from litebert.inference.finetuned import recorded_config, run_of, trained_in
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import PretrainingBatch, evaluation_batches
-from litebert.runs import RUN_FILE, read_run
+from litebert.runs import read_run
 from litebert.tasks import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources, vocabulary_of
@@ -68,8 +65,7 @@ def measure_pretraining(
             expected="a text that the model was not trained on",
             next=f"litebert evaluate {path} --data my-text.txt",
         )
-    recorded = "fp32" if config is None else config.train.precision
-    used: Precision = precision or ("fp32" if recorded == "auto" else recorded)
+    used = precision or trained_in(config)
     loaded = load_model(folder, dtype=DTYPES[used])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
@@ -139,7 +135,4 @@ def _config(run: Path) -> PretrainConfig | None:
     recorded = read_run(run)
     if recorded is None or recorded.kind == "fine-tuning":
         return None
-    given = {
-        name: Setting(value, Origin("file", RUN_FILE)) for name, value in recorded.settings.items()
-    }
-    return resolve(PretrainConfig, given).config
+    return recorded_config(PretrainConfig, recorded.settings)

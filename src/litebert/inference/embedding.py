@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from litebert.answers import Match, Results
 from litebert.errors import LitebertError
+from litebert.fast.moving import mean_by_sequence
 from litebert.folder import Pooling, SentenceVectors
 from litebert.inference.pretrained import framed
 from litebert.nn import Batch, Network
@@ -44,12 +45,9 @@ def pooled_rows(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     """Reduce the rows of each sequence to one; for `cls` there is only one."""
     if pooling == "cls":
         return hidden
-    lengths = batch.offsets.diff()
     if pooling == "max":
-        return torch.segment_reduce(hidden, "max", lengths=lengths)
-    owner = torch.arange(len(lengths), device=hidden.device).repeat_interleave(lengths)
-    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add_(0, owner, hidden)
-    return sums / lengths.unsqueeze(1)
+        return torch.segment_reduce(hidden, "max", lengths=batch.offsets.diff())
+    return mean_by_sequence(hidden, batch)
 
 
 @dataclass(frozen=True)

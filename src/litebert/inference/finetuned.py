@@ -13,6 +13,8 @@ from litebert.config import (
     FinetuneConfig,
     Origin,
     Precision,
+    PretrainConfig,
+    Schema,
     Setting,
     TaskConfig,
     TaskDataConfig,
@@ -27,7 +29,7 @@ from litebert.files import Json
 from litebert.folder import load_model
 from litebert.hub import locate
 from litebert.nn import AlbertForTask
-from litebert.runs import RUN_FILE, RunFile, is_run, read_record, read_run
+from litebert.runs import RUN_FILE, is_run, read_record, read_run
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.ensemble import require_same_data
 from litebert.tasks.finetuning import answer
@@ -87,17 +89,17 @@ class Finetuned:
                 expected="a run that litebert finetune made (runs/<name>), or the task's name",
                 next="add --task mrpc, or whichever task it is",
             )
-        config = _configuration(recorded.settings) if recorded else None
+        config = recorded_config(FinetuneConfig, recorded.settings) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = config.data if config else TaskDataConfig()
-        settled = _settled(recorded) if recorded else None
+        settled = recorded.data if recorded and "columns" in recorded.data else None
         if columns:
             where, settled = (
                 where.model_copy(update={"columns": tuple(columns)}),
                 _with(settled, columns),
             )
         dataset = open_dataset(settings, where, settled=settled)
-        used = precision or _precision(config)
+        used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
         if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
             raise LitebertError(
@@ -197,7 +199,7 @@ def data_of(folder: str | Path) -> Path:
             expected="the folder or the file of the examples",
             next="add --data FOLDER",
         )
-    data = _configuration(read_record(found).settings).data
+    data = recorded_config(FinetuneConfig, read_record(found).settings).data
     return Path(str(data.folder or data.train))
 
 
@@ -209,8 +211,8 @@ def run_of(path: str | Path) -> Path | None:
     return folder.parent if folder.name in ("model", "best") and is_run(folder.parent) else None
 
 
-def _precision(config: FinetuneConfig | None) -> Precision:
-    """Return the precision that a run was trained in."""
+def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
+    """Return the precision that a run was trained in; fp32 where there is no run."""
     recorded = config.train.precision if config else "fp32"
     return "fp32" if recorded == "auto" else recorded
 
@@ -225,14 +227,10 @@ def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, 
     return {**settled, "columns": list(roles.values())}
 
 
-def _settled(run: RunFile) -> dict[str, Json] | None:
-    """Return what the run guessed about its own files."""
-    return run.data if "columns" in run.data else None
-
-
-def _configuration(settings: Mapping[str, JsonValue]) -> FinetuneConfig:
+def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Schema:
+    """Return the configuration of a run from the settings in its run.json."""
     given = {key: Setting(value, Origin("file", RUN_FILE)) for key, value in settings.items()}
-    return resolve(FinetuneConfig, given).config
+    return resolve(kind, given).config
 
 
 def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:

@@ -25,8 +25,10 @@ class Lamb(MomentOptimizer):
     tensor([2.6464, 3.6464])
     """
 
-    def _updates(self, parameters: list[Tensor], settings: GroupSettings) -> tuple[Tensor, ...]:
-        updates = super()._updates(parameters, settings)
+    def _updates(
+        self, parameters: list[Tensor], states: list[dict[str, Tensor]], settings: GroupSettings
+    ) -> tuple[Tensor, ...]:
+        updates = super()._updates(parameters, states, settings)
         if settings["is_adapted"]:
             torch._foreach_mul_(updates, trust_ratios(parameters, updates).unbind())
         return updates

@@ -90,7 +90,7 @@ class MomentOptimizer(Optimizer):
         states = [self.state_of(parameter, settings) for parameter in parameters]
         if "step" in states[0]:
             torch._foreach_add_([state["step"] for state in states], 1)
-        updates = self._updates(parameters, settings)
+        updates = self._updates(parameters, states, settings)
         torch._foreach_mul_(updates, settings["lr"])
         torch._foreach_sub_(parameters, updates)
         if settings["average_decay"]:
@@ -98,7 +98,8 @@ class MomentOptimizer(Optimizer):
 
     def moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Return the live moments (m, v) of a parameter in its shape, zeros at first."""
-        first, second = (self._kept(parameter, name) for name in STATE_NAMES)
+        state = self.state[parameter]
+        first, second = (state.setdefault(n, torch.zeros_like(parameter)) for n in STATE_NAMES)
         return first, second
 
     def state_of(self, parameter: Tensor, settings: GroupSettings) -> dict[str, Tensor]:
@@ -106,7 +107,15 @@ class MomentOptimizer(Optimizer):
 
         The average starts as a copy of the weights.
         """
-        return {name: self._kept(parameter, name) for name in self.state_names(settings)}
+        state: dict[str, Tensor] = self.state[parameter]
+        names = self.state_names(settings)
+        for name in names:
+            if name not in state and name == "step":
+                state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            elif name not in state:
+                is_average = name == "average"
+                state[name] = parameter.clone() if is_average else torch.zeros_like(parameter)
+        return {name: state[name] for name in names}
 
     def state_names(self, settings: GroupSettings) -> tuple[str, ...]:
         """Name what is kept for each parameter of a group."""
@@ -114,27 +123,19 @@ class MomentOptimizer(Optimizer):
         counts = average or settings["bias_correction"]
         return (*STATE_NAMES, *(("step",) if counts else ()), *average)
 
-    def _kept(self, parameter: Tensor, name: str) -> Tensor:
-        state = self.state[parameter]
-        if name not in state and name == "step":
-            state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-        elif name not in state:
-            is_average = name == "average"
-            state[name] = parameter.clone() if is_average else torch.zeros_like(parameter)
-        kept: Tensor = state[name]
-        return kept
-
-    def _updates(self, parameters: list[Tensor], settings: GroupSettings) -> tuple[Tensor, ...]:
+    def _updates(
+        self, parameters: list[Tensor], states: list[dict[str, Tensor]], settings: GroupSettings
+    ) -> tuple[Tensor, ...]:
         """Take the gradients into the moments; return the direction of each parameter."""
         gradients = [dense_gradient(parameter) for parameter in parameters]
-        first, second = map(list, zip(*map(self.moments, parameters), strict=True))
+        first, second = ([state[name] for state in states] for name in STATE_NAMES)
         beta1, beta2 = settings["betas"]
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
         scales = torch._foreach_sqrt(second)
         if settings["bias_correction"]:
-            steps = [self.state[parameter]["step"] for parameter in parameters]
+            steps = [state["step"] for state in states]
             torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))
         torch._foreach_add_(scales, settings["eps"])
         updates = torch._foreach_div(first, scales)

@@ -32,11 +32,13 @@ class Muon(MomentOptimizer):
             return super().state_names(settings)
         return ("muon_m", "step", "average") if settings["average_decay"] else ("muon_m",)
 
-    def _updates(self, parameters: list[Tensor], settings: GroupSettings) -> tuple[Tensor, ...]:
+    def _updates(
+        self, parameters: list[Tensor], states: list[dict[str, Tensor]], settings: GroupSettings
+    ) -> tuple[Tensor, ...]:
         if not settings["is_matrix"]:
-            return super()._updates(parameters, settings)
+            return super()._updates(parameters, states, settings)
         gradients = [dense_gradient(parameter) for parameter in parameters]
-        moments = [self.state_of(parameter, settings)["muon_m"] for parameter in parameters]
+        moments = [state["muon_m"] for state in states]
         momentum = settings["momentum"]
         torch._foreach_lerp_(moments, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, moments, momentum)  # Nesterov's look-ahead

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.nn import Batch
+from litebert.fast.moving import mean_by_sequence
 from litebert.nn.heads import PretrainingOutput
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
@@ -28,7 +28,7 @@ class Contrast(Pretraining):
         """Return masked-LM logits, and cosines between all sequences."""
         hidden = self.network.albert(work.batch)
         table = self.network.albert.embedding.word.weight
-        vectors = F.normalize(_means(hidden.float(), work.batch))
+        vectors = F.normalize(mean_by_sequence(hidden.float(), work.batch))
         cosines = (vectors @ vectors.T / TEMPERATURE).fill_diagonal_(-torch.inf)
         return PretrainingOutput(
             masked_lm=self.network.masked_lm(hidden[work.masked_positions], table),
@@ -40,13 +40,6 @@ class Contrast(Pretraining):
         labels = work.sentence_labels
         assert labels is not None
         return super().loss_of(replace(work, sentence_labels=_partners(labels)), logits)
-
-
-def _means(hidden: Tensor, batch: Batch) -> Tensor:
-    lengths = batch.offsets.diff()
-    owner = torch.arange(len(lengths), device=hidden.device).repeat_interleave(lengths)
-    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, owner, hidden)
-    return sums / lengths.unsqueeze(1)
 
 
 def _partners(labels: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert import rng
+from litebert.fast.moving import mean_by_sequence
 from litebert.nn import Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.tasks.base import Loss, device_of
@@ -50,13 +51,13 @@ class ReplacedTokens(Pretraining):
         scores = (vectors * network.albert.embedding.word.weight[filled]).sum(-1)
         is_true = (filled == true).float()
         losses = F.binary_cross_entropy_with_logits(scores, is_true, reduction="none")
-        detection = _mean_by_sequence(losses, batch)
+        detection = mean_by_sequence(losses, batch)
         first = hidden[batch.first_tokens]
         order = network.sentence_order(network.albert.pool(first))
         base = super().loss_of(work, logits._replace(sentence_order=order))
         share = detection.sum() / work.step_sequences
-        correct = _mean_by_sequence(((scores > 0) == (is_true > 0)).float(), batch)
-        replaced = _mean_by_sequence(1 - is_true, batch)
+        correct = mean_by_sequence(((scores > 0) == (is_true > 0)).float(), batch)
+        replaced = mean_by_sequence(1 - is_true, batch)
         count = detection.new_tensor(len(detection))
         extra = (detection.sum(), correct.sum(), replaced.sum(), count)
         sums = torch.stack([value.detach().double() for value in extra])
@@ -84,10 +85,3 @@ class ReplacedTokens(Pretraining):
         """Draw a word for each mask; in training from the stream of the step."""
         chances = logits.float().softmax(-1)
         return torch.multinomial(chances, 1, generator=self._draws).squeeze(-1)
-
-
-def _mean_by_sequence(values: Tensor, batch: Batch) -> Tensor:
-    """Return the mean of the tokens of each sequence."""
-    lengths = batch.offsets.diff()
-    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
-    return values.new_zeros(len(lengths)).index_add(0, owner, values) / lengths

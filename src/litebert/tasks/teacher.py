@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.errors import LitebertError
-from litebert.fast.moving import moved, sequence_of
+from litebert.fast.moving import mean_by_sequence, moved
 from litebert.fast.precision import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, AlbertForPretraining, Batch
@@ -143,8 +143,7 @@ def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     """
     if pooling == "cls":
         return hidden[batch.first_tokens]
-    sums = hidden.new_zeros(len(batch.lengths), hidden.shape[1])
-    return sums.index_add(0, sequence_of(batch), hidden) / batch.offsets.diff()[:, None]
+    return mean_by_sequence(hidden, batch)
 
 
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:

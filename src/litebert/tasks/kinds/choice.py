@@ -16,7 +16,7 @@ from litebert.errors import LitebertError
 from litebert.fast.moving import moved
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.kinds.classification import Scores, mean_scores
 from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Feature, Output, frame_ids
 from litebert.tasks.kinds.problems import softened, softmax
 from litebert.tokenizer import Tokenizer
@@ -152,10 +152,7 @@ class MultipleChoice:
 
     def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
         """Return the mean probability of each choice."""
-        return [
-            Scores(tuple(np.mean([scores.values for scores in of_one], axis=0).tolist()))
-            for of_one in zip(*answers, strict=True)
-        ]
+        return mean_scores(answers)
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         """Return a row of logits a question; what it lacks is NEVER chosen."""

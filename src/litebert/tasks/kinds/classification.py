@@ -154,10 +154,7 @@ class TextClassification:
 
     def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
         """Return the mean probability of each label, or the mean score."""
-        return [
-            Scores(tuple(np.mean([scores.values for scores in of_one], axis=0).tolist()))
-            for of_one in zip(*answers, strict=True)
-        ]
+        return mean_scores(answers)
 
     def named(self, answer: Scores) -> tuple[str, ...]:
         """Return the names of the labels that an answer gives: one, or several, or none."""
@@ -178,6 +175,14 @@ class TextClassification:
         if self.class_weights is None or not isinstance(example.label, int):
             return 1.0
         return self.class_weights[example.label]
+
+
+def mean_scores(answers: Sequence[Sequence[Scores]]) -> list[Scores]:
+    """Return the mean of what several models answered, example by example."""
+    return [
+        Scores(tuple(np.mean([scores.values for scores in of_one], axis=0).tolist()))
+        for of_one in zip(*answers, strict=True)
+    ]
 
 
 def label_of(example: TextExample) -> Label:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,78 +27,66 @@ Values: TypeAlias = tuple[float, ...]
 """One probability (or, for regression, one score) an output."""
 
 
-class LabelProblem(Protocol):
-    """What a classifier's outputs mean."""
+@dataclass(frozen=True)
+class LabelProblem(ABC):
+    """What a classifier's outputs mean; `names` are those of the labels, or of the score.
 
+    Answers are the names of labels, with commas between, unless a problem has other words.
+    """
+
+    names: tuple[str, ...]
     key_measure: ClassVar[str]
     """The measure by which evaluations are compared."""
-    is_number: ClassVar[bool]
+    is_number: ClassVar[bool] = False
     """Whether answers are scores and not labels."""
 
+    @abstractmethod
     def target(self, label: Label) -> NDArray[np.generic]:
         """Return a label as a flat array to train on."""
 
+    @abstractmethod
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return one loss a row of logits; `targets` lie end to end."""
 
+    @abstractmethod
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float, /) -> Tensor:
         """Return one loss a row against a teacher's logits."""
 
+    @abstractmethod
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Turn rows of logits into probabilities, or into scores."""
 
+    @abstractmethod
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         """Compare rows of values with the labels."""
-
-    def named(self, values: Values, /) -> tuple[str, ...]:
-        """Return the names of the labels that are answered."""
-
-    def words(self, label: Label) -> str:
-        """Return a label for people."""
-
-    def answer(self, values: Values) -> str:
-        """Return an answer for people."""
-
-    def score(self, label: Label, values: Values) -> float:
-        """Return 1 for a right answer and 0 for a wrong one, or between."""
-
-    def confidence(self, values: Values, /) -> float | None:
-        """Return the probability of the answer; None where there is none."""
-
-    def constant(self, labels: Sequence[Label]) -> Values:
-        """Return the values of always giving the commonest label, or the mean score."""
-
-
-@dataclass(frozen=True)
-class _Labelled(ABC):
-    """What one label and several have in common: answers are names."""
-
-    names: tuple[str, ...]
-    is_number: ClassVar[bool] = False
 
     @abstractmethod
     def named(self, values: Values, /) -> tuple[str, ...]:
         """Return the names of the labels that are answered."""
 
+    @abstractmethod
+    def constant(self, labels: Sequence[Label]) -> Values:
+        """Return the values of always giving the commonest label, or the mean score."""
+
     def words(self, label: Label) -> str:
-        """Return the names of a label, with commas between."""
+        """Return a label for people."""
         return ", ".join(self.names[number] for number in np.ravel(label).astype(int))
 
     def answer(self, values: Values) -> str:
-        """Return the names that are answered, with commas between."""
+        """Return an answer for people."""
         return ", ".join(self.named(values))
 
     def score(self, label: Label, values: Values) -> float:
-        """Return 1 where the answer is right, else 0."""
+        """Return 1 for a right answer and 0 for a wrong one, or between."""
         return float(self.words(label) == self.answer(values))
 
     def confidence(self, values: Values, /) -> float | None:
-        """Return the highest probability."""
+        """Return the probability of the answer; None where there is none."""
         return max(values)
 
 
 @dataclass(frozen=True)
-class SingleLabel(_Labelled):
+class SingleLabel(LabelProblem):
     """Exactly one label is right."""
 
     key_measure: ClassVar[str] = "accuracy"
@@ -134,7 +122,7 @@ class SingleLabel(_Labelled):
 
 
 @dataclass(frozen=True)
-class MultiLabel(_Labelled):
+class MultiLabel(LabelProblem):
     """Any number of labels is right."""
 
     key_measure: ClassVar[str] = "micro_f1"
@@ -185,10 +173,9 @@ class MultiLabel(_Labelled):
 
 
 @dataclass(frozen=True)
-class Regression:
+class Regression(LabelProblem):
     """A score is estimated."""
 
-    names: tuple[str, ...]
     key_measure: ClassVar[str] = "pearson"
     is_number: ClassVar[bool] = True
 
@@ -238,7 +225,7 @@ class Regression:
         return (float(np.mean(labels)),)
 
 
-PROBLEMS: Mapping[str, type[SingleLabel | MultiLabel | Regression]] = {
+PROBLEMS: Mapping[str, type[LabelProblem]] = {
     "single_label_classification": SingleLabel,
     "multi_label_classification": MultiLabel,
     "regression": Regression,
