@@ -7,6 +7,7 @@ from typing import get_args
 
 from litebert.config import Precision
 from litebert.errors import LitebertError, no_such_name
+from litebert.folder import Pooling
 
 Texts = str | Iterable[str]
 MAX_CHARACTERS = 1_000_000
@@ -105,6 +106,23 @@ def count(value: int, name: str, *, least: int = 1) -> int:
             next=f"{name}=5",
         )
     return value
+
+
+def known_pooling(pooling: Pooling) -> Pooling:
+    """Return a pooling that there is.
+
+    Raises:
+        LitebertError: LB-674, there is none of this name.
+    """
+    if pooling not in get_args(Pooling):
+        raise no_such_name(
+            "LB-674",
+            "there is no such pooling",
+            str(pooling),
+            get_args(Pooling),
+            next='model.embed(texts, pooling="mean")',
+        )
+    return pooling
 
 
 def known_precision(precision: Precision) -> Precision:

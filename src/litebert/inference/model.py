@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import get_args, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +26,27 @@ from litebert.answers import (
     Tagged,
 )
 from litebert.config import HEADS, Backend, Precision
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import LitebertError
 from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.hub import locate
 from litebert.inference import downstream, pretrained
 from litebert.inference.coherence import coherence
 from litebert.inference.embedding import TextIndex, embed
 from litebert.inference.explaining import explain
-from litebert.inference.given import Texts, count, known_precision, list_of, paired, several
-from litebert.inference.packaged import packaged_model
+from litebert.inference.given import (
+    Texts,
+    count,
+    known_pooling,
+    known_precision,
+    list_of,
+    paired,
+    several,
+)
+from litebert.inference.packaged import model_folder
 from litebert.inference.scoring import score
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
-
-
-def model_folder(path: str | Path | None) -> Path:
-    """Return the folder of a model: the packaged one, or what `path` names."""
-    return packaged_model() if path is None else locate(path)
 
 
 class Model:
@@ -125,10 +127,8 @@ class Model:
         """
         network = self._pretraining("masked_lm", "fill")
         top = count(top, "top")
-        found = Results(
-            pretrained.fill(network, self.tokenizer, each, top=top)
-            for each in several(text, "fill")
-        )
+        texts, fill = several(text, "fill"), partial(pretrained.fill, network, self.tokenizer)
+        found = Results(fill(each, top=top) for each in texts)
         return found[0] if isinstance(text, str) else found
 
     @overload
@@ -175,19 +175,11 @@ class Model:
         Raises:
             LitebertError: LB-674, no pooling has this name.
         """
-        if pooling is not None and pooling not in get_args(Pooling):
-            raise no_such_name(
-                "LB-674",
-                "there is no such pooling",
-                str(pooling),
-                get_args(Pooling),
-                next='model.embed(texts, pooling="mean")',
-            )
         if max_length is not None:
             count(max_length, "max_length", least=3)
         vectors = replace(
             self.vectors,
-            pooling=pooling or self.vectors.pooling,
+            pooling=known_pooling(pooling or self.vectors.pooling),
             normalize=self.vectors.normalize if normalize is None else normalize,
             max_length=max_length or self.vectors.max_length,
         )
@@ -281,10 +273,8 @@ class Model:
         network = self._with_head("classify")
         listed = several(texts, "classify")
         seconds = paired(listed, pairs, "classify")
-        found = Results(
-            downstream.classify(network, self.tokenizer, listed, seconds, patience=patience)
-        )
-        return found[0] if isinstance(texts, str) else found
+        answers = downstream.classify(network, self.tokenizer, listed, seconds, patience=patience)
+        return answers[0] if isinstance(texts, str) else Results(answers)
 
     @overload
     def tag(self, texts: str) -> Results[Tagged]: ...  # type: ignore[overload-overlap]

@@ -6,9 +6,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from litebert.errors import LitebertError
+from litebert.hub import locate
 
 PACKAGED = "the one that comes with litebert"
 """The name of the packaged model in messages."""
+
+
+def model_folder(path: str | Path | None) -> Path:
+    """Return the folder of a model: the packaged one, or what `path` names."""
+    return packaged_model() if path is None else locate(path)
 
 
 def packaged_model() -> Path:

@@ -15,7 +15,7 @@ import torch
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file
 from litebert.inference import Model
-from litebert.inference.model import model_folder
+from litebert.inference.packaged import model_folder
 from litebert.serve.answering import VerbRequest, answer_all
 from litebert.serve.entry import ModelSource
 from litebert.serve.frames import frame, read_frame
