@@ -1,5 +1,6 @@
 """Files are written whole or not at all."""
 
+import contextlib
 import errno
 import os
 import resource
@@ -203,3 +204,16 @@ def test_control_a_file_that_is_written_in_place_is_lost(
     monkeypatch.setattr(files, "_staged_sibling", lambda path: path)
     with pytest.raises((AssertionError, FileNotFoundError)):
         test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path)
+
+
+def test_control_on_a_full_disk_a_plain_write_leaves_a_part_under_the_final_name(
+    tmp_path: Path,
+) -> None:
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+        with contextlib.suppress(OSError):
+            (tmp_path / "big").write_bytes(b"x" * 10_000)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (tmp_path / "big").stat().st_size == 1_000

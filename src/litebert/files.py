@@ -260,20 +260,22 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def require_replaceable(path: Path) -> None:
-    """Refuse a path at which there is a folder, a device or a pipe.
+def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
+    """Refuse a path at which there is a folder, a device or a pipe; for a folder, any file.
 
     Raises: LitebertError LB-008.
     """
     with disk_errors(path):
-        if path.exists() and not path.is_file():
-            raise LitebertError(
-                "LB-008",
-                f"{path} is not a file that can be replaced",
-                received="a folder" if path.is_dir() else "a device or pipe",
-                expected="a new path, or a regular file",
-                next="choose another path",
-            )
+        if not path.exists() or (path.is_dir() if as_folder else path.is_file()):
+            return
+        is_file = path.is_file()
+        raise LitebertError(
+            "LB-008",
+            f"{path} is not a {'folder' if as_folder else 'file that can be replaced'}",
+            received="a file" if is_file else "a folder" if path.is_dir() else "a device or pipe",
+            expected="a new path, or a folder" if as_folder else "a new path, or a regular file",
+            next="choose another path",
+        )
 
 
 def _make_parent(path: Path) -> None:

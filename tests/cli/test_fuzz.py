@@ -13,8 +13,8 @@ from litebert import rng
 from .conftest import Command
 from .test_shell_manners import LEAVES
 
-LONG = {"doctor", "serve"}
-"""What works for seconds, or until it is stopped, whatever it is told."""
+LONG = {"doctor", "serve", "study cost"}
+"""What works for minutes, or until it is stopped, whatever it is told."""
 EXIT_CODES = {0, 1, 2, 3, 4, 5}
 
 

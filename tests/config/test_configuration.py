@@ -83,6 +83,11 @@ def test_a_bad_value_is_one_clear_error(word: str, code: str, said: str) -> None
         resolve(PretrainConfig, CORPUS, settings_from_words([word]))
     assert caught.value.code == code
     assert said in caught.value.expected
+    name, _, value = word.partition("=")
+    if code == "LB-104":
+        assert str(caught.value).startswith(f"LB-104: {name} cannot have this value")
+        assert f"command line: {word}" in str(caught.value)
+        assert value in caught.value.received
 
 
 @pytest.mark.parametrize("schema", [PretrainConfig, FinetuneConfig])

@@ -2,14 +2,17 @@
 
 import importlib
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from litebert.config import HEADS, AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.hub import model_card
+from litebert.inference import Model
 from litebert.nn import AlbertForTask, Batch
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "extending" / "head.md"
@@ -17,7 +20,7 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "extending" / "head.md"
 
 @torch.inference_mode()
 def test_a_head_from_outside_is_saved_loaded_and_described(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = re.findall(r"```python\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)[0]
     (tmp_path / "polarity.py").write_text(code)
@@ -36,3 +39,12 @@ def test_a_head_from_outside_is_saved_loaded_and_described(
         assert "gives two scores to each text" in model_card(tmp_path / "model")
     finally:
         HEADS.pop("two-scores")
+    shutil.copytree(small_model, tmp_path / "model", dirs_exist_ok=True, ignore=_weights)
+    with pytest.raises(LitebertError, match=r"LB-615[\s\S]*no imported module") as caught:
+        Model.load(tmp_path / "model").classify(["A text."])
+    assert "scores.weight" in caught.value.received
+    assert "import the module" in caught.value.next
+
+
+def _weights(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name in ("model.safetensors", "config.json")]

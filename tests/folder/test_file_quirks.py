@@ -5,11 +5,13 @@ import pickle
 import struct
 import subprocess
 import sys
+import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
@@ -314,3 +316,42 @@ def test_a_misspelt_setting_of_training_is_a_note(
     path.write_text(json.dumps(table | {"hiden_size": 32}))
     with pytest.raises(LitebertError, match="LB-670"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_size": 10**12},
+        {"num_hidden_layers": 10**9},
+        {"vocab_size": 2**63},
+        {"intermediate_size": -3},
+        {"layer_norm_eps": 1e400},
+        {"num_attention_heads": "9" * 10_000_000},
+        {"hidden_act": json.loads("[" * 900 + "]" * 900)},
+        {f"key_{number}": 0 for number in range(1_000_000)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_absurd_numbers_in_a_configuration_are_refused_soon(
+    tmp_path: Path, network: AlbertForPretraining, change: dict[str, object]
+) -> None:
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
+    begun = time.process_time()
+    with pytest.raises(LitebertError) as caught:
+        load_model(tmp_path)
+    assert time.process_time() - begun < 1
+    assert len(str(caught.value)) < 2_000
+
+
+def test_control_a_network_of_absurd_size_would_be_allocated() -> None:
+    with pytest.raises(RuntimeError, match=r"allocate|overflow"):
+        AlbertForPretraining(AlbertConfig.model_construct(**{**dict(SHAPE), "vocab_size": 2**50}))
+
+
+def test_control_the_library_reads_a_file_of_many_tensors(
+    tmp_path: Path, network: AlbertForPretraining
+) -> None:
+    test_a_million_tensors_are_refused_in_bounded_memory(tmp_path, network)
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        assert len(file.keys()) == 300_000

@@ -255,3 +255,11 @@ def test_control_names_that_nobody_looks_at_are_written_elsewhere(
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_names_that_lead_elsewhere_are_refused(tmp_path, "../escaped")
     assert (tmp_path / "in" / "escaped").exists()
+
+
+def test_control_without_a_limit_a_bomb_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_RATIO", 100_000)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_bomb_stops_at_a_hundred_times_its_size(tmp_path)

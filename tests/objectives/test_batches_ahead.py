@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import multiprocessing
 import os
 import select
@@ -162,3 +163,39 @@ def test_a_worker_that_is_stopped_is_replaced(
             (worker,) = multiprocessing.active_children()
             os.kill(int(str(worker.pid)), signal.SIGSTOP)
     assert digest(seen) == expected
+
+
+def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
+    open_loader: partial[Loader], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, count = Loader.batch, itertools.count(STEPS.start)
+
+    def counted(self: Loader, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
+        return original(self, next(count), rank=rank, world_size=world_size)
+
+    monkeypatch.setattr(Loader, "batch", counted)
+    test_batches_do_not_depend_on_workers_depth_or_ranks(open_loader, expected, 0, 1, 1)
+    with pytest.raises(AssertionError):
+        test_batches_do_not_depend_on_workers_depth_or_ranks(open_loader, expected, 0, 1, 2)
+
+
+def test_control_a_worker_that_nobody_replaces_stays_stopped(
+    open_loader: partial[Loader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["litebert.objectives.prefetch"], "STUCK_SECONDS", 1e9)
+    batches = prefetch(open_loader, range(10**9), workers=1, depth=1)
+    next(batches)
+    (worker,) = multiprocessing.active_children()
+    os.kill(int(str(worker.pid)), signal.SIGSTOP)
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, 4)  # more than twice what the test above needs
+    try:
+        with pytest.raises(TimeoutError):
+            list(batches)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        worker.kill()
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError

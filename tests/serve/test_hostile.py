@@ -54,8 +54,9 @@ def test_three_hundred_malformed_bodies_never_make_the_server_fail(server) -> No
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_the_documentation_allows_never_makes_the_server_fail(server) -> None:
-    """Draw bodies from our own OpenAPI document, and near misses of them."""
+@pytest.mark.parametrize("examples", [12, pytest.param(170, marks=pytest.mark.slow)])
+def test_what_the_documentation_allows_never_makes_the_server_fail(server, examples: int) -> None:
+    """Draw bodies for all twelve routes from our own OpenAPI document, and near misses of them."""
     schema = schemathesis.openapi.from_dict(server.ask("/openapi.json").json)
     operations = [found.ok() for found in schema.get_all_operations()]
     posts = [each for each in operations if each.method.upper() == "POST"]
@@ -63,7 +64,7 @@ def test_what_the_documentation_allows_never_makes_the_server_fail(server) -> No
     for operation in posts:
 
         @hypothesis.settings(
-            max_examples=12,
+            max_examples=examples,
             deadline=None,
             database=None,
             derandomize=True,
@@ -144,6 +145,21 @@ NO_TIMER = """
 from litebert.serve.connection import PatientConnection
 PatientConnection._wait_for_headers = lambda _: None
 """
+
+
+LENIENT = """
+import json
+from litebert.serve import bodies, strict_json
+strict_json.decode = json.loads
+"""
+
+
+@pytest.mark.slow
+def test_without_a_strict_decoder_malformed_bodies_are_accepted(run_server, folders) -> None:
+    with run_server(f"base={folders['base']}", without=LENIENT) as server:
+        server.wait_for_line("base is ready")
+        with pytest.raises(AssertionError):
+            test_three_hundred_malformed_bodies_never_make_the_server_fail(server)
 
 
 @pytest.mark.slow

@@ -224,3 +224,18 @@ def test_pages_forbid_everything_from_elsewhere(server) -> None:
         assert reply.status == 200
         assert "default-src 'self'" in reply.headers["content-security-policy"]
         assert b"//" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")
+
+
+UNLIMITED = """
+from litebert.serve import limits
+limits.MAX_BODY_BYTES, limits.MAX_TEXTS, limits.MAX_CHARACTERS = 1 << 30, 1 << 20, 1 << 30
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["body", "texts", "characters"])
+def test_without_limits_their_test_fails(run_server, folders, name: str) -> None:
+    with run_server(f"base={folders['base']}", without=UNLIMITED) as server:
+        server.wait_for_line("base is ready")
+        with pytest.raises(AssertionError):
+            test_a_request_beyond_the_limits_is_refused_by_code(server, *LIMITS[name])

@@ -103,12 +103,15 @@ def test_a_model_that_cannot_start_backs_off_and_is_not_ready(mortal, folder: Pa
     assert mortal.ask(*EMBED).status == 200
 
 
-def test_models_are_changed_under_load_without_an_error(mortal, folder, make_model) -> None:
+@pytest.mark.parametrize("pairs", [2, pytest.param(25, marks=pytest.mark.slow)])
+def test_models_are_changed_under_load_without_an_error(
+    mortal, folder, make_model, pairs: int
+) -> None:
     first = _rounded(mortal.ask(*EMBED))
     original = (folder / "model.safetensors").read_bytes()
     others = [(make_model(seed=2) / "model.safetensors").read_bytes(), original]
     with _load(mortal) as replies:
-        for weights in others * 2:
+        for weights in others * pairs:
             seen = len(mortal.lines)
             (folder / "new").write_bytes(weights)
             (folder / "new").replace(folder / "model.safetensors")
@@ -218,4 +221,4 @@ def test_a_reload_that_stops_the_old_model_first_loses_requests(
     with run_server(folder, without=HASTY) as server:
         server.wait_for_line("mortal is ready")
         with pytest.raises(AssertionError):
-            test_models_are_changed_under_load_without_an_error(server, folder, make_model)
+            test_models_are_changed_under_load_without_an_error(server, folder, make_model, 2)

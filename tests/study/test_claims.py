@@ -1,8 +1,12 @@
 """The claims of speed and cost."""
 
+from pathlib import Path
+
 import pytest
 
 from litebert.api.study_parts import costs_part
+from litebert.cli import cli
+from litebert.cli.boundary import run
 from litebert.config import AlbertConfig, preset
 from litebert.study.claims import Claim, measure_costs, paper_claims
 from litebert.study.sizes import sizes_of
@@ -44,3 +48,13 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
     )
     part = costs_part(found)
     assert f"{result.training_speed.median:.2f} times as fast" in part.finding
+
+
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_what_cannot_be_written_is_refused_before_the_measuring(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" if option == "--output" else tmp_path
+    assert run(cli, ["study", "cost", option, str(place)]) == 1
+    assert "LB-008" in capsys.readouterr().err

@@ -19,6 +19,17 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 @example("1,2,3,٣,[MASK] <unk>▁▁ 5,")
 @settings(max_examples=500, deadline=None)
 def test_any_string_encodes(own: Tokenizer, text: str) -> None:
+    _require_sound(own, text)
+
+
+@pytest.mark.slow
+@given(ANY_TEXT)
+@settings(max_examples=20_000, deadline=None)
+def test_twenty_thousand_strings_encode(own: Tokenizer, text: str) -> None:
+    _require_sound(own, text)
+
+
+def _require_sound(own: Tokenizer, text: str) -> None:
     encoding = own.encode(text)
     normalized = len(own._model._normalizer.normalize(text))  # type: ignore[attr-defined]
     assert all(0 <= number < own.vocab_size for number in encoding.ids)
@@ -127,3 +138,10 @@ def test_words_start_where_the_official_rule_says(own: Tokenizer) -> None:
     assert starts["▁"] and starts["("] and starts["."] and starts["[MASK]"] and starts["3"]
     assert not starts["s"] and not starts["r"]
     assert starts["'"]
+
+
+def test_control_sentencepiece_itself_refuses_a_lone_surrogate(own: Tokenizer) -> None:
+    text = "a \ud800"
+    assert own.encode(text).ids == own.encode("a \ufffd").ids
+    with pytest.raises((RuntimeError, UnicodeEncodeError)):
+        own._model._processor.encode(text)  # type: ignore[attr-defined]

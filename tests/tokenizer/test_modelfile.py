@@ -17,7 +17,6 @@ from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, read_model
 
 Maker = Callable[..., bytes]
 Writer = Callable[[int, bytes], bytes]
-NUM_MUTATIONS = 2000
 INFINITE, NOT_A_NUMBER = (b"\x15" + struct.pack("<f", value) for value in (math.inf, math.nan))
 
 
@@ -125,11 +124,12 @@ def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes)
     assert found == dict.fromkeys(faults, True)
 
 
-def test_mutated_models_are_refused_or_work(own_model: bytes) -> None:
+@pytest.mark.parametrize("number", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_mutated_models_are_refused_or_work(own_model: bytes, number: int) -> None:
     """Those that pass the reader are loaded and used natively in this process: it must survive."""
     text = "In 1905, Jürgen weighed 12,000 ½ ﬁne (boats)\u200b 日本 e\u0301 가"
     num_accepted = 0
-    for case in range(NUM_MUTATIONS):
+    for case in range(number):
         data = mutated(own_model, case)
         try:
             tokenizer = Tokenizer.from_model(data)
@@ -141,7 +141,7 @@ def test_mutated_models_are_refused_or_work(own_model: bytes) -> None:
         assert len(encoding.offsets) == len(encoding.ids)
         assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
         tokenizer.decode(encoding.ids)
-    assert num_accepted > NUM_MUTATIONS // 20
+    assert num_accepted > number // 20
 
 
 def mutated(data: bytes, case: int) -> bytes:
@@ -180,3 +180,28 @@ except LitebertError as error:
     assert code == "LB-202"
     assert float(seconds) < 1
     assert int(mebibytes) < 64
+
+
+def test_control_sentencepiece_takes_what_the_reader_refuses(own_model: bytes) -> None:
+    """In a child: the native code may not survive."""
+    script = """
+import sys
+from sentencepiece import SentencePieceProcessor
+from litebert.errors import LitebertError
+from litebert.tokenizer.modelfile import read_model
+number = 0
+for data in map(bytes.fromhex, sys.stdin.read().split()):
+    try:
+        read_model(data, "mutated")
+    except LitebertError:
+        try:
+            SentencePieceProcessor(model_proto=data)
+        except Exception:
+            continue
+        number += 1
+print(number)
+"""
+    cases = "\n".join(mutated(own_model, case).hex() for case in range(200))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=cases, capture_output=True, text=True, check=False)
+    assert done.returncode < 0 or int(done.stdout) > 0

@@ -117,3 +117,12 @@ def test_a_context_of_five_megabytes_is_encoded_in_bounded_memory_and_linear_tim
     ratio, kibibytes = map(float, done.stdout.split())
     assert ratio < 1.6
     assert kibibytes < 350 << 10
+
+
+def test_control_offsets_of_the_normalized_text_do_not_slice_the_original(own: Tokenizer) -> None:
+    text = "½ ½ the miller saw boats"
+    normalized = own._model._normalizer.normalize(text)  # type: ignore[attr-defined]
+    assert normalized != text
+    theirs, ours = own.encode(normalized).offsets[-1], own.encode(text).offsets[-1]
+    assert text[slice(*ours)] == normalized[slice(*theirs)]
+    assert text[slice(*theirs)] != normalized[slice(*theirs)]

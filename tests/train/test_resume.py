@@ -43,8 +43,8 @@ def _state(run: Path) -> dict[str, object]:
     return {"rows": rows, **{name: hash_file(last / name) for name in names}}
 
 
-def _words(configure: Configure) -> str:
-    config = configure().config
+def _words(configure: Configure, *changes: str) -> str:
+    config = configure(*changes).config
     values = {
         f"{section}.{name}": value
         for section, table in config.model_dump(mode="json").items()
@@ -181,3 +181,11 @@ def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
     monkeypatch.setattr(checkpoint, "verify", lambda _: None)
     with pytest.raises(AssertionError):
         test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path, configure, capsys)
+
+
+def test_control_without_the_lock_two_processes_meet(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.files.fcntl.flock", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_two_processes_cannot_train_in_one_folder(tmp_path, configure)

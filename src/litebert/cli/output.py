@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
 from litebert.errors import NonFiniteError
+from litebert.files import require_replaceable
 from litebert.terminal import harmless, say
 
 if TYPE_CHECKING:
@@ -27,6 +29,32 @@ def with_formats(command: Command) -> Command:
         )
         command = option(command)
     return command
+
+
+def with_outputs(command: Command) -> Command:
+    """Give a study the options --output and --html, refused before the work if unwritable."""
+    folder = click.option(
+        "--output",
+        type=click.Path(path_type=Path),
+        callback=_folder_to_write,
+        help="Folder of metrics and figures.",
+    )
+    page = click.option(
+        "--html", type=click.Path(path_type=Path), callback=_page_to_write, help="Write one page."
+    )
+    return folder(page(command))
+
+
+def _folder_to_write(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
+    if folder is not None:
+        require_replaceable(folder, as_folder=True)
+    return folder
+
+
+def _page_to_write(_: click.Context, __: click.Parameter, page: Path | None) -> Path | None:
+    if page is not None:
+        require_replaceable(page)
+    return page
 
 
 def printed(tables: Sequence[Table], written_as: Format) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from litebert.cli.ending import show_study
-from litebert.cli.output import Format, with_formats
+from litebert.cli.output import Format, with_formats, with_outputs
 
 
 @click.command()
@@ -28,8 +28,7 @@ from litebert.cli.output import Format, with_formats
     type=click.IntRange(1),
     help="With --write-model: longest sequence of its training. Unset: all positions.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_outputs
 @with_formats
 def attention(
     model: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from litebert.cli.ending import show_study
-from litebert.cli.output import Format, note, with_formats
+from litebert.cli.output import Format, note, with_formats, with_outputs
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 )
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @click.option("--precision", default="fp32", show_default=True, type=click.Choice(["fp32", "bf16"]))
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_outputs
 @with_formats
 def cost(
     tokens: int,

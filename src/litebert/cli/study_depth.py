@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from litebert.cli.ending import show_study
-from litebert.cli.output import Format, with_formats
+from litebert.cli.output import Format, with_formats, with_outputs
 
 
 @click.command()
@@ -15,8 +15,7 @@ from litebert.cli.output import Format, with_formats
 @click.option("--texts", required=True, type=click.Path(path_type=Path), help="One text per line.")
 @click.option("--longest", default=128, show_default=True, type=click.IntRange(8), help="Pieces.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_outputs
 @with_formats
 def depth(
     models: tuple[str, ...],

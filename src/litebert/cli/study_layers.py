@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from litebert.cli.ending import show_study
-from litebert.cli.output import Format, note, with_formats
+from litebert.cli.output import Format, note, with_formats, with_outputs
 
 
 @click.command()
@@ -17,8 +17,7 @@ from litebert.cli.output import Format, note, with_formats
 )
 @click.option("--limit", default=32, show_default=True, type=click.IntRange(1), help="Texts read.")
 @click.option("--depths", default="24,48,96", show_default=True, help="Depths to judge.")
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of metrics and figures.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_outputs
 @with_formats
 def layers(
     models: tuple[str, ...],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,7 +163,9 @@ def _explained(
 ) -> LitebertError:
     """Turn the first complaint of pydantic into our four lines."""
     first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"]) or "the configuration"
+    name = ".".join(str(part) for part in first["loc"])
+    if name not in settings:
+        name = _named_in(str(first["msg"]), name, settings) or name or "the configuration"
     origin = settings[name].origin if name in settings else Origin()
     missing = first["type"] == "missing"
     return LitebertError(
@@ -172,6 +175,15 @@ def _explained(
         expected=expected(error, schema),
         next=_listing(schema),
     )
+
+
+def _named_in(message: str, section: str, settings: Settings) -> str | None:
+    """Return the setting that a rule about several complains of: a typed one before others."""
+    words = set(re.findall(r"\w+", message))
+    named = [
+        name for name in settings if name.startswith(section) and name.rpartition(".")[2] in words
+    ]
+    return max(named, key=lambda name: settings[name].origin.is_typed, default=None)
 
 
 def _listing(schema: type[BaseModel]) -> str:

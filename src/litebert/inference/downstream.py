@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from litebert.answers import Choice, Classification, Results, SpanFound, Tagged
+from litebert.config import HEADS
+from litebert.errors import LitebertError
 from litebert.fast.exits import require_exits
 from litebert.inference.given import require_bounded
-from litebert.nn import AlbertForTask
+from litebert.nn import AlbertForTask, Network
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
@@ -160,3 +162,32 @@ def _sigmoid(value: float) -> float:
 
 def _longest(network: AlbertForTask) -> int:
     return network.config.max_position_embeddings
+
+
+def head_in_words(network: Network) -> str:
+    """Say which head a network has."""
+    if isinstance(network, AlbertForTask):
+        return f"a {network.head_config.kind} head"
+    return "pretraining heads only"
+
+
+def not_trained_for(
+    verb: str, network: Network, unknown: Sequence[str], *, source: str
+) -> LitebertError:
+    """Return what to say of a verb without its head; `unknown` are tensors of a head nobody knows.
+
+    Such a head belongs to a module that has not been imported.
+    """
+    kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
+    has = head_in_words(network)
+    if unknown:
+        has = f"a head that no imported module knows, {', '.join(unknown[:3])}"
+    return LitebertError(
+        "LB-615",
+        f"{source} cannot {verb}: it was not fine-tuned for that",
+        received=has,
+        expected=f"a {' or '.join(kinds)} head",
+        next="import the module that adds its head before you load it, as in docs/extending/task.md"
+        if unknown
+        else "litebert finetune --help",
+    )

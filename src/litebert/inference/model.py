@@ -25,7 +25,7 @@ from litebert.answers import (
     SpanFound,
     Tagged,
 )
-from litebert.config import HEADS, Backend, Precision
+from litebert.config import Backend, Precision
 from litebert.errors import LitebertError
 from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
@@ -69,9 +69,10 @@ class Model:
         notes: tuple[str, ...] = (),
         vectors: SentenceVectors | None = None,
         source: str = "this model",
+        unused: tuple[str, ...] = (),
     ) -> None:
         self.network, self.tokenizer, self.notes = network.eval(), tokenizer, notes
-        self._missing, self.source = missing, source
+        self._missing, self._unused, self.source = missing, unused, source
         self.vectors = vectors or SentenceVectors()
 
     @classmethod
@@ -104,6 +105,7 @@ class Model:
             notes=loaded.notes,
             vectors=read_sentence_vectors(folder),
             source=str(folder),
+            unused=loaded.unused,
         )
 
     @property
@@ -318,11 +320,11 @@ class Model:
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
-        missing = f"no {', '.join(lacking[:3])}" if lacking else self._head()
+        has = downstream.head_in_words(self.network)
         raise LitebertError(
             "LB-612",
             f"{self.source} cannot {verb}: its file lacks weights for that",
-            received=missing,
+            received=f"no {', '.join(lacking[:3])}" if lacking else has,
             expected=f"the {head} head; hub files often come without sentence order",
             next="use a model that litebert pretrained, or pretrain this one further",
         )
@@ -331,19 +333,9 @@ class Model:
         """Return the network if its head has the verb; raise what it has if not."""
         if isinstance(self.network, AlbertForTask) and self.network.head_config.record.verb == verb:
             return self.network
-        kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
-        raise LitebertError(
-            "LB-615",
-            f"{self.source} cannot {verb}: it was not fine-tuned for that",
-            received=self._head(),
-            expected=f"a {' or '.join(kinds)} head",
-            next="litebert finetune --help",
-        )
-
-    def _head(self) -> str:
-        if isinstance(self.network, AlbertForTask):
-            return f"a {self.network.head_config.kind} head"
-        return "pretraining heads only"
+        has_own = not (self._lacking("masked_lm") and self._lacking("sentence_order"))
+        unknown = () if has_own else self._unused
+        raise downstream.not_trained_for(verb, self.network, unknown, source=self.source)
 
     def _lacking(self, head: str) -> list[str]:
         absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]

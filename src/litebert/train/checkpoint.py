@@ -122,7 +122,8 @@ class Checkpoints:
 
     def newest_first(self) -> list[Path]:
         """Return the checkpoints of the run, the latest one first."""
-        return sorted(self.folder.glob("step-[0-9]*[0-9]"), reverse=True)
+        found = self.folder.glob("step-*")  # among them what a killed writer left half done
+        return sorted((path for path in found if path.name[5:].isdecimal()), reverse=True)
 
     @property
     def num_bytes(self) -> int:

@@ -1,0 +1,182 @@
+"""What a run costs while it lasts, what it needs around it, and that its numbers stay the same."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert.config import PretrainConfig, Resolved
+from litebert.files import Json
+from litebert.runs import read_metrics
+from litebert.train import interrupt, pretrain
+
+Configure = Callable[..., Resolved[PretrainConfig]]
+GOLDEN = [4.446629, 4.053801, 3.826926, 4.152803, 3.946034]
+GOLDEN += [4.090625, 3.999545, 3.899654, 4.008973, 3.866822]
+"""Losses of masked words over five steps each, in float32 on one thread."""
+
+
+def _losses(run: Path, *changes: str, configure: Configure) -> list[float]:
+    steps = ("train.steps=50", "train.log_every=5", "train.eval_every=50", "train.save_every=50")
+    pretrain(configure(*steps, *changes), run, is_quiet=True)
+    rows = [row for row in read_metrics(run) if row["kind"] == "train"]
+    return [float(str(row["masked_lm_loss"])) for row in rows]
+
+
+def test_fifty_steps_have_the_losses_they_always_had(tmp_path: Path, configure: Configure) -> None:
+    assert _losses(tmp_path, configure=configure) == pytest.approx(GOLDEN, abs=1e-5)
+
+
+def test_control_another_seed_has_other_losses(tmp_path: Path, configure: Configure) -> None:
+    losses = _losses(tmp_path, "train.seed=12346", configure=configure)
+    assert losses != pytest.approx(GOLDEN, abs=1e-3)
+
+
+class Usage:
+    """Notes memory and open files at two steps of a run; what it is asked to keep, it keeps."""
+
+    def __init__(self, first: int, last: int, kept_bytes: int = 0) -> None:
+        self.seen: dict[int, tuple[int, int]] = {first: (0, 0), last: (0, 0)}
+        self.kept_bytes, self.kept = kept_bytes, list[bytearray]()
+
+    def row(self, row: dict[str, Json]) -> None:
+        self.kept.append(bytearray(b"x" * self.kept_bytes))
+        step = int(str(row["step"]))
+        if step in self.seen:
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4_096
+            self.seen[step] = (resident, len([*Path("/proc/self/fd").iterdir()]))
+
+
+def _require_no_leak(
+    run: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0
+) -> None:
+    usage = Usage(first, last, kept_bytes)
+    small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=50")
+    pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
+    pretrain(configure(*small, *pace), run, is_quiet=True, listeners=(usage,))
+    (memory, files), (memory_now, files_now) = usage.seen.values()
+    assert memory > 0
+    assert memory_now - memory < 2_000_000
+    assert files_now == files
+
+
+def test_five_hundred_steps_leak_nothing(tmp_path: Path, configure: Configure) -> None:
+    _require_no_leak(tmp_path, configure, 200, 700)
+
+
+@pytest.mark.slow
+def test_twenty_thousand_steps_leak_nothing(tmp_path: Path, configure: Configure) -> None:
+    _require_no_leak(tmp_path, configure, 10_000, 20_000)
+
+
+def test_control_what_is_kept_at_each_row_is_noticed(tmp_path: Path, configure: Configure) -> None:
+    with pytest.raises(AssertionError):
+        _require_no_leak(tmp_path, configure, 100, 200, kept_bytes=2_000_000)
+
+
+class At:
+    """Sends this process a signal when a row of this step is written."""
+
+    def __init__(self, step: int, number: int) -> None:
+        self.step, self.number = step, number
+
+    def row(self, row: dict[str, Json]) -> None:
+        if row["step"] == self.step:
+            os.kill(os.getpid(), self.number)
+
+
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_every_signal_to_stop_leaves_a_checkpoint(
+    tmp_path: Path, configure: Configure, number: signal.Signals
+) -> None:
+    outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, number),))
+    assert (outcome.exit_code, outcome.model) == (128 + number, None)
+    newest = max(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert newest == f"step-{outcome.step:09d}"
+
+
+def test_control_without_handlers_a_signal_leaves_no_checkpoint(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupt, "_SIGNALS", ())
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(3, signal.SIGINT),))
+    assert not list((tmp_path / "checkpoints").glob("step-*"))
+
+
+SLEEPING = """
+import time
+from litebert.train.interrupt import interruptible
+with interruptible():
+    print("ready", flush=True)
+    while True:
+        time.sleep(60)
+"""
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEPING], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        child.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):  # the first is only a request
+            child.wait(0.5)
+        sent = time.monotonic()
+        child.terminate()
+        assert child.wait(10) == -signal.SIGTERM
+        assert time.monotonic() - sent < 2
+
+
+ODD = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+PRETRAIN = ["optim.warmup_steps=1", "train.steps=2", "train.batch_size=2", "--preset", "tiny"]
+
+
+def _run(
+    place: Path, *words: str, preparing: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    environment = {"PATH": os.defpath, "OMP_NUM_THREADS": "1", **ODD}
+    source = Path(__file__).parents[2] / "src"
+    command = [sys.executable, "-m", "litebert", *words]
+    return subprocess.run(
+        command,
+        cwd=place,
+        env={**environment, "PYTHONPATH": str(source)},
+        preexec_fn=preparing,
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(
+    tmp_path: Path, corpus: Path
+) -> None:
+    """No HOME, another time zone, an ASCII locale; a folder with spaces, a name of 200 bytes."""
+    place = tmp_path / "größe und 日本"
+    place.mkdir()
+    name = "n" * 200
+    done = _run(place, "pretrain", "--corpus", str(corpus), "--name", name, *PRETRAIN)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (place / "runs" / name / "model" / "model.safetensors").is_file()
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (2_500 << 20, 2_500 << 20))
+
+
+def test_memory_that_does_not_suffice_is_one_clear_error(tmp_path: Path, corpus: Path) -> None:
+    large = ["train.batch_size=4096", "train.micro_batch_size=4096", "objective.max_seq_length=512"]
+    words = ["pretrain", "--corpus", str(corpus), "--name", "large", *PRETRAIN, *large]
+    done = _run(tmp_path, *words, preparing=_limit_memory)
+    said = done.stderr.decode()
+    assert done.returncode == 4, said
+    assert "Traceback" not in said
+    assert "train.micro_batch_size" in said

@@ -1,0 +1,174 @@
+"""Killed twenty times, or at every operation of a save, a run ends with the same bits."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert.config import PretrainConfig, Resolved
+from litebert.errors import LitebertError
+from litebert.folder import load_model
+from litebert.optim import build_optimizer
+from litebert.train import checkpoint
+from litebert.train.checkpoint import Checkpoints, RunProgress, verify
+
+from .test_resume import _state, _words
+
+Configure = Callable[..., Resolved[PretrainConfig]]
+FORGETFUL = "checkpoint.load_state_tensors = lambda *_: None"
+IN_PLACE = """
+from contextlib import contextmanager
+@contextmanager
+def in_place(final):
+    final.mkdir(parents=True, exist_ok=True)
+    yield final
+checkpoint.staged_folder = in_place
+"""
+
+
+def _kills(task: str, folder: Path, words: str, without: str = "") -> int:
+    script = Path(__file__).with_name("kills.py")
+    command = [sys.executable, str(script), task, str(folder), words, without]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("most", [3, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_run_killed_at_operations_of_a_save_equals_an_uninterrupted_one(
+    tmp_path: Path, configure: Configure, most: int
+) -> None:
+    changes = ("train.steps=3", "train.save_every=1", "train.keep_checkpoints=1")
+    words = json.loads(_words(configure, *changes, "train.eval_every=3", "train.log_every=1"))
+    points = _kills("sweep", tmp_path, json.dumps([str(most), *words]))
+    whole = _state(tmp_path / "whole")
+    runs = [path for path in tmp_path.glob("run-*") if path.is_dir()]
+    assert len(runs) == points >= 3
+    assert [run.name for run in runs if _state(run) != whole] == []
+
+
+@pytest.mark.parametrize("without", ["", pytest.param(IN_PLACE, marks=pytest.mark.slow)])
+def test_a_save_killed_at_any_operation_leaves_whole_checkpoints(
+    tmp_path: Path, small_model: Path, without: str
+) -> None:
+    """Written in place, which is the negative control, it leaves one that is not whole."""
+    invalid = _kills("saves", tmp_path, json.dumps([str(small_model)]), without)
+    assert (invalid > 0) == bool(without)
+
+
+def test_runs_killed_twenty_times_equal_an_uninterrupted_one(
+    tmp_path: Path, configure: Configure, without: str = ""
+) -> None:
+    words = _words(configure, "train.steps=6", "train.save_every=1", "train.eval_every=6")
+    runs = _kills("random", tmp_path, words, without)
+    whole = _state(tmp_path / "whole")
+    assert all(_state(tmp_path / f"run-{number}") == whole for number in range(runs))
+
+
+def test_a_reader_never_finds_a_checkpoint_that_is_not_whole(
+    tmp_path: Path, small_model: Path, without: str = ""
+) -> None:
+    assert _kills("readers", tmp_path, json.dumps([str(small_model)]), without) == 0
+
+
+@pytest.mark.slow
+def test_control_moments_that_are_not_restored_change_the_run(
+    tmp_path: Path, configure: Configure
+) -> None:
+    with pytest.raises(AssertionError):
+        test_runs_killed_twenty_times_equal_an_uninterrupted_one(tmp_path, configure, FORGETFUL)
+
+
+def test_control_checkpoints_written_in_place_are_found_half_written(
+    tmp_path: Path, small_model: Path
+) -> None:
+    with pytest.raises(AssertionError):
+        test_a_reader_never_finds_a_checkpoint_that_is_not_whole(tmp_path, small_model, IN_PLACE)
+
+
+@pytest.fixture
+def saved(tmp_path: Path, small_model: Path, configure: Configure) -> Path:
+    """Give a checkpoint of a small network."""
+    network = load_model(small_model).network
+    optimizer = build_optimizer(configure().config.optim, network.named_parameters())
+    path = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=7))
+    verify(path)
+    return path
+
+
+def _damages(path: Path, draw: random.Random) -> list[tuple[Path, bytes]]:
+    """List 64 truncations of each large file, 2,000 flipped bits, and a page of zeros of each."""
+    contents = {file: file.read_bytes() for file in sorted(path.iterdir())}
+    large = [file for file in contents if len(contents[file]) > 8_192]
+    assert len(large) == 2
+    damages = [(f, contents[f][: len(contents[f]) * cut // 64]) for f in large for cut in range(64)]
+    for _ in range(2_000):
+        file = draw.choice(sorted(contents.keys() - {path / "manifest.json"}))
+        data = bytearray(contents[file])
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        damages.append((file, bytes(data)))
+    damages += [(file, contents[file][:-4_096] + bytes(4_096)) for file in large]
+    return [(file, data) for file, data in damages if data != contents[file]]
+
+
+def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
+    seed = int(time.time())
+    for file, data in _damages(saved, random.Random(seed)):
+        before = file.read_bytes()
+        file.write_bytes(data)
+        with pytest.raises(LitebertError, match="LB-501"):
+            verify(saved)
+            pytest.fail(f"seed {seed}: {file.name}, {len(data)} bytes, is taken as whole")
+        file.write_bytes(before)
+    verify(saved)
+
+
+def _swap(path: Path) -> None:
+    (path / "model.safetensors").rename(path / "other")
+    (path / "optimizer.safetensors").rename(path / "model.safetensors")
+    (path / "other").rename(path / "optimizer.safetensors")
+
+
+def _manifest(old: str, new: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        text = (path / "manifest.json").read_text()
+        assert old in text
+        (path / "manifest.json").write_text(text.replace(old, new, 1))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _swap,
+        lambda path: (path / "state.json").unlink(),
+        lambda path: (path / "extra").touch(),
+        lambda path: (path / "manifest.json").unlink(),
+        _manifest('"format": 1', '"format": 2'),
+        _manifest('"blake2b": "', '"blake2b": "0'),
+        _manifest('"bytes": ', '"bytes": 1'),
+        _manifest("{", "["),
+    ],
+)
+def test_swapped_missing_and_foreign_files_are_noticed(
+    saved: Path, damage: Callable[[Path], object]
+) -> None:
+    damage(saved)
+    with pytest.raises(LitebertError, match=r"LB-(501|00\d)"):
+        verify(saved)
+
+
+def test_control_sizes_alone_do_not_tell_a_flipped_bit(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "hash_file", lambda _: "")
+    manifest = checkpoint._manifest(saved, 7)
+    manifest["files"].pop("manifest.json")  # type: ignore[union-attr, call-arg, arg-type]
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(pytest.fail.Exception):
+        test_every_damage_of_a_checkpoint_is_noticed(saved)
