@@ -66,12 +66,9 @@ class Tabular:
         """
         assert is_dataclass(self)
         values = [getattr(self, field.name) for field in fields(self)]
-        parts = [each for each in values if isinstance(each, tuple) and _is_of_records(each)]
+        tuples = [each for each in values if isinstance(each, tuple)]
+        parts = [each for each in tuples if each and all(map(is_dataclass, each))]
         return data_frame(rows_of(parts[0] if parts else [self]))
-
-
-def _is_of_records(values: tuple[object, ...]) -> bool:
-    return bool(values) and all(map(is_dataclass, values))
 
 
 def rows_of(results: Sequence[object]) -> list[dict[str, object]]:

@@ -91,7 +91,9 @@ class PretrainJob:
         corpus = Path(self.corpus or self.folder / "corpus")
         if self.corpus is not None or (corpus / "corpus.json").is_file():
             return plan(self.resolved, self.folder)
-        return plan_without_corpus(self.resolved, vocab_size=self._vocab_size())
+        start = None if self.start is None else Tokenizer.load(locate(self.start))
+        size = self.vocab_size if start is None else start.vocab_size
+        return plan_without_corpus(self.resolved, vocab_size=size)
 
     def _described(self, config: PretrainConfig, needs: Estimate) -> RunPlan:
         train, model = config.train, config.model
@@ -159,11 +161,6 @@ class PretrainJob:
             quiet=quiet,
         )
         return str(corpus)
-
-    def _vocab_size(self) -> int:
-        return (
-            self.vocab_size if self.start is None else Tokenizer.load(locate(self.start)).vocab_size
-        )
 
     def _data(self) -> str:
         if self.corpus is not None:

@@ -77,7 +77,7 @@ class PartRecord(Section):
 
 
 def build_part(task: PartTask) -> PartRecord:
-    """Tokenise the inputs of one part into shards, going on after those that are whole.
+    """Tokenise the inputs of one part into shards, continuing after the complete ones.
 
     Raises: LitebertError for an input that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Attention for inference on a CPU: sequences of like lengths side by side in padded rectangles.
+"""Attention for inference on a CPU: sequences of similar lengths side by side in padded rectangles.
 
 There are few distinct widths, so few kernels are compiled, and few calls are made. Rows are copied,
 which inference likes and a backward pass does not.
@@ -67,7 +67,7 @@ def attend(
 
 @lru_cache(maxsize=8)
 def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Rectangles:
-    """Put sequences of like lengths side by side.
+    """Put sequences of similar lengths side by side.
 
     Exact rectangles are as wide as their longest sequence: one text alone needs no padding. Kernels
     that are compiled for every width get few widths instead.

@@ -146,7 +146,7 @@ def build_network(
     missing = frozenset(expected) - frozenset(parameters)
     if needed := _needed(missing, network):
         names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
-        raise _not_whole(
+        raise _incomplete(
             source, f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}", layout
         )
     network.load_state_dict(parameters, strict=False, assign=True)
@@ -225,7 +225,7 @@ def _needed(missing: frozenset[str], network: Network) -> list[str]:
     return needed
 
 
-def _not_whole(source: Path, received: str, layout: TensorNames) -> DamagedError:
+def _incomplete(source: Path, received: str, layout: TensorNames) -> DamagedError:
     return DamagedError(
         "LB-660",
         f"{source} lacks weights that its network cannot do without",

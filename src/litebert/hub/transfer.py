@@ -2,7 +2,7 @@
 
 It is a process of its own because several calls of huggingface_hub wait for an answer without end
 (repo_info, create_commit): this one can be stopped. It reads one request from stdin as JSON and
-writes a JSON line to stdout for every sign of life, and at last one for the outcome.
+writes a JSON line to stdout for every sign of life, and a last one for the outcome.
 """
 
 from __future__ import annotations

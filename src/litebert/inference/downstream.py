@@ -135,7 +135,7 @@ def _span_answers(
     tokenizer: Tokenizer,
     examples: Sequence[SpanExample],
 ) -> list[SpanAnswer]:
-    """Answer questions, holding so many windows at once: a context may have any length."""
+    """Answer questions, WINDOWS_AT_ONCE at a time: a context may have any length."""
     parts: list[list[SpanAnswer]] = [[] for _ in examples]
     windows = family.windows(examples, tokenizer, max_length=_longest(network))
     while group := list(islice(windows, WINDOWS_AT_ONCE)):

@@ -199,7 +199,7 @@ class Model:
         max_length: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield vectors, reading `batch_size` texts at a time; `progress` is told each size."""
+        """Yield vectors, reading `batch_size` texts at a time; `progress` gets each size."""
         remaining = iter(texts)
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
@@ -316,7 +316,7 @@ class Model:
         return explain(self, verb, several(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
-        """Return the network if it has a pretraining head; raise what it lacks if not."""
+        """Return the network if it has a pretraining head; else name what it lacks."""
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network

@@ -24,7 +24,7 @@ from litebert.tokenizer import Tokenizer
 
 NUM_EXAMPLES = 512
 """Texts, or examples, to calibrate on; every sixteenth is held out to measure the error."""
-_KEPT_BACK = 16
+_HELD_OUT = 16
 Measures: TypeAlias = dict[str, dict[str, float]]
 
 
@@ -69,7 +69,7 @@ def quantize_run(
 ) -> Quantized:
     """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
 
-    `task` names it for a model folder without its run. Asked to evaluate, it measures the model
+    `task` names it for a model folder without its run. With `evaluate`, it measures the model
     on the development splits before and after.
     """
     _require_new(output)
@@ -106,26 +106,26 @@ def _quantize(
     batch: Callable[[Sequence[int]], Batch],
 ) -> Quantized:
     """Calibrate on most examples, measure on the rest, write the folder."""
-    if len(lengths) < _KEPT_BACK:
+    if len(lengths) < _HELD_OUT:
         raise LitebertError(
             "LB-618",
             "there is too little to calibrate on",
             received=f"{len(lengths)} texts",
-            expected=f"a few hundred, {_KEPT_BACK} at least",
+            expected=f"a few hundred, {_HELD_OUT} at least",
             next="give more texts, like those that the model will read",
         )
-    kept = range(0, len(lengths), _KEPT_BACK)
-    used = [number for number in range(len(lengths)) if number % _KEPT_BACK]
-    albert, held_back = network.albert, [batch([number]) for number in kept]
+    kept = range(0, len(lengths), _HELD_OUT)
+    used = [number for number in range(len(lengths)) if number % _HELD_OUT]
+    albert, held_out = network.albert, [batch([number]) for number in kept]
     with torch.no_grad():
-        exact = torch.cat([albert(one) for one in held_back])
+        exact = torch.cat([albert(one) for one in held_out])
         batches = (
             batch([used[number] for number in numbers])
             for numbers in by_length([lengths[number] for number in used])
         )
         to_int8(network, calibrate(albert, batches))
         pack(albert)
-        rounded = torch.cat([albert(one) for one in held_back])
+        rounded = torch.cat([albert(one) for one in held_out])
     with staged_folder(output) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)

@@ -29,7 +29,7 @@ class CorruptStreamError(Exception):
 class Source:
     """One input as the user named it; `location` is its path or URL, `size` its bytes as stored.
 
-    `on_read` is told how many of these bytes have been read.
+    `on_read` is called with how many of these bytes have been read.
     """
 
     name: str

@@ -99,7 +99,7 @@ def _saved(
             next="pip install 'litebert[report]'",
         ) from error
     buffer = io.BytesIO()
-    unsaid = dict.fromkeys(
+    omitted = dict.fromkeys(
         ("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",)
     )
     own_ids = {"svg.hashsalt": title}
@@ -109,7 +109,7 @@ def _saved(
         axes = figure.add_subplot()
         axes.patch.set_visible(False)
         fill(axes)
-        figure.savefig(buffer, format=kind, metadata=unsaid, dpi=160)
+        figure.savefig(buffer, format=kind, metadata=omitted, dpi=160)
     return buffer.getvalue()
 
 
@@ -207,7 +207,7 @@ def _draw_line(axes: Axes, line: Line) -> None:
 
 
 def _inline(svg: str, description: str) -> Html:
-    """Cut a file of its own down to a part of a page, described for who cannot see it."""
+    """Cut a file of its own down to a part of a page, described for readers who cannot see it."""
     label = escaped(description)
     body = svg[svg.index("<svg ") :].replace("xlink:href", "href")
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)

@@ -8,7 +8,7 @@ from litebert.report.chart import Chart
 from litebert.report.figure import draw
 from litebert.report.markup import Html, details, figure, figures, paragraph, section, table
 from litebert.report.settings import SettingRow, data_rows, environment_rows, setting_rows
-from litebert.runs import LogRow, Record
+from litebert.runs import Record
 
 MOST_NOTES = 50
 
@@ -58,12 +58,13 @@ def notes(record: Record) -> Html:
         if len(shown) == len(record.notes)
         else f"The last {len(shown)} of {len(record.notes):,} notes"
     )
-    return section("Notes", table(caption, ("Step", "What happened"), map(_note_row, shown)))
+    return section(
+        "Notes",
+        table(
+            caption, ("Step", "What happened"), ((f"{note.step:,}", note.text) for note in shown)
+        ),
+    )
 
 
 def _setting_cells(row: SettingRow) -> tuple[str, ...]:
     return row.name, row.value, row.default, row.origin, row.meaning
-
-
-def _note_row(note: LogRow) -> tuple[str, str]:
-    return f"{note.step:,}", note.text

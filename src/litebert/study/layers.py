@@ -211,7 +211,7 @@ def _change(step: int, block: int, before: Tensor, after: Tensor) -> StepChange:
 
 
 def _fate(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
-    """Judge the last iterates: still, back after some steps, ever slower, or none of these."""
+    """Judge the last iterates: converged, periodic, slowing down, or none of these."""
     depth = len(residuals)
     by_lag = {lag: _lagged(recent, lag) for lag in range(1, MOST_PERIOD + 1)}
     residual = by_lag.pop(1)

@@ -16,7 +16,7 @@ class Dataset(Generic[Example, Answer]):
     """Everything that is particular to one data set.
 
     `read` takes the data folder and a split; `splits` has what to train on and what to evaluate on
-    (several, MNLI for one), and what to answer without labels. `submission` turns answers into the
+    (several for MNLI), and what to answer without labels. `submission` turns answers into the
     files that a leaderboard or the official script wants, by file name; `notes` say what was
     guessed.
     """

@@ -104,7 +104,7 @@ class Finetuning(Generic[Example, Answer]):
         return measured
 
     def _outputs(self, features: Sequence[Feature]) -> list[Output]:
-        """Return the outputs of features, those of like length computed by one process."""
+        """Return the outputs of features; those of similar length are computed by one process."""
         groups = list(by_length([feature.num_tokens for feature in features]))
         mine = self._world.share(groups)
         chosen = [features[number] for numbers in mine for number in numbers]
@@ -182,7 +182,7 @@ def outputs_of(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Output]:
-    """Return the outputs of features; those of like length are computed together."""
+    """Return the outputs of features; those of similar length are computed together."""
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
@@ -198,7 +198,7 @@ def outputs_of(
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield numbers of like length together, longest first, at most TOKENS_AT_ONCE tokens.
+    """Yield numbers by similar length, longest first, at most TOKENS_AT_ONCE tokens together.
 
     >>> list(by_length([3, 9, 5]))
     [[1, 2, 0]]

@@ -139,7 +139,7 @@ class Pretraining:
         """Measure on the held-out sequences, with the share that the commonest token would get.
 
         `mask_token_*` count only positions that show [MASK]: at the others the answer is either
-        in sight (the kept pieces) or contradicted (the random ones).
+        visible (kept pieces) or contradicted (random ones).
         """
         device = device_of(self.network)
         self.network.albert.depth = self._deepest

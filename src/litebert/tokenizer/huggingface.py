@@ -61,6 +61,7 @@ def unigram_pipeline(
 ) -> dict[str, Json]:
     """Return `tokenizer.json` for a sentencepiece model."""
     ids = {piece.text: index for index, piece in enumerate(model.pieces)}
+    best = max((piece.score for piece in model.pieces if piece.kind == NORMAL), default=0.0)
     metaspace: dict[str, Json] = {
         "type": "Metaspace",
         "replacement": "▁",
@@ -77,7 +78,7 @@ def unigram_pipeline(
         "model": {
             "type": "Unigram",
             "unk_id": ids[special.unk],
-            "vocab": _scored(model.pieces),
+            "vocab": [[piece.text, _score(piece, best)] for piece in model.pieces],
             "byte_fallback": False,
         },
     }
@@ -175,11 +176,6 @@ def _class(belongs: Callable[[str], bool]) -> str:
 
 def _is_combining(character: str) -> bool:
     return unicodedata.combining(character) != 0
-
-
-def _scored(pieces: tuple[Piece, ...]) -> list[Json]:
-    best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
-    return [[piece.text, _score(piece, best)] for piece in pieces]
 
 
 def _score(piece: Piece, best: float) -> float:

@@ -57,8 +57,8 @@ def scored_pieces(table: JsonTable, name: str) -> tuple[list[tuple[str, float]],
         and isinstance(row[1], (int, float))
         and abs(row[1]) <= _LARGEST_SCORE
     ]
-    is_whole = len(scores) == len(rows) <= MAX_PIECES
-    if not is_whole or not isinstance(unknown, int) or not 0 <= unknown < len(rows):
+    is_complete = len(scores) == len(rows) <= MAX_PIECES
+    if not is_complete or not isinstance(unknown, int) or not 0 <= unknown < len(rows):
         raise damaged(
             "LB-245",
             f"{name} holds no vocabulary",

@@ -1,7 +1,7 @@
 """Read and write sentencepiece's model files; refuse what could harm before anything parses it.
 
 The number and size of all sections are bounded first, then sentencepiece's own protobuf module
-parses them. Only what an ALBERT tokenizer can use is let through: a unigram model that puts one
+parses them. Only what an ALBERT tokenizer can use is accepted: a unigram model that puts one
 space before the text and between words.
 """
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 LONG = 1 << 20
-"""Characters of the longest text that is encoded in one go."""
+"""Characters of the longest text that is encoded at once."""
 _PART = 1 << 17
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 

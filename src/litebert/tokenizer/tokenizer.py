@@ -225,7 +225,7 @@ class Tokenizer:
 
     @cached_property
     def unk_id(self) -> int:
-        """Return the id that stands for all that the vocabulary lacks."""
+        """Return the id of everything that the vocabulary lacks."""
         return self._model.ids[self._model.special.unk]
 
     @cached_property

@@ -22,7 +22,7 @@ def average_checkpoints(
     With `last` 1 this writes one checkpoint as a model. Sums are in float64.
 
     Raises:
-        LitebertError: LB-265, there are not so many checkpoints; DamagedError where one is damaged.
+        LitebertError: LB-265, there are fewer checkpoints; DamagedError where one is damaged.
     """
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     chosen = [path for path in every if until is None or step_of(path) <= until][:last]

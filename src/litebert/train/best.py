@@ -17,7 +17,7 @@ from litebert.train.run import write_model
 class BestModel:
     """Write the network to `folder` whenever the key measure improves; see train.log.Listener.
 
-    Ties keep the earlier step. With `patience`, so many evaluations in a row without improvement
+    Ties keep the earlier step. With `patience`, that many evaluations in a row without improvement
     stop the run, as a signal does.
     """
 

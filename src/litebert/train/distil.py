@@ -39,16 +39,16 @@ _FROM_TEACHER = (
 )
 _ALONE = sentence_objective("none")
 _GROUPS = 3
-"""Blocks of a student, where nobody says: of six layers, three reach in 2 minutes what one does in
+"""Blocks of a student, unless set: of six layers, three reach in 2 minutes what one does in
 115 (benchmarks/distillation)."""
 _FIT_TEXTS = 256
 """Texts that the embedding projection is fitted on: some 10,000 tokens for E + 1 unknowns each."""
 
 
 def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
-    """Return the student's network: the teacher's widths and depth, except what somebody set.
+    """Return the student's network: the teacher's widths and depth, unless set.
 
-    Its layers share three blocks, where nobody sets `num_hidden_groups` or another sharing.
+    Its layers share three blocks, unless `num_hidden_groups` or another sharing is set.
 
     Raises:
         LitebertError: LB-991, a width differs, so that the student cannot start from the teacher;

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
@@ -18,6 +17,7 @@ from litebert.train.run import write_model
 
 _RANDOM = tuple(f"{part}.weight" for part in ("query", "key", "value", "intermediate", "pooler"))
 """What reads the new dimensions; everything else that is new is 0, so they say nothing at first."""
+_BLOCKS = ("albert.attention.", "albert.feed_forward.")
 
 
 def grow(
@@ -99,9 +99,9 @@ def _copy(small: AlbertForPretraining, large: AlbertForPretraining) -> None:
         old = theirs[_origin(name, small.config, large.config)]
         if not name.endswith(_RANDOM) or name.startswith("sentence_order."):
             parameter.zero_()
-        if _is_norm_of_hidden(name):
+        if name.startswith(_BLOCKS) and name.endswith("norm.weight"):
             old = old * math.sqrt(ratio)
-        _corner(parameter, old).copy_(old)
+        parameter[tuple(slice(size) for size in old.shape)].copy_(old)
 
 
 def _origin(name: str, small: AlbertConfig, large: AlbertConfig) -> str:
@@ -112,12 +112,3 @@ def _origin(name: str, small: AlbertConfig, large: AlbertConfig) -> str:
     group, inner = divmod(int(match[2]), large.inner_group_num)
     group = group * small.num_hidden_groups // large.num_hidden_groups
     return f"{match[1]}{group * small.inner_group_num + inner}{match[3]}"
-
-
-def _corner(parameter: Tensor, old: Tensor) -> Tensor:
-    return parameter[tuple(slice(size) for size in old.shape)]
-
-
-def _is_norm_of_hidden(name: str) -> bool:
-    is_block = name.startswith(("albert.attention.", "albert.feed_forward."))
-    return is_block and name.endswith("norm.weight")

@@ -163,21 +163,20 @@ def _teacher_folder(config: FinetuneConfig) -> Path:
 
 def described(prepared: Prepared) -> dict[str, JsonValue]:
     """Name what the numbers of a run depend on, for run.json."""
+    config = prepared.config
     return {
         "tokenizer": prepared.tokenizer.hash,
         "task": prepared.dataset.name,
         **prepared.dataset.settled,
-        **_teacher_hash(prepared.config),
+        **(
+            {"teacher": hash_file(weights_path(_teacher_folder(config)))}
+            if config.teacher.run
+            else {}
+        ),
         "training examples": prepared.num_examples,
         "training features": len(prepared.features),
         **{f"{name} examples": len(held.examples) for name, held in prepared.held_out.items()},
     }
-
-
-def _teacher_hash(config: FinetuneConfig) -> dict[str, JsonValue]:
-    if config.teacher.run is None:
-        return {}
-    return {"teacher": hash_file(weights_path(_teacher_folder(config)))}
 
 
 def _pooling(config: FinetuneConfig, start: Path, dataset: AnyDataset) -> Literal["cls", "mean"]:

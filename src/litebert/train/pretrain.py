@@ -128,8 +128,9 @@ def _completed(
     config = config.model_copy(update={"model": config.model.model_copy(update=ids)})
     device = choose_device(config.train.device)
     if config.train.precision == "auto":
-        recorded = recorded_setting(folder, "train.precision")
-        config = _with_train(config, "precision", recorded or _measured_precision(device, planned))
+        precision = recorded_setting(folder, "train.precision")
+        precision = precision or (planned.precision if planned else faster_precision(device))
+        config = _with_train(config, "precision", precision)
     minutes = config.train.minutes
     if minutes is None:
         return config
@@ -140,10 +141,6 @@ def _completed(
         config = _with_train(config, "threads", planned.threads)
         return _with_train(config, "steps", planned.steps)
     return with_steps_for(config, minutes, device, dtype_of(config.train))
-
-
-def _measured_precision(device: torch.device, planned: TrainConfig | None) -> str:
-    return planned.precision if planned else faster_precision(device)
 
 
 def _origins(configured: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:

@@ -80,7 +80,9 @@ class Checkpoint:
 
     def shape(self, tensor: str, slot: str = "") -> tuple[int, ...] | None:
         """Return the shape of a tensor in our layout; None where the checkpoint lacks it."""
-        shapes = [self._entry_shape(name) for name in self.variables_of(tensor, slot)]
+        shapes = [
+            self.bundle.entries[self.stored[name]].shape for name in self.variables_of(tensor, slot)
+        ]
         if not shapes:
             return None
         if len(shapes) == 2:  # the word table times its map
@@ -109,9 +111,6 @@ class Checkpoint:
             next="fetch the checkpoint again, or take an earlier one",
         )
         return values
-
-    def _entry_shape(self, name: str) -> tuple[int, ...]:
-        return self.bundle.entries[self.stored[name]].shape
 
 
 def albert_in(bundle: Bundle) -> Checkpoint:

@@ -147,7 +147,9 @@ class Bench:
         if variant.start:
             before = self.train(variants[variant.start], variants, seed)
             start = self.folder(variants[before.label], variants, seed)
-            words = _warm_words(words, _deepened(start, words, folder / "start"))
+            deepened = _deepened(start, words, folder / "start")  # it has a shape of its own
+            kept = [word for word in words if not word.startswith(("model.", "start."))]
+            words = (*kept, f"start.model={deepened}")
         resolved = resolve(PretrainConfig, settings_from_words(words))
         with _counted_cpu(folder):
             outcome = pretrain(resolved, folder / "run", is_quiet=True)
@@ -243,12 +245,6 @@ def measure(
         share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
         found["sentence_commonest"] = max(share, 1 - share)
     return found
-
-
-def _warm_words(words: Words, start: Path) -> Words:
-    """Start from a model, which has its own shape, instead of random weights."""
-    kept = [word for word in words if not word.startswith(("model.", "start."))]
-    return (*kept, f"start.model={start}")
 
 
 def _deepened(start: Path, words: Words, target: Path) -> Path:

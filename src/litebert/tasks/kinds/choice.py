@@ -155,7 +155,7 @@ class MultipleChoice:
         return mean_scores(answers)
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        """Return a row of logits a question; what it lacks is NEVER chosen."""
+        """Return a row of logits a question; choices that it lacks get NEVER."""
         logits = network(batch).view(-1, self.num_choices)  # (questions, choices)
         is_lacking = moved(torch.tensor([n == 1 for n in batch.lengths]), logits.device)
         masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
@@ -182,7 +182,7 @@ class MultipleChoice:
 
 
 def question_texts(example: ChoiceExample) -> list[str]:
-    """Return the question with each choice: in its blanks, or behind it where it has none.
+    """Return the question with each choice: in its blanks, or after it where it has none.
 
     >>> question_texts(ChoiceExample("1", "", "It is _ . Yes, _ .", ("red", "blue")))
     ['It is red . Yes, red .', 'It is blue . Yes, blue .']

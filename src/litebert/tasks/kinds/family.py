@@ -16,7 +16,7 @@ from litebert.nn import AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 
 Example = TypeVar("Example")
-Asked = TypeVar("Asked", contravariant=True)
+ExampleIn = TypeVar("ExampleIn", contravariant=True)
 Answer = TypeVar("Answer")
 Output: TypeAlias = NDArray[np.float32]
 NEVER = -1e30
@@ -76,7 +76,7 @@ class CheckItem:
     answer: str | None = None
 
 
-class Family(Protocol[Asked, Answer]):
+class Family(Protocol[ExampleIn, Answer]):
     """A kind of task, independent of where its examples come from.
 
     Implementations are frozen dataclasses whose fields are the settings of the kind (the longest
@@ -88,7 +88,12 @@ class Family(Protocol[Asked, Answer]):
         """The head that this kind of task trains."""
 
     def features(
-        self, examples: Sequence[Asked], tokenizer: Tokenizer, *, max_length: int, training: bool
+        self,
+        examples: Sequence[ExampleIn],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
     ) -> list[Feature]:
         """Encode examples, in order; those for training have targets."""
 
@@ -99,20 +104,28 @@ class Family(Protocol[Asked, Answer]):
         """Return what `answers` needs of each feature, on the host."""
 
     def answers(
-        self, examples: Sequence[Asked], features: Sequence[Feature], outputs: Sequence[Output], /
+        self,
+        examples: Sequence[ExampleIn],
+        features: Sequence[Feature],
+        outputs: Sequence[Output],
+        /,
     ) -> list[Answer]:
         """Return one answer an example from the outputs of its features."""
 
-    def measures(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> dict[str, float]:
+    def measures(
+        self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /
+    ) -> dict[str, float]:
         """Compare answers with the labels in the examples, by the field's measures."""
 
-    def constant(self, training: Sequence[Asked], examples: Sequence[Asked], /) -> list[Answer]:
+    def constant(
+        self, training: Sequence[ExampleIn], examples: Sequence[ExampleIn], /
+    ) -> list[Answer]:
         """Return the answers of always giving what is commonest in training: the baseline."""
 
-    def item(self, example: Asked, /) -> CheckItem:
+    def item(self, example: ExampleIn, /) -> CheckItem:
         """Return what a data check looks at."""
 
-    def rows(self, examples: Sequence[Asked], answers: Sequence[Answer], /) -> list[AnswerRow]:
+    def rows(self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /) -> list[AnswerRow]:
         """Return answers and labels in words, one row an example."""
 
     def averaged(self, answers: Sequence[Sequence[Answer]], /) -> list[Answer]:

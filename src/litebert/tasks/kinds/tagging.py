@@ -170,7 +170,7 @@ def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> li
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
-    """Cut words of so many pieces into runs that fit; a word that never does stands alone.
+    """Cut words of these numbers of pieces into runs that fit; one too long is a run of its own.
 
     >>> list(runs([1, 2, 1, 9, 1], room=3))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]

@@ -169,7 +169,7 @@ class _Guess:
         free = [name for name in self.names if name not in (*taken, *self.chosen.used)]
         if len(free) == 1:
             return free
-        strings = [name for name in free if self.contents.has_strings(name)]
+        strings = [name for name in free if self.contents.strings(name)]
         return (
             [name for name in strings if self.contents.is_text(name)]
             or [name for name in strings if self.contents.is_worded(name)]

@@ -104,12 +104,12 @@ class Contents:
 
     def is_text(self, name: str) -> bool:
         """Whether most rows have a text of several words, and most of these differ."""
-        values = self._strings(name)
+        values = self.strings(name)
         return self.is_worded(name) and len(set(values)) * 2 > len(values)
 
     def is_worded(self, name: str) -> bool:
         """Whether most rows have several words there."""
-        values = self._strings(name)
+        values = self.strings(name)
         if not values or len(values) * 2 < len(self.rows):
             return False
         num_worded = sum(" " in value or not value.isascii() for value in values)
@@ -140,11 +140,8 @@ class Contents:
         """Whether a row says where an answer starts."""
         return any("answer_start" in str(row.get(name)) for row in self.rows)
 
-    def has_strings(self, name: str) -> bool:
-        """Whether a row has a text there that is no number."""
-        return bool(self._strings(name))
-
-    def _strings(self, name: str) -> list[str]:
+    def strings(self, name: str) -> list[str]:
+        """Return the texts there that are no numbers."""
         cells = (row.get(name) for row in self.rows)
         values = (text_of(cell) for cell in cells if isinstance(cell, str))
         return [value for value in values if value is not None and number_of(value) is None]

@@ -29,13 +29,13 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     """
     graph = model.graph
     floats = {t.name: t for t in graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
-    turned = {
+    transposed = {
         node.output[0]: node.input[0]
         for node in graph.node
         if node.op_type == "Transpose" and node.input[0] in floats
     }
-    axes = dict(_weights(graph, floats, turned))
-    nodes = [new for node in graph.node for new in _rewritten(node, axes, turned)]
+    axes = dict(_weights(graph, floats, transposed))
+    nodes = [new for node in graph.node for new in _rewritten(node, axes, transposed)]
     nodes = list({node.output[0]: node for node in nodes}.values())  # an input is quantised once
     used = {name for node in nodes for name in node.input}
     constants = [tensor for tensor in graph.initializer if tensor.name in used]
@@ -53,21 +53,23 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
 
 
 def _weights(
-    graph: onnx.GraphProto, floats: Mapping[str, onnx.TensorProto], turned: Mapping[str, str]
+    graph: onnx.GraphProto, floats: Mapping[str, onnx.TensorProto], transposed: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
     """Yield each weight with the axis over which it has one scale: its inputs."""
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in floats:
             yield node.input[1], 0
-        elif node.op_type == "MatMul" and node.input[1] in turned:
-            yield turned[node.input[1]], 1
+        elif node.op_type == "MatMul" and node.input[1] in transposed:
+            yield transposed[node.input[1]], 1
         elif node.op_type == "Gather" and node.input[0] in floats:
             yield node.input[0], 1
 
 
-def _rewritten(node: onnx.NodeProto, axes: Mapping[str, int], turned: Mapping[str, str]) -> Nodes:
-    if node.op_type == "MatMul" and turned.get(node.input[1], node.input[1]) in axes:
-        yield from _product(node, scale=f"{turned.get(node.input[1], node.input[1])}.scale")
+def _rewritten(
+    node: onnx.NodeProto, axes: Mapping[str, int], transposed: Mapping[str, str]
+) -> Nodes:
+    if node.op_type == "MatMul" and transposed.get(node.input[1], node.input[1]) in axes:
+        yield from _product(node, scale=f"{transposed.get(node.input[1], node.input[1])}.scale")
     elif node.op_type == "Gather" and node.input[0] in axes:
         yield from _lookup(node)
     elif node.op_type == "Transpose" and node.input[0] in axes:
