@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from litebert.files import staged_folder, write_json
-from litebert.folder import save_model
+from litebert.files import write_json
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining
 from litebert.reading.find import find_file
@@ -17,6 +16,7 @@ from litebert.reading.lines import read_lines
 from litebert.report.study import Part, write_page, write_pictures
 from litebert.study.layers import BEYOND, Layers, measure_layers
 from litebert.study.local import lengthened
+from litebert.train.run import write_model
 
 MOST_TEXTS = 32
 
@@ -55,9 +55,7 @@ def write_lengthened(
     """Write a model with more positions and, with a window, local attention, to train on from."""
     assert isinstance(model.network, AlbertForPretraining)
     longer = lengthened(model.network, positions, window=window, trained=trained)
-    with staged_folder(folder) as staged:
-        save_model(longer, staged)
-        model.tokenizer.save(staged, max_length=positions)
+    write_model(folder, longer, model.tokenizer)
     return folder
 
 

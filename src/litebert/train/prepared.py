@@ -163,16 +163,14 @@ def _teacher_folder(config: FinetuneConfig) -> Path:
 
 def described(prepared: Prepared) -> dict[str, JsonValue]:
     """Name what the numbers of a run depend on, for run.json."""
-    config = prepared.config
+    config, teacher = prepared.config, {}
+    if config.teacher.run:
+        teacher = {"teacher": hash_file(weights_path(_teacher_folder(config)))}
     return {
         "tokenizer": prepared.tokenizer.hash,
         "task": prepared.dataset.name,
         **prepared.dataset.settled,
-        **(
-            {"teacher": hash_file(weights_path(_teacher_folder(config)))}
-            if config.teacher.run
-            else {}
-        ),
+        **teacher,
         "training examples": prepared.num_examples,
         "training features": len(prepared.features),
         **{f"{name} examples": len(held.examples) for name, held in prepared.held_out.items()},

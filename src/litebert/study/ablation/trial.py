@@ -15,8 +15,8 @@ from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError
 from litebert.fast.precision import DTYPES
-from litebert.files import read_json, staged_folder, write_json
-from litebert.folder import load_model, read_config, save_model
+from litebert.files import read_json, write_json
+from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import evaluation_batches
 from litebert.rng import hashed
@@ -27,6 +27,7 @@ from litebert.study.sizes import sizes_of
 from litebert.tasks import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train import pretrain
+from litebert.train.run import write_model
 from litebert.train.sources import vocabulary_of
 
 EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
@@ -257,9 +258,7 @@ def _deepened(start: Path, words: Words, target: Path) -> Path:
     config = network.config.model_copy(update={"num_hidden_layers": depth})
     deeper = AlbertForPretraining(config)
     deeper.load_state_dict(network.state_dict())
-    with staged_folder(target) as staged:
-        save_model(deeper, staged)
-        Tokenizer.load(model).save(staged, max_length=config.max_position_embeddings)
+    write_model(target, deeper, Tokenizer.load(model))
     return target
 
 
