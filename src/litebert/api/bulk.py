@@ -150,7 +150,7 @@ def _each(
 
 def _table_rows(path: Path, named: Mapping[str, str], chosen: Sequence[str]) -> Iterator[Numbered]:
     """Yield the chosen columns of a table; optional roles may be missing."""
-    table = open_table(path, has_header=True if chosen else None)
+    table = open_table(path, has_header=True if chosen else None)  # a chosen name is in a header
     first = next(iter(named))
     if named[first] not in table.columns:
         raise LitebertError(

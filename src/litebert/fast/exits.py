@@ -135,7 +135,7 @@ def patient_logits(
     answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
     for step, ((attend, transform), head) in enumerate(zip(steps, heads, strict=False), 1):
         first = layout.batch.first_tokens
-        if is_last := step == len(steps):
+        if is_last := step == len(steps):  # then only the [CLS] are computed
             layout = replace(layout, queries=first)
         hidden = transform(attend(hidden, layout), layout)
         logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))

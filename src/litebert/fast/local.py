@@ -50,10 +50,10 @@ def _in_blocks(
     query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float, window: int
 ) -> Tensor:
     size, num_tokens = max(window, _SMALLEST_BLOCK), len(key)
-    missing = -num_tokens % size
+    missing = -num_tokens % size  # tokens that fill the last block
     first = layout.batch.first_tokens[sequence_of(layout.batch)]
     query = query * query.shape[-1] ** -0.5
-    to_first = (query * key[first]).sum(-1)  # (tokens, heads)
+    to_first = (query * key[first]).sum(-1)  # (tokens, heads): the score of each token's own [CLS]
     q = _blocks(F.pad(query, (0, 0, 0, 0, 0, missing)), size).transpose(1, 2)
     k, v = (
         F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size)

@@ -79,12 +79,13 @@ def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Re
     order = torch.empty(sum(query_lengths), dtype=torch.int64)
     for width, stack in by_width.items():
         most = max(query_lengths[number] for number in stack)
-        if not most:
+        if not most:  # none of these sequences has a query
             continue
         width = max(key_lengths[number] for number in stack) if is_exact else width
         keys, is_key = _rows(stack, key_lengths, width)
         is_subset = query_lengths != key_lengths
         queries, is_query = _rows(stack, query_lengths, most) if is_subset else (keys, is_key)
+        # Where each query's row is once all rectangles are joined; padding is nobody's row.
         order[queries[is_query.flatten()]] = joined + is_query.flatten().nonzero().flatten()
         joined += len(queries)
         mask = None if bool(is_key.all()) else is_key.view(len(stack), 1, 1, width)

@@ -60,7 +60,7 @@ def attributed(
     ids = torch.tensor([token for one in sequences for token in one.ids], device=device)
     is_text = torch.tensor([each for one in sequences for each in one.is_text], device=device)
     table = network.albert.embedding.word.weight.detach()
-    words = table[ids]
+    words = table[ids]  # (tokens, embed)
     blanks = torch.where(is_text[:, None], table[mask_id], words)
 
     def scores(vectors: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def attributed(
             n_steps=NUM_STEPS,
             internal_batch_size=max(1, _TOKENS_AT_ONCE // len(ids)),
         )
-    summed = values[0].sum(-1).double()
+    summed = values[0].sum(-1).double()  # (tokens,)
     return Attributed(summed.tolist(), whole, blank, float(summed.sum()) - (whole - blank))
 
 

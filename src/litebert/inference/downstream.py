@@ -108,6 +108,7 @@ def answer(
     examples = [SpanExample(str(n), question, context) for n, context in enumerate(contexts)]
     found = _span_answers(network, family, tokenizer, examples)
     empty = [_sigmoid(each.null_score) for each in found if each.null_score is not None]
+    # No context answers only if none of them does, taken as independent.
     nothing = math.prod(empty) if isinstance(family, ConditionalSpanAnswering) else None
     weights = [1 - each for each in empty] or _shares([_best_score(each.n_best) for each in found])
     scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)

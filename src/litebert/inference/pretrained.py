@@ -122,6 +122,7 @@ def _likeliest(
             for word, p in zip(words, best.values.tolist(), strict=True)
             if p > 0
         ]
+        # Blanks are independent, so the best combinations extend the best shorter ones.
         beams = sorted(longer, key=lambda beam: -beam[1])[:top]
     return beams
 

@@ -130,10 +130,10 @@ class MomentOptimizer(Optimizer):
         gradients = [dense_gradient(parameter) for parameter in parameters]
         first, second = ([state[name] for state in states] for name in STATE_NAMES)
         beta1, beta2 = settings["betas"]
-        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_lerp_(first, gradients, 1 - beta1)  # m += (1 - beta1) (g - m)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        scales = torch._foreach_sqrt(second)
+        scales = torch._foreach_sqrt(second)  # eps is added outside the root, as upstream does
         if settings["bias_correction"]:
             steps = [state["step"] for state in states]
             torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))

@@ -70,6 +70,7 @@ def fit_projection(
     has_target = torch.from_numpy(alignment.has_target)
     inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]
     targets = alignment.means(embedded.float())[has_target]
+    # Normal equations; the small ridge keeps them solvable for any texts.
     gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
     solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
     projection.weight.copy_(solution[:-1].T)

@@ -122,7 +122,7 @@ class Finetuning(Generic[Example, Answer]):
     def _works(self, features: list[Feature]) -> Iterator[FinetuningWork]:
         """Cut a step into micro-batches, longest first, on the network's device."""
         device = device_of(self.network)
-        features.sort(key=lambda feature: -feature.num_tokens)
+        features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first one
         step_weight = sum(feature.weight for feature in features)
         features = self._world.share(features)
         size = self._train.micro_batch_size or len(features)

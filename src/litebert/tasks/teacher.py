@@ -161,6 +161,7 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
         starts = np.array([begin for begin, _ in theirs[1:-1]])
         ends = np.array([end for _, end in theirs[1:-1]])
         begin, end = np.array(ours).T
+        # Teacher tokens that end after ours begins and begin before ours ends: they overlap.
         low = row + 1 + np.searchsorted(ends, begin, side="right")
         high = row + 1 + np.searchsorted(starts, end, side="left")
         is_empty = begin == end

@@ -100,7 +100,7 @@ def _copy(small: AlbertForPretraining, large: AlbertForPretraining) -> None:
         if not name.endswith(_RANDOM) or name.startswith("sentence_order."):
             parameter.zero_()
         if name.startswith(_BLOCKS) and name.endswith("norm.weight"):
-            old = old * math.sqrt(ratio)
+            old = old * math.sqrt(ratio)  # then the norm of the small dimensions is what it was
         parameter[tuple(slice(size) for size in old.shape)].copy_(old)
 
 

@@ -64,6 +64,7 @@ def run_steps(
             world=trainer.world,
             loss_scale=progress.loss_scale,
         )
+        # A spike undoes the steps since the last checkpoint; what they read is omitted.
         spikes = is_spike(result.loss, progress.losses, train.spike_sigma)
         if spikes and (earlier := _returned(trainer, progress, result, returns)):
             progress, batches = earlier, _batches(task, earlier)
@@ -71,6 +72,7 @@ def run_steps(
         progress = _advanced(trainer, progress, result)
         pace.look(progress.step, log.evaluation_seconds)
         is_last = pace.is_last(progress.step)
+        # All processes stop after the same step, whichever of them got the signal.
         is_stopping = bool(trainer.world.largest(int(stopping.is_requested)))
         log.advance(progress.step, pace.total(progress.step))
         if is_last or progress.step % train.log_every == 0:

@@ -142,6 +142,7 @@ class Minutes:
         ):
             return
         self._seen.append((now, step))
+        # The steps that the time left allows at the recent pace share what is left of the plan.
         left = self.seconds - (now - self.begun) - self.world.of_first(seconds_to_end)
         steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
         position = self._position(step)

@@ -113,7 +113,7 @@ class PaddedEncoder(nn.Module):
         """Return the last hidden states, (batch, length, hidden)."""
         summed = self.word(ids) + self.position[: ids.shape[1]] + self.segment(segments)
         hidden: Tensor = self.projection(self.norm(summed))
-        penalty = (1 - mask[:, None, None].to(hidden.dtype)) * NEVER
+        penalty = (1 - mask[:, None, None].to(hidden.dtype)) * NEVER  # (batch, 1, 1, length)
         for step in self.plan:
             hidden = self.attention[step.attention](hidden, penalty)
             hidden = self.feed_forward[step.feed_forward](hidden)

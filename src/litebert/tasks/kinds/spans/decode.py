@@ -159,6 +159,7 @@ def _is(span: ProposedSpan, nothing: ProposedSpan) -> bool:
 def _in_context(window: SpanFeature, rows: Candidates) -> NDArray[np.float64]:
     """Turn positions in a window into characters (start, stop) of the context."""
     places = rows[:, :2].astype(np.int64) - window.first
+    # A start in the question or on [CLS] begins no span of the context.
     is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
     places, scores = places[is_inside], rows[is_inside, 2:]
     counts = window.has_most_context[places[:, 0]]

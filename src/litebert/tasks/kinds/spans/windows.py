@@ -130,7 +130,7 @@ def _most_context(windows: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.boo
     for first in range(0, len(windows), _BLOCK):
         last = min(first + _BLOCK, len(windows))
         begin, end = windows[first][0], windows[last - 1][1]
-        low, high = first, last
+        low, high = first, last  # with the neighbours that show some of the same pieces
         while low and windows[low - 1][1] > begin:
             low -= 1
         while high < len(windows) and windows[high][0] < end:
