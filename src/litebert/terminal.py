@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import unicodedata
@@ -25,8 +26,15 @@ def harmless(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line for people on stderr, in the place of a status line."""
-    print(f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}", file=sys.stderr, flush=True)
+    """Print a line for people on stderr, in the place of a status line.
+
+    When nobody reads stderr any more, as in `2>&1 | head`, the work continues without lines.
+    """
+    try:
+        line = f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}"
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def show_status(done: int, total: int, text: str) -> None:

@@ -74,6 +74,9 @@ def test_what_the_documentation_allows_never_makes_the_server_fail(server, examp
         def check(case) -> None:
             raw = json.dumps(case.body).encode("utf-8", "replace")
             reply = server.ask(case.path, raw=raw)
+            if reply.status == 504:  # the deadline that the request itself sets
+                assert case.body["timeout_ms"] < 1_000, (reply, raw[:200])
+                return
             assert reply.status in (200, 404, 422), (reply, raw[:200])
 
         check()

@@ -94,6 +94,11 @@ def test_only_what_a_model_can_do_is_shown_and_all_of_it_works(open_page, model,
         assert page.locator("#result li, #result svg, #result .tagged, #result .tinted").count() > 0
 
 
+def test_the_headline_says_how_many_blocks_are_shared(open_page) -> None:
+    page = open_page()
+    assert page.text_content("#facts") == "One shared block, 2 steps, vectors of 32."
+
+
 def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
     page = open_page("/#fill")
     page.fill("textarea", "Anna found [MASK] under the [MASK].")

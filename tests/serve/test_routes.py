@@ -227,15 +227,14 @@ def test_pages_forbid_everything_from_elsewhere(server) -> None:
 
 
 UNLIMITED = """
-from litebert.serve import limits
-limits.MAX_BODY_BYTES, limits.MAX_TEXTS, limits.MAX_CHARACTERS = 1 << 30, 1 << 20, 1 << 30
+from litebert.serve import bodies
+bodies.MAX_BODY_BYTES = 1 << 30
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["body", "texts", "characters"])
-def test_without_limits_their_test_fails(run_server, folders, name: str) -> None:
+def test_without_a_limit_of_the_body_its_test_fails(run_server, folders) -> None:
     with run_server(f"base={folders['base']}", without=UNLIMITED) as server:
         server.wait_for_line("base is ready")
         with pytest.raises(AssertionError):
-            test_a_request_beyond_the_limits_is_refused_by_code(server, *LIMITS[name])
+            test_a_request_beyond_the_limits_is_refused_by_code(server, *LIMITS["body"])

@@ -247,18 +247,21 @@ def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
 _TALK = """
 import sys
 from pathlib import Path
+from litebert.terminal import say
 from litebert.train.log import RunLog
 log = RunLog(Path("."), 10)
 for step in range(5):
-    log.say(f"line {step}")
+    {speaker}(f"line {{step}}")
 sys.exit(7)
 """
 
 
-def test_training_continues_when_nobody_reads_its_lines() -> None:
+@pytest.mark.parametrize("speaker", ["log.say", "say"])
+def test_work_continues_when_nobody_reads_its_lines(speaker: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run([sys.executable, "-c", _TALK], stderr=writing, check=False)
+    code = _TALK.format(speaker=speaker)
+    ended = subprocess.run([sys.executable, "-c", code], stderr=writing, check=False)
     os.close(writing)
     assert ended.returncode == 7
 

@@ -15,6 +15,8 @@ from litebert.serve.strict_json import encode
 from litebert.serve.strict_route import StrictRoute
 from litebert.serve.verbs import PROBLEMS, ask, floats, rows_of
 
+_FACTS = ("verbs", "version", "notes", "hidden_size", "num_steps", "num_blocks", "max_tokens")
+
 router = APIRouter(
     prefix="/v1",
     route_class=StrictRoute,
@@ -56,8 +58,7 @@ async def models(request: Request) -> Response:
             "created": 0,
             "owned_by": "litebert",
             "ready": model.is_ready,
-            **{name: model.facts.get(name) for name in ("verbs", "version", "notes")},
-            **{name: model.facts.get(name) for name in ("hidden_size", "num_steps", "max_tokens")},
+            **{name: model.facts.get(name) for name in _FACTS},
         }
         for model in cast(Models, request.app.state.models).all
     ]

@@ -16,6 +16,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file
 from litebert.inference import Model
 from litebert.inference.packaged import model_folder
+from litebert.nn import depth_plan
 from litebert.serve.answering import VerbRequest, answer_all
 from litebert.serve.entry import ModelSource
 from litebert.serve.frames import frame, read_frame
@@ -87,6 +88,7 @@ def _facts(model: Model, source: ModelSource) -> Json:
         "version": "-".join(hash_file(path)[:8] for path in files),
         "hidden_size": model.network.config.hidden_size,
         "num_steps": model.network.config.num_steps,
+        "num_blocks": len(set(depth_plan(model.network.config))),
         "max_tokens": model.network.config.max_position_embeddings,
         "notes": [*model.notes],
     }

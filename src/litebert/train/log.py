@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 import sys
 import time
@@ -126,15 +125,10 @@ class RunLog:
         self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a line for people; when stderr is closed, training continues quietly."""
+        """Print a line for people."""
         self._printed = time.perf_counter()
-        if self.is_quiet or not self.is_first:
-            return
-        try:
+        if self.is_first and not self.is_quiet:
             say(text)
-        except BrokenPipeError:  # as in `2>&1 | head`
-            self.is_quiet = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def _record(self, row: dict[str, Json]) -> None:
         if not self.is_first:

@@ -29,8 +29,9 @@ async function begin() {
 function chooseModel(id) {
   const model = state.model = state.models.find((each) => each.id === id);
   const verbs = Object.keys(VIEWS).filter((verb) => verb === "steps" || model.verbs.includes(verb));
-  at("facts").textContent = `One shared block, ${model.num_steps} steps, vectors of ` +
-    `${model.hidden_size}.`;
+  const blocks = model.num_blocks === 1 ? "One shared block" : `${model.num_blocks} blocks`;
+  at("facts").textContent =
+    `${blocks}, ${model.num_steps} steps, vectors of ${model.hidden_size}.`;
   at("version").textContent = `Model version ${model.version}`;
   tabs.replaceChildren(...verbs.map((verb) => el("button", {
     type: "button", role: "tab", id: `tab-${verb}`, "aria-controls": "view",

@@ -222,8 +222,8 @@ const embeddings = {
 
 const steps = {
   title: "Look inside",
-  lead: "ALBERT applies one block again and again. How far does each step move the hidden states " +
-    "of your sentence? (Figure 1 of the paper, for your text.)",
+  lead: "ALBERT applies its blocks step by step. How far does each step move the hidden states of " +
+    "your sentence? (Figure 1 of the paper, for your text.)",
   fields: [{ name: "text", label: "A sentence", rows: 2 }],
   examples: [{ text: "The cat sat on the mat." },
     { text: "Sharing parameters across layers stabilises the network." }],
