@@ -71,6 +71,7 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 	.venv-bench/bin/python benchmarks/tokenizer.py
 	.venv-bench/bin/python benchmarks/pretraining/step.py
 	.venv-bench/bin/python -m benchmarks.serving.run --record benchmarks/serving/RESULTS.md
+	.venv-bench/bin/python -m benchmarks.serving.overload
 
 study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of a free core (TEXT=your.jsonl)
 	$(BIN)/litebert tokenizer train $(TEXT) --vocab-size 600 --output build/study/vocabulary

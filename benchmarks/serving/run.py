@@ -37,6 +37,7 @@ ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "benchmarks" / "pretraining" / "books-wiki-mini" / "model"
 OURS = "litebert serve"
 ENGINES = ("transformers", "onnxruntime", "openvino")
+MARK = "<!-- the last run -->\n"
 PATHS = {"": "/v1/embed", ", padded batches": "/v1/embed-together"}
 """A rival's routes, and what its name is followed by."""
 
@@ -80,6 +81,11 @@ def loads(requests: int) -> list[Load]:
     return [Load("mixed lengths, 16 clients", mixed, 16), Load("one short text", short, 1)]
 
 
+def body_of(texts: Sequence[str]) -> str:
+    """Ask for plain means, whatever a model's own settings are; the rivals give nothing else."""
+    return json.dumps({"texts": list(texts), "pooling": "mean", "normalize": False})
+
+
 def measure(route: Route, load: Load) -> Measured:
     """Send all requests of a load to one route."""
     own, links = threading.local(), []
@@ -89,7 +95,7 @@ def measure(route: Route, load: Load) -> Measured:
             own.link = http.client.HTTPConnection("127.0.0.1", route.port)
             links.append(own.link)
         started = time.perf_counter()
-        body = json.dumps({"texts": [text]})
+        body = body_of([text])
         own.link.request("POST", route.path, body, {"Content-Type": "application/json"})
         answer = own.link.getresponse()
         found = answer.read()
@@ -147,7 +153,7 @@ def free_port() -> int:
 
 def require_same_answers(routes: Sequence[Route]) -> float:
     """Return how far the servers' vectors are apart; same weights must give the same."""
-    body = json.dumps({"texts": ["The cat sat on the mat.", "A longer text " * 20]})
+    body = body_of(["The cat sat on the mat.", "A longer text " * 20])
     found = []
     for route in routes:
         link = http.client.HTTPConnection("127.0.0.1", route.port)
@@ -217,7 +223,7 @@ def page(
 ) -> str:
     """Return the table, with ratios of each round's figures."""
     lines = [
-        "# Serving",
+        "## The last run",
         "",
         f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}`, "
         f"model {model.name}, float32, one core for every server, {rounds} rounds of {requests} "
@@ -232,7 +238,7 @@ def page(
     for load in dict.fromkeys(load for load, _ in found):
         lines += [
             "",
-            f"## {load[0].upper()}{load[1:]}",
+            f"### {load[0].upper()}{load[1:]}",
             "",
             "| server | CPU ms a request (range) | requests/s | p50 ms | p99 ms | CPU ratio | "
             "throughput ratio (range) | p50 ratio | p99 ratio |",
@@ -285,4 +291,6 @@ if __name__ == "__main__":
     )
     print(results)
     if given.record:
-        write_text(given.record, results)
+        # What is written by hand above the mark stays.
+        kept, mark, _ = given.record.read_text("utf-8").partition(MARK)
+        write_text(given.record, f"{kept}{mark}\n{results}")

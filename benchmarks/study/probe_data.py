@@ -19,6 +19,8 @@ from litebert.files import write_text
 LINES = {
     "glue/SST-2/train.tsv": 4_001,
     "glue/SST-2/dev.tsv": 873,
+    "glue/STS-B/train.tsv": 4_001,
+    "glue/STS-B/dev.tsv": 1_501,
     "nli/snli_dev.jsonl": 5_000,
     "race/train-middle.jsonl": 400,
     "race/dev-middle.jsonl": 60,

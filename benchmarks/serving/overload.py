@@ -1,0 +1,118 @@
+"""litebert serve under five times the load that it can answer: what is refused, and how fast.
+
+`python -m benchmarks.serving.overload [--model FOLDER] [--seconds 60] [--times 5]`
+
+First the capacity is measured with clients that wait for their answers, then requests arrive at a
+fixed rate whether or not the ones before are answered (an open loop), then one client alone again.
+The server has one core, the load another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from benchmarks.serving.run import MODEL, Route, body_of, free_port, loads, measure, server
+
+REFUSED = 429
+JSON = {"Content-Type": "application/json"}
+
+
+async def arrivals(
+    url: str, texts: Iterable[str], *, rate: float, seconds: float
+) -> list[tuple[int, float, bool]]:
+    """Send requests at a fixed rate; return status, seconds, and whether Retry-After was there."""
+    found = []
+
+    async def ask(client: httpx.AsyncClient, text: str) -> None:
+        started = time.perf_counter()
+        answer = await client.post("/v1/embed", content=body_of([text]), headers=JSON)
+        waited = time.perf_counter() - started
+        found.append((answer.status_code, waited, "retry-after" in answer.headers))
+
+    connections = httpx.Limits(max_connections=None, max_keepalive_connections=400)
+    async with httpx.AsyncClient(base_url=url, limits=connections, timeout=60) as client:
+        started, tasks = time.perf_counter(), []
+        for number, text in enumerate(islice(cycle(texts), int(rate * seconds))):
+            await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
+            tasks.append(asyncio.create_task(ask(client, text)))
+        late = time.perf_counter() - started - seconds
+        await asyncio.gather(*tasks)
+    assert late < 0.1 * seconds, f"the load itself is {late:.1f} s late; it needs a free core"
+    return found
+
+
+def megabytes(process: int) -> float:
+    """Return the memory of a process and of all that it started (Linux)."""
+    status = Path(f"/proc/{process}/status").read_text()
+    own = int(status.partition("VmRSS:")[2].split()[0]) / 1_024
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    children = [c for task in tasks for c in (task / "children").read_text().split()]
+    return own + sum(megabytes(int(child)) for child in children)
+
+
+def milliseconds(times: Sequence[float]) -> str:
+    """Return p50 and p99."""
+    if not times:
+        return "none"
+    p50, p99 = np.percentile(times, [50, 99]) * 1_000
+    return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+
+
+def main(model: Path, *, seconds: float, times: float, cores: tuple[int, int]) -> None:
+    """Print what was measured."""
+    os.sched_setaffinity(0, {cores[1]})
+    port = free_port()
+    route = Route("", port, "/v1/embed")
+    command = [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"]
+    mixed, short = loads(400)
+    with server([*command, "--port", str(port)], port, cores[0]) as process:
+        measure(route, mixed)
+        closed = measure(route, mixed)
+        alone = measure(route, short)
+        print(f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99 {alone.p99_ms:.1f} ms")
+        print(f"capacity: {closed.per_second:.0f} requests/s, 16 clients")
+        print(f"          p50 {closed.p50_ms:.1f} ms, p99 {closed.p99_ms:.1f} ms")
+        before, rate = megabytes(process), times * closed.per_second
+        url = f"http://127.0.0.1:{port}"
+        found = asyncio.run(arrivals(url, mixed.texts, rate=rate, seconds=seconds))
+        ended = time.perf_counter()
+        measure(route, short)
+        recovered = time.perf_counter() - ended
+        answered = [wait for status, wait, _ in found if status == httpx.codes.OK]
+        refused = [wait for status, wait, _ in found if status == REFUSED]
+        told = sum(retry for status, _, retry in found if status == REFUSED)
+        other = len(found) - len(answered) - len(refused)
+        print(f"load:     {len(found)} requests in {seconds:.0f} s, {rate:.0f} a second")
+        goodput = len(answered) / seconds
+        share = goodput / closed.per_second
+        print(f"answered: {len(answered)}, {goodput:.0f} a second, {share:.0%} of capacity")
+        print(f"          {milliseconds(answered)}")
+        print(f"refused:  {len(refused)}, {told} with Retry-After, {milliseconds(refused)}")
+        print(f"other:    {other}")
+        print(f"memory:   {before:.0f} MB before, {megabytes(process):.0f} MB after")
+        print(f"after:    {len(short.texts)} short texts one after another in {recovered:.1f} s")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--times", type=float, default=5)
+    given = parser.parse_args()
+    first, *others = sorted(os.sched_getaffinity(0))
+    main(
+        given.model,
+        seconds=given.seconds,
+        times=given.times,
+        cores=(first, others[0] if others else first),
+    )
