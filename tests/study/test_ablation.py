@@ -161,10 +161,11 @@ def test_rows_of_probes_are_compared_by_their_mean(
 ) -> None:
     names = ("masked words", "replaced, generator of 1")
     found = ablate("replaced", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), only=names))
-    assert found.rows[0].values("probes") == []
-    trial = found.rows[0].trials[0]
-    trial.probes.update({"a": 0.5, "b": 0.7})
-    assert found.rows[0].values("probes") == [pytest.approx(0.6)]
+    first, second = (row.trials[0].probes for row in found.rows if row.trials)
+    assert not any(found.compared)
+    first.update({"a": 0.5, "b": 0.7, "hard": 0.1})
+    second.update({"a": 0.4, "b": 0.6})
+    assert found.compared[:2] == [[pytest.approx(0.6)], [pytest.approx(0.5)]], "not of one length"
 
 
 def test_additional_data_is_drawn_beside_the_first_corpus(

@@ -148,7 +148,8 @@ def ablation_part(found: Ablation) -> Part:
         ]
         rows.append(tuple(cells))
     points = tuple(
-        RowPoint(row.label, tuple(row.values(found.measure)), row.paper) for row in found.rows
+        RowPoint(row.label, tuple(values), row.paper)
+        for row, values in zip(found.rows, found.compared, strict=True)
     )
     is_measured = any(row.trials for row in found.rows)
     return Part(

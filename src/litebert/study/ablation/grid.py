@@ -130,7 +130,7 @@ class Grid:
 
     `crosses_objectives`: each row is measured on next sentence and on sentence order, too;
     `measures_depths`: masked words are measured after every step of the network. The measure
-    `probes` is the mean of the downstream probes.
+    `probes` is the mean of the downstream probes that all rows have.
     """
 
     name: str

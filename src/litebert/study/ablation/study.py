@@ -15,7 +15,7 @@ from litebert.files import read_json, write_json
 from litebert.metrics.spread import Spread
 from litebert.study.ablation.cost import measured_rate, predicted
 from litebert.study.ablation.grid import SCALES, Grid, Variant
-from litebert.study.ablation.grids import GRIDS
+from litebert.study.ablation.grids import GRIDS, PROBES
 from litebert.study.ablation.ordering import Ordering, differences, ordering
 from litebert.study.ablation.probes import Probe
 from litebert.study.ablation.trial import Bench, Trial
@@ -34,9 +34,7 @@ class AblationRow(BaseModel):
     predicted_cpu_seconds: float
 
     def values(self, measure: str) -> list[float]:
-        """Return one measure of all seeds; `probes` is the mean of a seed's probes."""
-        if measure == "probes":
-            return [fmean(t.probes.values()) for t in self.trials if t.probes]
+        """Return one measure of all seeds."""
         return [t.measures[measure] for t in self.trials if measure in t.measures]
 
     def spread(self, measure: str) -> Spread | None:
@@ -57,13 +55,27 @@ class Ablation(BaseModel):
     rows: list[AblationRow]
 
     @property
+    def compared(self) -> list[list[float]]:
+        """The measure that decides, of each row's seeds.
+
+        `probes` is the mean of the probes that every probed trial has: a row that another table
+        shares may have more of them, and an easier probe must not put a row above.
+        """
+        if self.measure != PROBES:
+            return [row.values(self.measure) for row in self.rows]
+        probed = [[t.probes for t in row.trials if t.probes] for row in self.rows]
+        sets = [set(trial) for trials in probed for trial in trials]
+        common = set.intersection(*sets) if sets else set()
+        return [[fmean(t[n] for n in common) for t in trials if common] for trials in probed]
+
+    @property
     def orderings(self) -> dict[str, Ordering]:
         """Whether the rows of each part of the table stand in the paper's order."""
-        parts: dict[str, list[AblationRow]] = {}
-        for row in self.rows:
-            parts.setdefault(row.part, []).append(row)
+        parts: dict[str, list[tuple[float | None, list[float]]]] = {}
+        for row, values in zip(self.rows, self.compared, strict=True):
+            parts.setdefault(row.part, []).append((row.paper, values))
         return {
-            part: ordering([row.paper for row in rows], [row.values(self.measure) for row in rows])
+            part: ordering([paper for paper, _ in rows], [values for _, values in rows])
             for part, rows in parts.items()
         }
 
@@ -75,7 +87,7 @@ class Ablation(BaseModel):
         if not any(row.trials for row in self.rows):
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
-            compared = differences([row.values(self.measure) for row in self.rows])
+            compared = differences(self.compared)
             beside = ", ".join(
                 f"{row.label} {x}" for row, x in zip(self.rows[1:], compared, strict=True)
             )
