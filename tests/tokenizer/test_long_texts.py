@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from litebert import rng
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import NORMAL, Piece, read_model, write_model
 from litebert.tokenizer.parts import LONG, parts_of
@@ -52,6 +53,15 @@ def test_the_beginning_of_a_long_text_has_its_first_ids(tokenizer: Tokenizer, te
     assert ids == tokenizer.encode(text).ids[: len(ids)]
     assert tokenizer.beginning(SENTENCE, 1) == SENTENCE
     assert tokenizer.beginning(text, len(text)) == text
+
+
+def test_a_text_without_any_space_has_a_beginning_too(own: Tokenizer) -> None:
+    draw = rng.stream(5, "letters", 0)
+    text = "".join(draw.choice(list("abcdefghijklmnopqrstuvwxyz"), size=70_001)) * 20
+    assert len(text) > LONG
+    beginning = own.beginning(text, 512)
+    assert len(beginning) <= LONG
+    assert own.encode(beginning).ids[:512] == own.encode(text).ids[:512]
 
 
 def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes, text: str) -> None:

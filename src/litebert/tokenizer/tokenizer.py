@@ -157,6 +157,10 @@ class Tokenizer:
             return text
         count = 0
         for begin, part in self._parts(text):
+            if len(part) > LONG:  # no space to cut at: the last ids may be others than in the text
+                found = len(self._model.encode_ids([part[:LONG]], num_threads=1)[0])
+                if count + found >= 2 * num_ids:
+                    return text[: begin + LONG]
             count += len(self._model.encode_ids([part], num_threads=1)[0])
             if count >= num_ids:
                 return text[: begin + len(part)]
