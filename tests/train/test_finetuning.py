@@ -329,17 +329,19 @@ def test_new_files_are_answered_when_the_training_file_is_gone(
     assert len(file.splitlines()) == 3
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
-    words: list[str], configure: Configure, tmp_path: Path
+    words: list[str], configure: Configure, tmp_path: Path, precision: str
 ) -> None:
     run = tmp_path / "run"
-    last = _run(configure, run)["last"]
+    last = _run(configure, run, f"train.precision={precision}")["last"]
     command = ["quantize", str(run), str(tmp_path / "int8"), "--data", str(tmp_path / "dev.csv")]
     result = CliRunner().invoke(cli, [*command, "--evaluate", "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert isinstance(last, dict)
-    assert found["before"]["dev"]["accuracy"] == pytest.approx(last["accuracy"])
+    difference = 1e-6 if precision == "fp32" else 0.1
+    assert found["before"]["dev"]["accuracy"] == pytest.approx(last["accuracy"], abs=difference)
     assert abs(found["after"]["dev"]["accuracy"] - last["accuracy"]) < 0.1
     again = CliRunner().invoke(cli, command)
     assert isinstance(again.exception, LitebertError)

@@ -73,7 +73,7 @@ def quantize_run(
     on the development splits before and after.
     """
     _require_new(output)
-    opened = Finetuned.open(run, task=task)
+    opened = Finetuned.open(run, task=task, precision="fp32")  # int8 is packed beside fp32
     _require_float(opened.network, opened.folder)
     dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
     examples = dataset.read(data, dataset.train_split)
