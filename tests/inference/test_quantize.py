@@ -1,5 +1,6 @@
 """Eight-bit copies: smaller, close, and refused wherever weights must be float."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,17 @@ def test_the_command_makes_the_same_copy(folder: Path, eight: Path, tmp_path: Pa
     assert "bytes" in result.output
     ours, theirs = (load_file(path / INT8_FILE) for path in (tmp_path / "out", eight))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_copy_that_differs_much_is_warned_of(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    words = [str(folder), str(tmp_path / "first"), "--texts", str(tmp_path / "texts.txt")]
+    assert "warning" not in CliRunner().invoke(quantize, words).stderr
+    monkeypatch.setattr(sys.modules[quantize.callback.__module__], "_MUCH", 0.0)
+    words[1] = str(tmp_path / "second")
+    assert "measure it with --evaluate" in CliRunner().invoke(quantize, words).stderr
 
 
 def test_only_inference_takes_eight_bits(eight: Path) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.output import show, show_json
+from litebert.cli.output import note, show, show_json
 from litebert.errors import LitebertError
+
+_MUCH = 0.1
+"""Difference of hidden states from which answers may change."""
 
 
 @click.command()
@@ -76,6 +79,12 @@ def quantize(
         f"hidden states differ by {found.error:.1%} on held-out texts "
         f"(calibrated on {found.num_examples})"
     )
+    if found.error > _MUCH:
+        measured = "compare the measures below" if found.before else "measure it with --evaluate"
+        note(
+            f"warning hidden states differ by more than {_MUCH:.0%}: {measured} before you use "
+            "this copy, or calibrate with more texts like those it will read"
+        )
     for split, measures in found.before.items():
         for name, before in measures.items():
             show(f"{split:<16} {name:<24} {before:.4f} -> {found.after[split][name]:.4f}")
