@@ -24,7 +24,8 @@ def fill(
 ) -> Results[Filling]:
     """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-    Of a text longer than the model reads, the part around the blanks is read.
+    A word's probability is that of all pieces that read so: the one that begins a word and the one
+    that goes on inside one. Of a text longer than the model reads, the part around the blanks is read.
     """
     require_bounded(text, "fill")
     (ids,) = tokenizer.encode_ids([text], special_tokens=True, num_threads=1)
@@ -42,10 +43,12 @@ def fill(
     positions = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
     logits = masked_logits(network, batch, positions)
     logits[:, tokenizer.special_ids] = -torch.inf
+    alike = torch.from_numpy(tokenizer.first_alike)
+    by_word = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
     offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
     return Results(
         Filling(_filled(text, words, offsets), tuple(words), probability, offsets)
-        for words, probability in _likeliest(tokenizer, logits.softmax(-1), top)
+        for words, probability in _likeliest(tokenizer, by_word, top)
     )
 
 

@@ -248,6 +248,12 @@ class Tokenizer:
         return self._model.ids[self._model.special.mask]
 
     @cached_property
+    def first_alike(self) -> NDArray[np.int64]:
+        """Of each piece the first that reads the same: `▁man` and `man` both read "man"."""
+        first: dict[str, int] = {}
+        return np.array([first.setdefault(self.decode([id]), id) for id in range(self.vocab_size)])
+
+    @cached_property
     def special_ids(self) -> tuple[int, ...]:
         """Return the ids that no word is spelled with: padding, unknown, [CLS], [SEP], [MASK]."""
         return tuple(self._model.ids[name] for name in self._model.special)

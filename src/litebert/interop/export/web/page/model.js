@@ -3,7 +3,7 @@
 import * as ort from "./onnxruntime.js";
 import { Tokenizer } from "./tokenizer.js";
 
-let settings, tokenizer, session;
+let settings, tokenizer, session, firstAlike;
 
 async function load() {
   settings = await (await fetch("settings.json")).json();
@@ -70,7 +70,7 @@ async function fill({ text, top = 5 }) {
     if (id !== mask) continue;
     const row = logits.data.slice(place * size, (place + 1) * size);
     for (const each of hidden) row[each] = -Infinity;
-    const best = highest(softmax(row), top);
+    const best = highest(byWord(softmax(row)), top);
     beams = beams
       .flatMap((beam) =>
         best.map(([piece, p]) => ({
@@ -87,6 +87,21 @@ async function fill({ text, top = 5 }) {
     probability,
     text: parts.reduce((so_far, part, index) => so_far + words[index - 1] + part),
   }));
+}
+
+// Add up the pieces that read the same, at the first of them: one begins a word, one goes on inside.
+function byWord(probabilities) {
+  if (!firstAlike) {
+    const first = new Map();
+    firstAlike = Array.from(probabilities, (_, id) => {
+      const word = tokenizer.decode([id]);
+      if (!first.has(word)) first.set(word, id);
+      return first.get(word);
+    });
+  }
+  const sums = new Float64Array(probabilities.length);
+  probabilities.forEach((value, id) => (sums[firstAlike[id]] += value));
+  return sums;
 }
 
 async function classify({ text }) {
