@@ -49,7 +49,7 @@ def test_fill_ranks_words_by_the_probability_of_the_network(folder: Path) -> Non
     assert sum(f.probability for f in everything) == pytest.approx(1, abs=1e-4)
     # A word is there once, with the chances of "▁x" and "x" added up.
     words = [f.words[0] for f in everything]
-    pieces = (model.tokenizer.piece(id) for id in range(5, model.tokenizer.vocab_size))
+    pieces = (model.tokenizer.piece(place) for place in range(5, model.tokenizer.vocab_size))
     assert sorted(words) == sorted({piece.removeprefix("▁") for piece in pieces})
 
 

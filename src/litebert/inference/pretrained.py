@@ -25,7 +25,8 @@ def fill(
     """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
     A word's probability is that of all pieces that read so: the one that begins a word and the one
-    that goes on inside one. Of a text longer than the model reads, the part around the blanks is read.
+    that goes on inside one. Of a text longer than the model reads, the part around the blanks is
+    read.
     """
     require_bounded(text, "fill")
     (ids,) = tokenizer.encode_ids([text], special_tokens=True, num_threads=1)

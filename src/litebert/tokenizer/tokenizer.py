@@ -251,7 +251,8 @@ class Tokenizer:
     def first_alike(self) -> NDArray[np.int64]:
         """Of each piece the first that reads the same: `▁man` and `man` both read "man"."""
         first: dict[str, int] = {}
-        return np.array([first.setdefault(self.decode([id]), id) for id in range(self.vocab_size)])
+        ids = range(self.vocab_size)
+        return np.array([first.setdefault(self.decode([index]), index) for index in ids])
 
     @cached_property
     def special_ids(self) -> tuple[int, ...]:
