@@ -17,36 +17,47 @@ import time
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
+from typing import TypeAlias
 
-import httpx
 import numpy as np
 
 from benchmarks.serving.run import MODEL, Route, body_of, free_port, loads, measure, server
 
-REFUSED = 429
-JSON = {"Content-Type": "application/json"}
+ANSWERED, REFUSED = 200, 429
+Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool]:
+    """Send one request over an idle connection, or a new one; return status and Retry-After."""
+    reader, writer = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /v1/embed HTTP/1.1\r\nHost: {port}\r\nContent-Length: {len(body)}\r\n"
+    writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    await reader.readexactly(int(headers.partition("content-length:")[2].split()[0]))
+    idle.append((reader, writer))
+    return int(headers.split()[1]), "retry-after:" in headers
 
 
 async def arrivals(
-    url: str, texts: Iterable[str], *, rate: float, seconds: float
+    port: int, texts: Iterable[str], *, rate: float, seconds: float
 ) -> list[tuple[int, float, bool]]:
     """Send requests at a fixed rate; return status, seconds, and whether Retry-After was there."""
-    found = []
+    found, idle = [], list[Connection]()
+    bodies = [body_of([text]).encode() for text in texts]
 
-    async def ask(client: httpx.AsyncClient, text: str) -> None:
+    async def timed(body: bytes) -> None:
         started = time.perf_counter()
-        answer = await client.post("/v1/embed", content=body_of([text]), headers=JSON)
-        waited = time.perf_counter() - started
-        found.append((answer.status_code, waited, "retry-after" in answer.headers))
+        status, has_retry = await ask(port, idle, body)
+        found.append((status, time.perf_counter() - started, has_retry))
 
-    connections = httpx.Limits(max_connections=None, max_keepalive_connections=400)
-    async with httpx.AsyncClient(base_url=url, limits=connections, timeout=60) as client:
-        started, tasks = time.perf_counter(), []
-        for number, text in enumerate(islice(cycle(texts), int(rate * seconds))):
-            await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
-            tasks.append(asyncio.create_task(ask(client, text)))
-        late = time.perf_counter() - started - seconds
-        await asyncio.gather(*tasks)
+    started, tasks = time.perf_counter(), []
+    for number, body in enumerate(islice(cycle(bodies), int(rate * seconds))):
+        await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
+        tasks.append(asyncio.create_task(timed(body)))
+    late = time.perf_counter() - started - seconds
+    await asyncio.gather(*tasks)
+    for _, writer in idle:
+        writer.close()
     assert late < 0.1 * seconds, f"the load itself is {late:.1f} s late; it needs a free core"
     return found
 
@@ -83,12 +94,11 @@ def main(model: Path, *, seconds: float, times: float, cores: tuple[int, int]) -
         print(f"capacity: {closed.per_second:.0f} requests/s, 16 clients")
         print(f"          p50 {closed.p50_ms:.1f} ms, p99 {closed.p99_ms:.1f} ms")
         before, rate = megabytes(process), times * closed.per_second
-        url = f"http://127.0.0.1:{port}"
-        found = asyncio.run(arrivals(url, mixed.texts, rate=rate, seconds=seconds))
+        found = asyncio.run(arrivals(port, mixed.texts, rate=rate, seconds=seconds))
         ended = time.perf_counter()
         measure(route, short)
         recovered = time.perf_counter() - ended
-        answered = [wait for status, wait, _ in found if status == httpx.codes.OK]
+        answered = [wait for status, wait, _ in found if status == ANSWERED]
         refused = [wait for status, wait, _ in found if status == REFUSED]
         told = sum(retry for status, _, retry in found if status == REFUSED)
         other = len(found) - len(answered) - len(refused)

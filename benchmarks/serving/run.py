@@ -34,7 +34,7 @@ from litebert.files import write_text
 
 PACKAGES = ("torch", "transformers", "onnxruntime", "openvino", "fastapi", "uvicorn")
 ROOT = Path(__file__).parents[2]
-MODEL = ROOT / "benchmarks" / "pretraining" / "books-wiki-mini" / "model"
+MODEL = Path("src/litebert/model")
 OURS = "litebert serve"
 ENGINES = ("transformers", "onnxruntime", "openvino")
 MARK = "<!-- the last run -->\n"
@@ -226,7 +226,7 @@ def page(
         "## The last run",
         "",
         f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}`, "
-        f"model {model.name}, float32, one core for every server, {rounds} rounds of {requests} "
+        f"model {model}, float32, one core for every server, {rounds} rounds of {requests} "
         f"requests ({requests // 2} of one short text) in turns, closed loop; medians over the "
         "rounds. Ratios are of litebert to the other within a round: throughput above 1 and "
         "waiting times below 1 are in favour of litebert. "

@@ -30,7 +30,7 @@ PACKAGED_NAME = "litebert"
     help="What computes a text alone, in fp32; auto takes the one that measures faster.",
 )
 @click.option("--threads", default=0, help="CPU threads of each model; all by default.")
-@click.option("--batch-tokens", default=4_096, show_default=True, help="Tokens computed together.")
+@click.option("--batch-tokens", default=1_024, show_default=True, help="Tokens computed together.")
 @click.option("--queue", default=64, show_default=True, help="Requests that may wait per model.")
 @click.option("--timeout-ms", default=30_000, show_default=True, help="Default deadline.")
 @click.option(

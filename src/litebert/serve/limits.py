@@ -35,7 +35,7 @@ class ServerSettings:
     """
 
     queue: int = 64
-    batch_tokens: int = 4_096
+    batch_tokens: int = 1_024
     timeout_ms: int = 30_000
     client_seconds: float = 10.0
     api_keys: tuple[str, ...] = ()
