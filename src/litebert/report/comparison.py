@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from litebert.files import Json
+from pydantic import JsonValue
+
 from litebert.metrics.spread import Spread
 from litebert.report.runs import DECIMALS, outcomes
 from litebert.report.seeds import RecordOrSeeds, Seeds, spreads
@@ -18,7 +19,7 @@ from litebert.runs import EvaluatedStep
 class Fact:
     """The value that one run has for a setting, and who set it."""
 
-    value: Json
+    value: JsonValue
     origin: str
 
 
@@ -127,7 +128,7 @@ def _facts(run: RecordOrSeeds) -> dict[str, Fact]:
     """Return settings, data and environment of a run, each by a name that tells which it is."""
     record = run.first if isinstance(run, Seeds) else run
     if isinstance(run, Seeds):
-        seeds: list[Json] = list(run.runs)
+        seeds: list[JsonValue] = list(run.runs)
         record = replace(record, settings={**record.settings, "train.seed": seeds})
     surroundings = {"litebert": record.version, **record.environment}
     return {
