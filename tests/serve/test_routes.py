@@ -67,7 +67,7 @@ def test_a_route_gives_what_the_verb_gives(server, folders, name, verb, body) ->
 
 def _near(value: object) -> object:
     if isinstance(value, float):
-        return pytest.approx(value, abs=1e-5)
+        return pytest.approx(value, rel=1e-6, abs=1e-5)
     if isinstance(value, list):
         return [_near(item) for item in value]
     if isinstance(value, dict):

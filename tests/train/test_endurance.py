@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,15 @@ class At:
 STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Hear SIGINT: a shell lets its background jobs ignore it, these tests perhaps among them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", STOPS)
 def test_every_signal_to_stop_leaves_a_checkpoint(
     tmp_path: Path, configure: Configure, number: signal.Signals
@@ -104,6 +113,7 @@ def test_every_signal_to_stop_leaves_a_checkpoint(
     assert newest == f"step-{outcome.step:09d}"
 
 
+@pytest.mark.usefixtures("heard")
 def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
