@@ -207,6 +207,12 @@ def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -
     assert job.plan().values["tokens"] == train.steps * (pairs + 45)
 
 
+@pytest.mark.parametrize("size", [-1, 0])
+def test_a_vocabulary_without_pieces_is_refused(text: Path, size: int) -> None:
+    with pytest.raises(LitebertError, match="LB-932"):
+        PretrainJob(texts=text, vocab_size=size)
+
+
 def test_where_nobody_says_three_blocks_take_turns(teacher_folder: Path, text: Path) -> None:
     def groups(**settings: object) -> int:
         job = PretrainJob(texts=text, teacher=teacher_folder, settings=SETTINGS | settings)

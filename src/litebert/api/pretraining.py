@@ -21,6 +21,7 @@ from litebert.config import PretrainConfig, Resolved, resolve
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
+from litebert.inference.given import count
 from litebert.reading.find import find_texts
 from litebert.tokenizer import Tokenizer
 from litebert.train import Estimate, most_tokens, plan
@@ -60,6 +61,7 @@ class PretrainJob:
         _require_one_source(paths(self.texts), self.corpus)
         if self.corpus is None:
             find_texts(paths(self.texts))
+        count(self.vocab_size, "vocab_size")
         _ = self.resolved
 
     @property

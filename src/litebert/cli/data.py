@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from litebert.cli.output import show, show_json, stop
+from litebert.cli.texts import AtLeast
 from litebert.errors import DamagedError, LitebertError
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def data() -> None:
 @click.option("--problem", help="Kind of your own task, where the guess is wrong.")
 @click.option("--task", help="A named task; FILE is its folder.")
 @click.option("--model", type=click.Path(path_type=Path), help="Count pieces with its vocabulary.")
-@click.option("--max-length", type=int, help="Pieces that fit; the task's recipe by default.")
+@click.option(
+    "--max-length", type=AtLeast(1), help="Pieces that fit; the task's recipe by default."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     paths: tuple[Path, ...],

@@ -9,6 +9,7 @@ import click
 from litebert.cli.ending import show_plan, show_run
 from litebert.cli.output import stop
 from litebert.cli.pretrain import training_options
+from litebert.cli.texts import AtLeast
 
 
 @click.command()
@@ -18,7 +19,13 @@ from litebert.cli.pretrain import training_options
 @click.option("--from", "start", help="Continue from this student instead of the teacher's layers.")
 @click.option("--recipe", default="distil", show_default=True, help="A name, or a TOML file.")
 @click.option("--name", default="student", show_default=True, help="Name of the run.")
-@click.option("--vocab-size", default=10_000, show_default=True, help="Pieces, with TEXT.")
+@click.option(
+    "--vocab-size",
+    default=10_000,
+    show_default=True,
+    type=AtLeast(1),
+    help="Pieces, with TEXT.",
+)
 @training_options
 def distil(
     teacher: str,

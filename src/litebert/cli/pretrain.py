@@ -8,6 +8,7 @@ import click
 
 from litebert.cli.ending import show_plan, show_run
 from litebert.cli.output import Command, stop
+from litebert.cli.texts import AtLeast
 
 _OPTIONS = (
     click.option(
@@ -55,7 +56,13 @@ def training_options(command: Command) -> Command:
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
 @click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
 @click.option("--name", default="albert", show_default=True, help="Name of the run.")
-@click.option("--vocab-size", default=8_000, show_default=True, help="Pieces, with TEXT.")
+@click.option(
+    "--vocab-size",
+    default=8_000,
+    show_default=True,
+    type=AtLeast(1),
+    help="Pieces, with TEXT.",
+)
 @training_options
 def pretrain(
     words: tuple[str, ...],

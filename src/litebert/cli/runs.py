@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from litebert.cli.output import Format, note, printed, show, show_json, stop, with_formats
+from litebert.cli.texts import AtLeast
 from litebert.errors import LitebertError
 from litebert.files import Json
 
@@ -88,7 +89,7 @@ def compare_runs(folders: tuple[Path, ...], written_as: Format) -> None:
 
 @runs.command("tail")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--rows", default=10, show_default=True, help="Last rows to print.")
+@click.option("--rows", default=10, show_default=True, type=AtLeast(1), help="Last rows to print.")
 @click.option("--follow", is_flag=True, help="Print new rows until the run is finished.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one row per line.")
 def tail_run(folder: Path, rows: int, follow: bool, as_json: bool) -> None:

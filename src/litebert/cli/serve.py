@@ -10,6 +10,7 @@ import click
 
 from litebert.cli.loading import precision_option
 from litebert.cli.output import note
+from litebert.cli.texts import AtLeast
 
 if TYPE_CHECKING:
     from litebert.config import Backend, Precision
@@ -20,7 +21,13 @@ PACKAGED_NAME = "litebert"
 @click.command()
 @click.argument("models", metavar="[[NAME=]MODEL]...", nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, help="Port; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=8000,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    help="Port; 0 takes a free one.",
+)
 @precision_option
 @click.option(
     "--backend",
@@ -29,14 +36,31 @@ PACKAGED_NAME = "litebert"
     show_default=True,
     help="What computes a text alone, in fp32; auto takes the one that measures faster.",
 )
-@click.option("--threads", default=0, help="CPU threads of each model; all by default.")
-@click.option("--batch-tokens", default=1_024, show_default=True, help="Tokens computed together.")
-@click.option("--queue", default=64, show_default=True, help="Requests that may wait per model.")
-@click.option("--timeout-ms", default=30_000, show_default=True, help="Default deadline.")
+@click.option(
+    "--threads", default=0, type=AtLeast(0), help="CPU threads of each model; all by default."
+)
+@click.option(
+    "--batch-tokens",
+    default=1_024,
+    show_default=True,
+    type=AtLeast(1),
+    help="Tokens computed together.",
+)
+@click.option(
+    "--queue",
+    default=64,
+    show_default=True,
+    type=AtLeast(1),
+    help="Requests that may wait per model.",
+)
+@click.option(
+    "--timeout-ms", default=30_000, show_default=True, type=AtLeast(1), help="Default deadline."
+)
 @click.option(
     "--client-seconds",
     default=10.0,
     show_default=True,
+    type=click.FloatRange(0, min_open=True),
     help="Time that a client has to send its headers, and its body.",
 )
 @click.option("--api-keys", type=click.Path(path_type=Path), help="File with one API key a line.")
