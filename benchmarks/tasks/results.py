@@ -18,25 +18,31 @@ SHOWN = {
 
 
 def main(out: Path) -> None:
-    """Print a row for each task and measure: last steps, medians over seeds."""
-    print("| task | measure | steps | pretrained | random weights |\n|---|---|---|---|---|")
-    folders = sorted((out / "pretrained").iterdir())
-    for folder in folders:
-        for measure in SHOWN.get(folder.name, ("accuracy",)):
-            steps = recorded_setting(next(iter(folder.glob("seed-*"))), "train.steps")
-            cells = [_cell(out / kind / folder.name, measure) for kind in ("pretrained", "random")]
-            print(f"| {folder.name} | {measure} | {steps} | {' | '.join(cells)} |")
+    """Print a row for each task and measure, a column for each model: the last steps."""
+    names = sorted(folder.name for folder in out.iterdir() if folder.name != "data")
+    print(f"| task | measure | steps | {' | '.join(names)} |")
+    print("|---" * (3 + len(names)) + "|")
+    for task in sorted({folder.name for name in names for folder in (out / name).iterdir()}):
+        runs = [run for name in names for run in finished(out / name / task)]
+        steps = recorded_setting(runs[0], "train.steps") if runs else None
+        for measure in SHOWN.get(task, ("accuracy",)):
+            cells = [_cell(out / name / task, measure) for name in names]
+            print(f"| {task} | {measure} | {steps} | {' | '.join(cells)} |")
+
+
+def finished(folder: Path) -> list[Path]:
+    """Return the runs of a task, a seed each, that have their result."""
+    return sorted(run for run in folder.glob("seed-*") if (run / "result.json").exists())
 
 
 def _cell(folder: Path, measure: str) -> str:
-    runs = sorted(run for run in folder.glob("seed-*") if (run / "result.json").exists())
-    if not runs:
-        return "not run"
     values = []
-    for run in runs:
+    for run in finished(folder):
         last = read_result(run)["last"]
         assert isinstance(last, dict)
         values.append(float(str(last[measure])))
+    if not values:
+        return "-"
     spread = Spread.of(values)
     scale = 1 if abs(spread.median) > 1 else 100
     seeds = "" if len(values) == 1 else f" ± {scale * spread.spread:.1f} ({len(values)} seeds)"

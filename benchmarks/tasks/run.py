@@ -1,9 +1,9 @@
-"""Fine-tune a small model on real tasks, and the same network from random weights as control.
+"""Fine-tune a model on real tasks, and the same network from random weights as control.
 
-python benchmarks/tasks/run.py MODEL OUT [--control] [--seeds 1,2,3] [--tasks cola,rte]
+python benchmarks/tasks/run.py MODEL OUT NAME [--random] [--seeds 1,2,3] [--tasks cola,rte]
 
-Needs LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT gets a run for each task and seed; the
-same command goes on where it stopped. `python benchmarks/tasks/results.py OUT` makes the table.
+Needs LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT/NAME gets a run for each task and seed;
+rerun the command to resume. `python benchmarks/tasks/results.py OUT` makes the table.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from litebert.train.finetune import finetune
 DATA = Path(os.environ["LITEBERT_TEST_DATA"])
 COMMON = (
     "task.max_length=128",
-    "optim.learning_rate=1e-4",
-    "optim.warmup_steps=0.1",
     "train.batch_size=32",
     "train.precision=auto",
     "train.log_every=50",
@@ -50,20 +48,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--control", action="store_true")
+    parser.add_argument("name")
+    parser.add_argument("--random", action="store_true")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--tasks", default=",".join(BENCHMARKS))
     given = parser.parse_args()
-    kind = "random" if given.control else "pretrained"
     for name in given.tasks.split(","):
         benchmark = BENCHMARKS[name]
         data = benchmark.prepare(given.out / "data") if benchmark.prepare else ()
         for seed in given.seeds.split(","):
             words = [*COMMON, *benchmark.words, *data, f"model.start={given.model}"]
-            words += [f"train.seed={seed}", f"model.random={str(given.control).lower()}"]
+            words += [f"train.seed={seed}", f"model.random={str(given.random).lower()}"]
             resolved = resolve(FinetuneConfig, settings_from_words(words))
-            print(name, kind, seed, file=sys.stderr)
-            finetune(resolved, given.out / kind / name / f"seed-{seed}")
+            print(name, given.name, seed, file=sys.stderr)
+            finetune(resolved, given.out / given.name / name / f"seed-{seed}")
 
 
 def _glue(name: str, *words: str) -> Benchmark:
@@ -138,13 +136,13 @@ def _json_lines(path: Path) -> Iterable[dict[str, str]]:
 
 PREPARED = {"sick": _sick, "snli": _snli, "qnli": _qnli, "imdb": _imdb}
 BENCHMARKS = {
-    "cola": _glue("cola", "train.epochs=4"),
-    "rte": _glue("rte", "train.epochs=4"),
-    "mrpc": _glue("mrpc", "train.epochs=4"),
-    "stsb": _glue("stsb", "train.epochs=4"),
-    "sick": _own("sick", "train.epochs=4"),
-    "qnli": _own("qnli", "train.epochs=4"),
-    "snli": _own("snli", "train.epochs=3"),
+    "cola": _glue("cola"),
+    "rte": _glue("rte"),
+    "mrpc": _glue("mrpc"),
+    "stsb": _glue("stsb"),
+    "sick": _own("sick"),
+    "qnli": _own("qnli"),
+    "snli": _own("snli"),
     "sst2": _glue("sst2", "train.steps=1000", "train.eval_every=1000"),
     "imdb": _own("imdb", "train.steps=150", "train.eval_every=150"),
     "race-middle": Benchmark(

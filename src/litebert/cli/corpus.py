@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from litebert.cli.loading import vocabulary_path
 from litebert.cli.output import note, show, show_json, stop
 from litebert.errors import DamagedError, LitebertError
 
@@ -22,7 +23,7 @@ def corpus() -> None:
 
 @corpus.command("build")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("--tokenizer", required=True, type=click.Path(path_type=Path))
+@click.option("--tokenizer", required=True, help="A vocabulary or its folder, or a model.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option(
     "--sentences",
@@ -50,7 +51,7 @@ def corpus() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(
     inputs: tuple[str, ...],
-    tokenizer: Path,
+    tokenizer: str,
     output: Path,
     sentences: str,
     documents: str | None,
@@ -73,7 +74,7 @@ def build(
 
     summary = build_corpus(
         inputs,
-        tokenizer=tokenizer,
+        tokenizer=vocabulary_path(tokenizer),
         output=output,
         sentences=sentences,
         documents=documents,
@@ -98,7 +99,7 @@ def build(
 
 @corpus.command("check")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("--tokenizer", type=click.Path(path_type=Path), help="Also count unknown tokens.")
+@click.option("--tokenizer", help="Also count unknown tokens.")
 @click.option("--sentences", type=click.Choice(["segment", "line"]), default="segment")
 @click.option("--documents", type=click.Choice(["file", "blank-line"]))
 @click.option("--column", default="text", show_default=True)
@@ -106,7 +107,7 @@ def build(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     inputs: tuple[str, ...],
-    tokenizer: Path | None,
+    tokenizer: str | None,
     sentences: str,
     documents: str | None,
     column: str,
@@ -137,7 +138,11 @@ def check(
         )
     else:
         report = check_text(
-            inputs, tokenizer=tokenizer, sentences=sentences, documents=documents, column=column
+            inputs,
+            tokenizer=None if tokenizer is None else vocabulary_path(tokenizer),
+            sentences=sentences,
+            documents=documents,
+            column=column,
         )
     if as_json:
         show_json(report, indent=2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.loading import vocabulary_path
 from litebert.cli.output import show, show_json, stop
 from litebert.cli.texts import AtLeast
 from litebert.errors import DamagedError, LitebertError
@@ -38,7 +39,7 @@ def data() -> None:
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
 @click.option("--problem", help="Kind of your own task, where the guess is wrong.")
 @click.option("--task", help="A named task; FILE is its folder.")
-@click.option("--model", type=click.Path(path_type=Path), help="Count pieces with its vocabulary.")
+@click.option("--model", help="Count pieces with its vocabulary.")
 @click.option(
     "--max-length", type=AtLeast(1), help="Pieces that fit; the task's recipe by default."
 )
@@ -49,7 +50,7 @@ def check(
     column: tuple[str, ...],
     problem: str | None,
     task: str | None,
-    model: Path | None,
+    model: str | None,
     max_length: int | None,
     as_json: bool,
 ) -> None:
@@ -79,13 +80,13 @@ def _report(
     column: tuple[str, ...],
     problem: str | None,
     task: str | None,
-    model: Path | None,
+    model: str | None,
     max_length: int | None,
 ) -> DataReport:
     from litebert.tasks.check import check_dataset, check_files
     from litebert.tokenizer import Tokenizer
 
-    tokenizer = None if model is None else Tokenizer.load(model)
+    tokenizer = None if model is None else Tokenizer.load(vocabulary_path(model))
     length = max_length or _length_of(task or "table")
     if task is not None and task != "table":
         from litebert.tasks.registry import DATASETS, require_task

@@ -12,6 +12,6 @@ def export() -> None:
     """Write a model folder as other programs read it.
 
     \b
-    litebert export google runs/mine/model exported/model.ckpt-best
+    litebert export google runs/mine exported/model.ckpt-best
     litebert export onnx --help
     """

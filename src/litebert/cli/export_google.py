@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--shards", default=1, show_default=True, help="Data files to write.")
 @click.option(
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def google(
-    model: Path, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool
+    model: str, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool
 ) -> None:
     """Write a checkpoint for Google's code.
 
     \b
-    litebert export google runs/mine/model exported
+    litebert export google runs/mine exported
     litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000 --optimizer
 
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the
@@ -44,7 +45,7 @@ def google(
     from litebert.interop.google import export_checkpoint
 
     report = export_checkpoint(
-        model, output, num_shards=shards, dtype=dtype, has_optimizer=optimizer
+        exported_folder(model), output, num_shards=shards, dtype=dtype, has_optimizer=optimizer
     )
     if as_json:
         show_json(report)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--int8", is_flag=True, help="Quantise all weights: a quarter of the size.")
 @click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--no-latency", is_flag=True, help="Measure no times.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def onnx(
-    model: Path,
+    model: str,
     output: Path,
     int8: bool,
     head: str | None,
@@ -35,8 +36,8 @@ def onnx(
     """Write one ONNX file, float32 or int8.
 
     \b
-    litebert export onnx runs/mine/model exported/model.onnx
-    litebert export onnx runs/mine/model small/model.onnx --int8 --texts my-sentences.txt
+    litebert export onnx runs/mine exported/model.onnx
+    litebert export onnx runs/mine small/model.onnx --int8 --texts my-sentences.txt
 
     OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it.
     Inputs are input_ids, attention_mask and token_type_ids, int64 of any batch and length. Before
@@ -50,7 +51,7 @@ def onnx(
     from litebert.interop.export.samples import OUR_TEXTS, read_texts
 
     report = export_onnx(
-        model,
+        exported_folder(model),
         output,
         int8=int8,
         head=head,

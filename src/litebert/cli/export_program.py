@@ -6,21 +6,22 @@ from pathlib import Path
 
 import click
 
+from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
 @click.option("--compile", "compiled", is_flag=True, help="Compile it for this processor (g++).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def program(model: Path, output: Path, head: str | None, compiled: bool, as_json: bool) -> None:
+def program(model: str, output: Path, head: str | None, compiled: bool, as_json: bool) -> None:
     """Write a torch program (.pt2).
 
     \b
-    litebert export program runs/mine/model exported/model.pt2
-    litebert export program runs/mine/model native/model.pt2 --compile
+    litebert export program runs/mine exported/model.pt2
+    litebert export program runs/mine native/model.pt2 --compile
 
     OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside
     it. Load it in Python with torch.export.load(PATH).module(), a compiled one with
@@ -31,7 +32,7 @@ def program(model: Path, output: Path, head: str | None, compiled: bool, as_json
     """
     from litebert.interop.export.program import export_program
 
-    report = export_program(model, output, head=head, compiled=compiled)
+    report = export_program(exported_folder(model), output, head=head, compiled=compiled)
     if as_json:
         show_json(report, indent=2)
         return

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option(
     "--runtime",
@@ -19,22 +20,20 @@ from litebert.cli.output import show, show_json
     help="The npm package onnxruntime-web as a file; else it is fetched, once.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def web(model: Path, output: Path, runtime: Path | None, as_json: bool) -> None:
+def web(model: str, output: Path, runtime: Path | None, as_json: bool) -> None:
     """Write a page in which a model answers with no server behind it.
 
     \b
     litebert export web packaged page
-    litebert export web runs/reviews/model page --runtime onnxruntime-web-1.30.0.tgz
+    litebert export web runs/reviews page --runtime onnxruntime-web-1.30.0.tgz
 
     OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL is
     a folder with a SentencePiece vocabulary, or the word packaged. The model is written in eight
     bits, each shared weight once, and checked against the network as litebert export onnx does.
     """
-    from litebert.inference import packaged_model
     from litebert.interop.export.web import export_web
 
-    folder = packaged_model() if str(model) == "packaged" and not model.exists() else model
-    report = export_web(folder, output, runtime=runtime)
+    report = export_web(exported_folder(model), output, runtime=runtime)
     if as_json:
         show_json(asdict(report) | {"output": str(output), "transfer": report.transfer})
         return

@@ -16,7 +16,7 @@ def hub() -> None:
 
     \b
     litebert hub pull albert/albert-base-v2 --output models/base
-    litebert hub push runs/mine/model OWNER/mine --license apache-2.0 --dry-run
+    litebert hub push runs/mine OWNER/mine --license apache-2.0 --dry-run
     """
 
 
@@ -71,19 +71,19 @@ def push(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Publish the model in FOLDER as OWNER/NAME, in one commit.
+    """Publish the model in FOLDER, or a run's, as OWNER/NAME, in one commit.
 
     Its README.md is the card; without one, a card is made from the configuration, the tokenizer
     and the run that the folder lies in. Other files in the folder are not sent.
 
     \b
-    litebert hub push runs/mine/model OWNER/mine --license apache-2.0 --language en --dry-run
-    litebert hub push runs/mine/model OWNER/mine --private
+    litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
+    litebert hub push runs/mine OWNER/mine --private
     """
-    from litebert.hub.publish import plan_publication
+    from litebert.hub import locate, plan_publication
 
     publication = plan_publication(
-        folder,
+        locate(folder),
         name,
         revision=revision,
         private=private,

@@ -1,9 +1,10 @@
-"""What verbs share: the options of a model, loading it with its notes, and seeds with commas."""
+"""What verbs share: a model by what names it, its options and notes, and seeds with commas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -21,6 +22,10 @@ model_option = click.option(
     "--model", help="A model folder, a run, or a name on the Hub; else the packaged model."
 )
 
+vocabulary_option = click.option(
+    "--tokenizer",
+    help="A vocabulary or its folder, or a model; else that of the packaged model.",
+)
 column_option = click.option(
     "--column", multiple=True, metavar="ROLE=NAME", help="Columns of your file: text=review, ..."
 )
@@ -70,6 +75,22 @@ def loaded(model: str | None, precision: Precision, *, depth: int | None = None)
     for doubt in found.notes:
         note(f"note: {doubt}")
     return found
+
+
+def exported_folder(model: str) -> Path:
+    """Return the folder of the model to export; `packaged` is the one in the package."""
+    from litebert.inference.packaged import model_folder
+
+    return model_folder(None if model == "packaged" and not Path(model).exists() else model)
+
+
+def vocabulary_path(tokenizer: str | None) -> Path:
+    """Return where a vocabulary is: a file, or that of a model; without a name the packaged one."""
+    from litebert.inference.packaged import model_folder
+
+    path = None if tokenizer is None else Path(tokenizer)
+    is_file = path is not None and (path.exists() or path.suffix in (".model", ".txt"))
+    return path if path and is_file else model_folder(tokenizer)
 
 
 def seed_numbers(text: str) -> list[int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from litebert.cli.loading import vocabulary_option, vocabulary_path
 from litebert.cli.output import show, show_json
 
 
@@ -51,11 +52,13 @@ def train(
 
 @tokenizer.command("encode")
 @click.argument("text")
-@click.option("--tokenizer", "folder", required=True, type=click.Path(path_type=Path))
+@vocabulary_option
 @click.option("--pair", help="A second text.")
 @click.option("--special-tokens", is_flag=True, help="Read [MASK] and the like as such.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def encode(text: str, folder: Path, pair: str | None, special_tokens: bool, as_json: bool) -> None:
+def encode(
+    text: str, tokenizer: str | None, pair: str | None, special_tokens: bool, as_json: bool
+) -> None:
     """Show the ids, pieces and offsets of a text.
 
     \b
@@ -64,7 +67,7 @@ def encode(text: str, folder: Path, pair: str | None, special_tokens: bool, as_j
     """
     from litebert.tokenizer import Tokenizer
 
-    encoding = Tokenizer.load(folder).encode(text, pair, special_tokens=special_tokens)
+    encoding = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
     if as_json:
         names = ("ids", "segments", "pieces", "offsets")
         values = {name: getattr(encoding, name) for name in names}
