@@ -67,7 +67,9 @@ def encode(
     """
     from litebert.tokenizer import Tokenizer
 
-    encoding = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
+    encoding = Tokenizer.load(vocabulary_path(tokenizer)).encode(
+        text, pair, special_tokens=special_tokens
+    )
     if as_json:
         names = ("ids", "segments", "pieces", "offsets")
         values = {name: getattr(encoding, name) for name in names}
