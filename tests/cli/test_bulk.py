@@ -109,6 +109,24 @@ def test_choices_are_columns_and_a_question_without_is_reported(
     assert "nothing to choose from" in capfd.readouterr().err
 
 
+def test_pairs_of_a_file_are_compared(
+    models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"a": TEXTS[0], "b": text} for text in TEXTS]
+    words = ["--column", "first=a", "--column", "second=b", "--model", str(models / "base")]
+    assert run(cli, ["similar", _table("pairs.csv", rows), *words, "--output", "cosines.csv"]) == 0
+    with open("cosines.csv", encoding="utf-8", newline="") as file:
+        found = [float(row["cosine"]) for row in csv.DictReader(file)]
+    model = Model.load(models / "base")
+    assert found == pytest.approx([model.similar(TEXTS[0], text) for text in TEXTS], abs=1e-5)
+    assert found[0] == pytest.approx(1) and len(set(found)) > 1
+    Path("alone.txt").write_text("Anna walked.\n")
+    for first in ("alone.txt", "Anna walked."):
+        capfd.readouterr()
+        run(cli, ["similar", first, *words[-2:]])
+        assert "nothing to compare the text with" in capfd.readouterr().err
+
+
 def test_pairs_are_ordered_and_single_texts_too(models: Path) -> None:
     rows = [{"first": TEXTS[0], "second": text} for text in TEXTS]
     words = ["--model", str(models / "base"), "--output"]

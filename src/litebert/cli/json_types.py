@@ -221,7 +221,7 @@ OUTPUTS: dict[str, Any] = {
     "runs tail": dict[str, Cell],
     "score": list[Score] | BulkRow,
     "search": list[Match],
-    "similar": Cosine,
+    "similar": Cosine | BulkRow,
     "sizes": list[dict[str, str | int | float]],
     "study ablation": Ablation,
     "study attention": LocalAttention,

@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from litebert.cli.bulk import Verb, bulk_options, run_rows
 from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
+from litebert.errors import LitebertError
+
+if TYPE_CHECKING:
+    from litebert.api.bulk import BulkOptions
+    from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)
 @click.argument("first", type=TEXT)
-@click.argument("second", type=TEXT)
+@click.argument("second", type=TEXT, required=False)
 @model_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def similar(first: str, second: str, load: Load, as_json: bool) -> None:
+@bulk_options
+def similar(first: str, second: str | None, load: Load, bulk: BulkOptions) -> None:
     """Measure how similar two texts are: the cosine of their vectors.
+
+    Of a file of pairs, the columns are first and second.
 
     \b
     litebert similar "a cat" "a kitten"
     litebert similar "It rains." "It is wet." --model runs/mine/model --json
+    litebert similar pairs.csv --column first=question --column second=reply --output similar.csv
     """
-    cosine = load().similar(first, second)
-    if as_json:
-        show_json({"cosine": float(cosine)})
+    from litebert.api.bulk import is_file
+
+    if second is None and is_file([first]):
+        verb = Verb(_cosines, lambda _, found: f"{found:.4f}", _as_json, ("first", "second"))
+        run_rows([first], verb, load, bulk)
+        return
+    if second is None:
+        raise _no_second()
+    (cosine,) = _cosines(load(), [{"first": first, "second": second}])
+    if bulk.as_json:
+        show_json(_as_json(cosine))
     else:
-        show(f"{float(cosine):.4f}")
+        show(f"{cosine:.4f}")
+
+
+def _cosines(network: Model, rows: list[dict[str, str]]) -> list[float]:
+    if any("second" not in row for row in rows):
+        raise _no_second()
+    sides = ([row[side] for row in rows] for side in ("first", "second"))
+    first, second = (network.embed(texts, normalize=True) for texts in sides)
+    cosines: list[float] = (first * second).sum(1).tolist()
+    return cosines
+
+
+def _as_json(cosine: float) -> dict[str, float]:
+    return {"cosine": cosine}
+
+
+def _no_second() -> LitebertError:
+    return LitebertError(
+        "LB-947",
+        "there is nothing to compare the text with",
+        received="one text",
+        expected="a second text, or a file with the columns first and second",
+        next='litebert similar "a cat" "a kitten"',
+    )
