@@ -1,15 +1,17 @@
-"""Write a run's model as the packaged one: `python benchmarks/distillation/package.py RUN OUT`.
+"""Write the packaged model: `package.py RUN [RUN ...] OUT [--weights 2 3]`.
 
-The matrices in float8, the rest in bf16, the tokenizer as compact JSON, and what
-sentence-transformers reads; the card is written by hand. Where the run's last evaluation does not
-tell sentence order from a coin, its head is omitted, and the pooler, which only that head had
-trained, is fitted to the vectors.
+Of several runs it is the (weighted) mean; each must have started from the one before. The
+matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and the files that
+sentence-transformers reads are there; the card is written by hand. If the last run has not learnt
+sentence order, its head is omitted, and the pooler, which only that head had trained, is fitted to
+the vectors.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +21,14 @@ from torch.nn import functional as F
 
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
-from litebert.folder import load_model, save_model, write_sentence_transformers
+from litebert.folder import save_model, write_sentence_transformers
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import longest_first, sentence_objective
 from litebert.runs import read_metrics, read_run
 from litebert.tasks.pretraining import micro_batches
 from litebert.tasks.teacher import pool
 from litebert.tokenizer import Tokenizer
+from litebert.train.averaging import mean_network
 from litebert.train.sources import loader_for
 
 LEAST_ORDER_ACCURACY = 0.6
@@ -99,11 +102,11 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
     return float(1 - (found - wanted).square().sum() / (wanted - wanted.mean(0)).square().sum())
 
 
-def main(run: Path, out: Path) -> None:
+def main(runs: Sequence[Path], out: Path, weights: Sequence[float]) -> None:
     """Write the folder; its JSON without indentation, since every byte is shipped."""
-    source = run / "model"
+    run, source = runs[-1], runs[-1] / "model"
     out.mkdir(parents=True)
-    network = load_model(source).network
+    network = mean_network([run / "model" for run in runs], weights)
     assert isinstance(network, AlbertForPretraining)
     if order_accuracy(run) < LEAST_ORDER_ACCURACY:
         network.sentence_order.to("meta")  # what holds no numbers is not written
@@ -121,4 +124,9 @@ def main(run: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--weights", nargs="+", type=float, default=())
+    given = parser.parse_args()
+    main(given.runs, given.out, given.weights)

@@ -1,25 +1,26 @@
-"""The mean of a run's last checkpoints as a model."""
+"""The mean of the weights of several models, or of a run's last checkpoints, as a model."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from litebert.errors import LitebertError
 from litebert.folder import load_model
+from litebert.nn import Network
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, step_of, verify
 from litebert.train.run import write_model
 
 
-@torch.no_grad()
 def average_checkpoints(
     run: Path, output: Path, *, last: int = 1, until: int | None = None
 ) -> list[int]:
     """Write the mean weights of the `last` checkpoints up to a step; return their steps.
 
-    With `last` 1 this writes one checkpoint as a model. Sums are in float64.
+    With `last` 1 this writes one checkpoint as a model.
 
     Raises:
         LitebertError: LB-265, there are fewer checkpoints; DamagedError where one is damaged.
@@ -37,14 +38,24 @@ def average_checkpoints(
         )
     for path in chosen:
         verify(path)
-    network = load_model(chosen[0]).network
-    sums = {name: tensor.double() for name, tensor in network.state_dict().items()}
-    for path in chosen[1:]:
-        for name, tensor in load_model(path).network.state_dict().items():
-            sums[name] += tensor
-    network.load_state_dict({name: (tensor / last).float() for name, tensor in sums.items()})
-    write_model(output, network, _tokenizer(run, chosen[0]), has_card=False)
+    write_model(output, mean_network(chosen), _tokenizer(run, chosen[0]), has_card=False)
     return sorted(map(step_of, chosen))
+
+
+@torch.no_grad()
+def mean_network(folders: Sequence[Path], weights: Sequence[float] = ()) -> Network:
+    """Return the first folder's network with the mean weights of all; sums are in float64.
+
+    The models must have the same shape; `weights` are how much each counts, equally by default.
+    """
+    shares = weights or [1.0] * len(folders)
+    network = load_model(folders[0]).network
+    sums = {name: tensor.double() * shares[0] for name, tensor in network.state_dict().items()}
+    for folder, share in zip(folders[1:], shares[1:], strict=True):
+        for name, tensor in load_model(folder).network.state_dict().items():
+            sums[name] += tensor.double() * share
+    network.load_state_dict({name: (x / sum(shares)).float() for name, x in sums.items()})
+    return network
 
 
 def _tokenizer(run: Path, checkpoint: Path) -> Tokenizer:
