@@ -28,11 +28,20 @@ Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool]:
-    """Send one request over an idle connection, or a new one; return status and Retry-After."""
-    reader, writer = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", port)
+    """Send one request over an idle connection, or a new one; return status and Retry-After.
+
+    An idle connection that the server has closed meanwhile is replaced, as clients do.
+    """
+    is_new = not idle
+    reader, writer = await asyncio.open_connection("127.0.0.1", port) if is_new else idle.pop()
     head = f"POST /v1/embed HTTP/1.1\r\nHost: {port}\r\nContent-Length: {len(body)}\r\n"
     writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
-    headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    try:
+        headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    except (asyncio.IncompleteReadError, ConnectionResetError) as error:
+        if is_new or getattr(error, "partial", b""):
+            raise
+        return await ask(port, idle, body)
     await reader.readexactly(int(headers.partition("content-length:")[2].split()[0]))
     idle.append((reader, writer))
     return int(headers.split()[1]), "retry-after:" in headers
