@@ -20,14 +20,15 @@ SHOWN = {
 def main(out: Path) -> None:
     """Print a row for each task and measure, a column for each model: the last steps."""
     names = sorted(folder.name for folder in out.iterdir() if folder.name != "data")
-    print(f"| task | measure | steps | {' | '.join(names)} |")
-    print("|---" * (3 + len(names)) + "|")
+    print(f"| task | measure | steps | commonest label | {' | '.join(names)} |")
+    print("|---" * (4 + len(names)) + "|")
     for task in sorted({folder.name for name in names for folder in (out / name).iterdir()}):
         runs = [run for name in names for run in finished(out / name / task)]
         steps = recorded_setting(runs[0], "train.steps") if runs else None
         for measure in SHOWN.get(task, ("accuracy",)):
             cells = [_cell(out / name / task, measure) for name in names]
-            print(f"| {task} | {measure} | {steps} | {' | '.join(cells)} |")
+            least = f"{100 * read_result(runs[0]).baseline.get(measure, 0):.1f}" if runs else "-"
+            print(f"| {task} | {measure} | {steps} | {least} | {' | '.join(cells)} |")
 
 
 def finished(folder: Path) -> list[Path]:
@@ -36,11 +37,7 @@ def finished(folder: Path) -> list[Path]:
 
 
 def _cell(folder: Path, measure: str) -> str:
-    values = []
-    for run in finished(folder):
-        last = read_result(run)["last"]
-        assert isinstance(last, dict)
-        values.append(float(str(last[measure])))
+    values = [read_result(run).last.measures[measure] for run in finished(folder)]
     if not values:
         return "-"
     spread = Spread.of(values)
