@@ -86,11 +86,14 @@ def exported_folder(model: str) -> Path:
 
 def vocabulary_path(tokenizer: str | None) -> Path:
     """Return where a vocabulary is: a file, or that of a model; without a name the packaged one."""
+    from litebert.hub.names import HubName, looks_local
     from litebert.inference.packaged import model_folder
 
-    path = None if tokenizer is None else Path(tokenizer)
-    is_file = path is not None and (path.exists() or path.suffix in (".model", ".txt"))
-    return path if path and is_file else model_folder(tokenizer)
+    if tokenizer is None:
+        return model_folder(None)
+    path, name = Path(tokenizer), HubName.parse(tokenizer)
+    is_file = name is None or looks_local(tokenizer) or path.suffix in (".model", ".txt")
+    return path if is_file or path.exists() else model_folder(tokenizer)
 
 
 def seed_numbers(text: str) -> list[int]:

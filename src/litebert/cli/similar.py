@@ -30,7 +30,7 @@ def similar(first: str, second: str | None, load: Load, bulk: BulkOptions) -> No
     \b
     litebert similar "a cat" "a kitten"
     litebert similar "It rains." "It is wet." --model runs/mine/model --json
-    litebert similar pairs.csv --column first=question --column second=reply --output similar.csv
+    litebert similar pairs.csv --column first=before --column second=after --output similar.csv
     """
     from litebert.api.bulk import is_file
 
