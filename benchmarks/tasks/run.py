@@ -1,6 +1,6 @@
 """Fine-tune a model on real tasks, and the same network from random weights as control.
 
-python benchmarks/tasks/run.py MODEL OUT NAME [--random] [--seeds 1,2,3] [--tasks cola,rte]
+python benchmarks/tasks/run.py MODEL OUT NAME [--random] [--seeds 1,2] [--tasks a,b] [--rate 1e-4]
 
 Needs LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT/NAME gets a run for each task and seed;
 rerun the command to resume. `python benchmarks/tasks/results.py OUT` makes the table.
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--random", action="store_true")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--tasks", default=",".join(BENCHMARKS))
+    parser.add_argument("--rate", help="learning rate; the default of the task without it")
     given = parser.parse_args()
     for name in given.tasks.split(","):
         benchmark = BENCHMARKS[name]
@@ -59,6 +60,7 @@ def main() -> None:
         for seed in given.seeds.split(","):
             words = [*COMMON, *benchmark.words, *data, f"model.start={given.model}"]
             words += [f"train.seed={seed}", f"model.random={str(given.random).lower()}"]
+            words += [f"optim.learning_rate={given.rate}"] if given.rate else []
             resolved = resolve(FinetuneConfig, settings_from_words(words))
             print(name, given.name, seed, file=sys.stderr)
             finetune(resolved, given.out / given.name / name / f"seed-{seed}")
