@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -142,6 +143,30 @@ def test_pairs_are_ordered_and_single_texts_too(models: Path) -> None:
     assert "no order in one sentence" in alone["error"]
 
 
+TYPED = {
+    "similar": ("base", ["similar", *TEXTS[:2]]),
+    "order": ("base", ["order", *TEXTS[:2]]),
+    "pair": ("classify", ["classify", TEXTS[0], "--pair", TEXTS[1]]),
+    "answer": ("answer", ["answer", "who sat?", "--context", TEXTS[0]]),
+    "choose": ("choose", ["choose", "who sat?", *TEXTS[:2], "--context", TEXTS[2]]),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_the_answer_to_typed_texts_goes_to_the_output(
+    models: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kind, typed = TYPED[name]
+    words = [*typed, "--model", str(models / kind)]
+    assert run(cli, [*words, "--json"]) == 0
+    (expected,) = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert run(cli, [*words, "--output", "found.jsonl"]) == 0
+    assert capfd.readouterr().out == ""
+    (found,) = _lines("found.jsonl")
+    alone = expected[0] if name == "pair" else expected
+    assert found == {"row": 1, "answer": alone}
+
+
 def test_vectors_become_an_array_and_a_bad_row_is_not_a_number(models: Path) -> None:
     rows = [json.dumps({"text": text}) for text in TEXTS]
     rows[3] = '{"text": null}'
@@ -185,6 +210,20 @@ def test_the_same_command_resumes_after_a_kill(
     assert run(cli, [*words, output]) == 1  # it is finished
 
 
+def test_a_command_with_another_option_does_not_resume(
+    models: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("t.txt").write_text("\n".join(TEXTS) + "\n")
+    words = ["embed", "t.txt", "--model", str(models / "base"), "--output", "v.npy"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "embed", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(SystemExit):
+            run(cli, words)
+    assert run(cli, [*words, "--pooling", "cls"]) == 1
+    assert "LB-942" in capfd.readouterr().err
+    assert run(cli, [*words, "--quiet"]) == 0
+
+
 def test_only_vectors_are_an_array(models: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("t.txt").write_text("a cat\n")
     words = ["score", "t.txt", "--model", str(models / "base"), "--output", "s.npy"]
@@ -199,7 +238,6 @@ def test_progress_knows_how_many_rows_there_are() -> None:
     _table("t.csv", [{"text": "a"}, {"text": "b"}])
     assert count_rows(["t.txt", "t.csv"]) == 4
     assert count_rows(["-"]) is None
-    assert count_rows(["a text"]) is None
 
 
 @pytest.mark.parametrize("output", ["", ".", "models"])

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -33,6 +34,7 @@ from litebert.inference.finetuned import ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.report.seeds import spreads
 from litebert.runs import read_record, read_result
+from litebert.tasks import finetuning
 from litebert.tasks.defaults import MAX_EPOCHS, suited, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train import read_metrics
@@ -130,6 +132,24 @@ def test_a_task_is_learnt_and_its_model_answers_on_strings(
     answers = (tmp_path / "run" / "answers" / "dev.jsonl").read_text().splitlines()
     assert len(answers) == 24
     assert json.loads(answers[0])["expected"] in ("good", "bad")
+
+
+def test_the_last_evaluation_is_not_computed_again_for_the_answers(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = Mock(side_effect=finetuning.outputs_of)
+    monkeypatch.setattr(finetuning, "outputs_of", outputs)
+    run = tmp_path / "run"
+    _run(configure, run, "train.eval_every=10")
+    evaluations = [row for row in read_metrics(run) if row["kind"] == "eval"]
+    assert outputs.call_count == len(evaluations) == 3
+    answers = (run / "answers" / "dev.jsonl").read_bytes()
+    (run / "result.json").unlink()
+    shutil.rmtree(run / "answers")
+    shutil.rmtree(run / "model")
+    _run(configure, run, "train.eval_every=10")
+    assert outputs.call_count == 4, "a run resumed after its last step has no evaluation to reuse"
+    assert (run / "answers" / "dev.jsonl").read_bytes() == answers
 
 
 def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(

@@ -59,7 +59,7 @@ class AnswerFile:
             raise LitebertError(
                 "LB-942",
                 f"{self._unfinished} was begun by another command",
-                received="another model, input or verb",
+                received="another model, input, verb or option",
                 expected="the same command, or --force to start again",
                 next="choose another --output, or add --force",
             )

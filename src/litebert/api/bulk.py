@@ -51,13 +51,10 @@ def is_file(words: Sequence[str]) -> bool:
 def rows_of(
     words: Sequence[str], columns: Sequence[str], roles: Sequence[str]
 ) -> Iterator[Numbered]:
-    """Yield rows of files, of standard input ("-"), or of given texts.
+    """Yield rows of files, or of standard input ("-").
 
     `columns` are choices such as text=body, or body alone for the first role.
     """
-    if not is_file(words):
-        yield from enumerate(({roles[0]: word} for word in words), 1)
-        return
     named = {role: role for role in roles}
     for choice in columns:
         role, equals, name = choice.rpartition("=")
@@ -93,7 +90,7 @@ def answered(
 
 def count_rows(words: Sequence[str]) -> int | None:
     """Estimate the rows of files by their lines; None where that would need reading them."""
-    if not is_file(words) or any(
+    if any(
         word == "-" or _kind(word) == ".parquet" or Path(word).suffix.lower() in COMPRESSIONS
         for word in words
     ):

@@ -52,7 +52,7 @@ def answer(
     if file is not None:
         data = read_capped(file, 16 << 20, command=f"ls {file.parent}")
         context = data.decode("utf-8", "replace")
-    if not has_rows:
+    if not has_rows and not bulk.output:
         _print(load().answer(question, str(context), top=top), bulk)
         return
 
@@ -65,7 +65,7 @@ def answer(
         lambda found: [asdict(each) for each in found],
         ("question", "context"),
     )
-    run_rows([question], verb, load, bulk)
+    run_rows([question], verb, load, bulk, [] if has_rows else [{"question": question}])
 
 
 def _context(row: dict[str, str], given: str | None) -> str:

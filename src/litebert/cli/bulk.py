@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 SHOWN_ERRORS = 5
+_NO_MATTER = ("output", "force", "quiet", "as_json")
+"""Options that do not change what is written."""
 
 
 def bulk_options(command: Command) -> Command:
@@ -85,14 +87,17 @@ def run_verb(
     """Answer texts, files of texts, or standard input, and print or write the answers."""
     from litebert.api.bulk import is_file
 
-    if is_file(words) or bulk.output:
+    if is_file(words):
         run_rows(words, verb, load, bulk)
         return
-    network = load()
     given = [{verb.roles[0]: word} for word in words]
     if pairs:
         for row, second in zip(given, pairs, strict=True):
             row[verb.roles[1]] = second
+    if bulk.output:
+        run_rows(words, verb, load, bulk, given)
+        return
+    network = load()
     if longer := network.too_long(words, list(pairs) or None):
         numbers = ", ".join(str(number + 1) for number in longer)
         note(f"note: longer than the model reads at once: text {numbers}")
@@ -105,20 +110,27 @@ def run_verb(
 
 
 def run_rows(
-    words: Sequence[str], verb: Verb[Answer], load: Callable[[], Model], bulk: BulkOptions
+    words: Sequence[str],
+    verb: Verb[Answer],
+    load: Callable[[], Model],
+    bulk: BulkOptions,
+    typed: Sequence[dict[str, str]] = (),
 ) -> None:
-    """Answer rows a chunk at a time, in order; report at the end which had no answer."""
+    """Answer rows a chunk at a time, in order; report at the end which had no answer.
+
+    The rows are those of the files that `words` name, or else the `typed` ones.
+    """
     from litebert.api.bulk import answered, count_rows, rows_of
     from litebert.api.progress import Progress
     from litebert.errors import LitebertError
 
     network = load()
-    rows = rows_of(words, bulk.columns, verb.roles)
-    file = None if bulk.output is None else _output(words, bulk, network)
+    rows = enumerate(typed, 1) if typed else rows_of(words, bulk.columns, verb.roles)
+    file = None if bulk.output is None else _output(bulk, network)
     bad: list[LitebertError] = []
     number = 0
     num_done = file.num_done if file else 0
-    total = count_rows(words)
+    total = len(typed) or count_rows(words)
     left = None if total is None else max(0, total - num_done)
     with Progress("rows", "answering", total=left, is_quiet=bulk.quiet) as progress:
         remaining = islice(rows, num_done, None)
@@ -139,15 +151,13 @@ def run_rows(
         note(f"{number:,} rows, {len(bad):,} of them skipped{place}")
 
 
-def _output(words: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile:
+def _output(bulk: BulkOptions, model: Model) -> AnswerFile:
+    """Open the output; the command is resumed only with the same arguments and options."""
     from litebert.api.answer_file import answer_file
 
-    command = {
-        "command": str(click.get_current_context().info_name),
-        "inputs": " ".join(words),
-        "columns": " ".join(bulk.columns),
-        "model": model.source,
-    }
+    context = click.get_current_context()
+    given = {name: str(value) for name, value in context.params.items() if name not in _NO_MATTER}
+    command = {**given, "command": str(context.info_name), "model": model.source}
     assert bulk.output is not None
     file = answer_file(bulk.output, command, force=bulk.force)
     if file.num_done:

@@ -46,7 +46,7 @@ def choose(
 
     if not choices and not is_file([question]):
         raise _no_choices()
-    if choices:
+    if choices and not bulk.output:
         _print(load().choose(question, choices, context=context), choices, bulk)
         return
 
@@ -54,7 +54,7 @@ def choose(
         return [
             network.choose(
                 row["question"],
-                _choices(row),
+                choices or _choices(row),
                 context=row.get("context", context),
             )
             for row in rows
@@ -66,7 +66,7 @@ def choose(
         asdict,
         ("question", "context", *CHOICES),
     )
-    run_rows([question], verb, load, bulk)
+    run_rows([question], verb, load, bulk, [{"question": question}] if choices else [])
 
 
 def _choices(row: dict[str, str]) -> list[str]:

@@ -34,11 +34,12 @@ def order(first: str, second: str | None, load: Load, bulk: BulkOptions) -> None
     """
     from litebert.api.bulk import is_file
 
-    if second is None and (is_file([first]) or bulk.output):
+    typed = [] if second is None and is_file([first]) else [_row(first, second)]
+    if bulk.output or not typed:
         verb = Verb(_answers, lambda _, found: _shown(found), _as_json, ("first", "second"))
-        run_rows([first], verb, load, bulk)
+        run_rows([first], verb, load, bulk, typed)
         return
-    (found,) = _answers(load(), [_row(first, second)])
+    (found,) = _answers(load(), typed)
     if bulk.as_json:
         show_json(_as_json(found))
     else:

@@ -34,13 +34,14 @@ def similar(first: str, second: str | None, load: Load, bulk: BulkOptions) -> No
     """
     from litebert.api.bulk import is_file
 
-    if second is None and is_file([first]):
-        verb = Verb(_cosines, lambda _, found: f"{found:.4f}", _as_json, ("first", "second"))
-        run_rows([first], verb, load, bulk)
-        return
-    if second is None:
+    typed = [] if second is None else [{"first": first, "second": second}]
+    if not typed and not is_file([first]):
         raise _no_second()
-    (cosine,) = _cosines(load(), [{"first": first, "second": second}])
+    if bulk.output or not typed:
+        verb = Verb(_cosines, lambda _, found: f"{found:.4f}", _as_json, ("first", "second"))
+        run_rows([first], verb, load, bulk, typed)
+        return
+    (cosine,) = _cosines(load(), typed)
     if bulk.as_json:
         show_json(_as_json(cosine))
     else:

@@ -69,6 +69,7 @@ class Finetuning(Generic[Example, Answer]):
         self._world, self._select, self._pool = world, select, pool
         self.network, self.family, self._teaching = network, family, teaching
         self._features, self._held_out, self._train = features, held_out, train
+        self._answers: dict[str, list[Answer]] | None = None
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
         """Yield the micro-batches of each step; every epoch has an order of its own."""
@@ -80,6 +81,7 @@ class Finetuning(Generic[Example, Answer]):
 
     def loss(self, work: FinetuningWork) -> Loss:
         """Return this micro-batch's share of the weighted mean loss of its step."""
+        self._answers = None  # the step will change the weights
         if self._teaching is None or work.wanted is None:
             total = self.family.losses(self.network, work.batch, work.targets).sum()
         else:
@@ -94,14 +96,23 @@ class Finetuning(Generic[Example, Answer]):
     def evaluate(self) -> dict[str, float]:
         """Measure on every held-out set; where there are several, names begin with the set's."""
         measured: dict[str, float] = {}
+        self._answers = {}
         for name, held_out in self._held_out.items():
             outputs = self._outputs(held_out.features)
             answers = self.family.answers(held_out.examples, held_out.features, outputs)
+            self._answers[name] = answers
             prefix = f"{name}_" if len(self._held_out) > 1 else ""
             values = self.family.measures(held_out.examples, answers)
             measured |= {f"{prefix}{key}": value for key, value in values.items()}
         self.network.train()
         return measured
+
+    def answers(self) -> dict[str, list[Answer]]:
+        """Answer every held-out set, as the last evaluation did if no step has followed it."""
+        return self._answers or {
+            name: answer(self.network, self.family, held_out.examples, held_out.features)
+            for name, held_out in self._held_out.items()
+        }
 
     def _outputs(self, features: Sequence[Feature]) -> list[Output]:
         """Return the outputs of features; those of similar length are computed by one process."""

@@ -29,7 +29,7 @@ from litebert.runs import (
     write_result,
 )
 from litebert.tasks.baseline import doubts
-from litebert.tasks.finetuning import Finetuning, Select, answer
+from litebert.tasks.finetuning import Finetuning, Select
 from litebert.tasks.hardest import hardest_features, require_alone
 from litebert.tasks.kinds.family import AnswerRow
 from litebert.tasks.kinds.teaching import Teachable, Teaching
@@ -104,32 +104,33 @@ def finetune(
             )
             progress = resumed(trainer)
             best.recall(read_metrics(folder) if progress.step and world.is_first else [])
-            progress = run_steps(trainer, _task(network, prepared, world), progress, best)
+            task = _task(network, prepared, world)
+            progress = run_steps(trainer, task, progress, best)
         signal = world.largest(interruption.signal_number or 0)
         if signal and not trainer.pace.is_last(progress.step):
             return Outcome(folder, progress.step, 128 + signal, None)
         if world.is_first:
             with averaged(trainer.optimizer):
-                _conclude(folder, prepared, network, best, start, log)
+                _conclude(folder, prepared, task, best, start, log)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
 def _conclude(
     folder: Path,
     prepared: Prepared,
-    network: AlbertForTask,
+    task: Finetuning[Any, Any],
     best: BestModel,
     start: Start | None,
     log: RunLog,
 ) -> None:
     """Write answers, result and cards, then the model: a run that has it is finished."""
-    answers = _write_answers(folder / "answers", network, prepared)
+    answers = _write_answers(folder / "answers", task, prepared)
     result = _result(folder, prepared, best, start, answers)
     for line in result.doubts:
         log.say(f"warning: {line}")
     write_result(folder, result)
     write_card(folder / "best")
-    write_model(folder / "model", network, prepared.tokenizer, has_card=True)
+    write_model(folder / "model", task.network, prepared.tokenizer, has_card=True)
 
 
 def _agreed(prepared: Prepared, world: World) -> Prepared:
@@ -242,14 +243,12 @@ def _result(
 
 
 def _write_answers(
-    folder: Path, network: AlbertForTask, prepared: Prepared
+    folder: Path, task: Finetuning[Any, Any], prepared: Prepared
 ) -> dict[str, list[AnswerRow]]:
     """Write and return what the last step answers on each held-out set, a line an example."""
-    family = prepared.dataset.family
     written = {}
-    for name, held_out in prepared.held_out.items():
-        answers = answer(network, family, held_out.examples, held_out.features)
-        rows = written[name] = family.rows(held_out.examples, answers)
+    for name, answers in task.answers().items():
+        rows = written[name] = task.family.rows(prepared.held_out[name].examples, answers)
         lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
         write_text(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
     return written

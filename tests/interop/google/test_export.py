@@ -17,6 +17,8 @@ from litebert.interop.google.bundle import read_bundle
 from litebert.interop.google.table import read_table
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.optim import Lamb, state_tensors
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.fromjson import read_vocabulary
 from litebert.train.checkpoint import Checkpoints, RunProgress
 
 Numbers = Callable[[str], Mapping[str, NDArray[np.float32]]]
@@ -105,6 +107,22 @@ def test_vocabulary_and_state_file_go_along(
     assert (out / "checkpoint").read_text().startswith('model_checkpoint_path: "model.ckpt-12"\n')
     assert {path.name for path in out.iterdir()} == set(report.files)
     assert import_checkpoint(out, tmp_path / "again").notes == ()
+
+
+def test_the_vocabulary_is_made_from_tokenizer_json_if_that_is_all_there_is(
+    written: Path, vocabulary: Path, tmp_path: Path
+) -> None:
+    model, out = tmp_path / "model", tmp_path / "out"
+    import_checkpoint(written / "labels", model, tokenizer=vocabulary)
+    (model / "spiece.model").unlink()
+    assert export_checkpoint(model, out).notes == ()
+    assert (out / "30k-clean.model").read_bytes() == read_vocabulary(model).data
+    text = "A cat, or 3,000 of them (é)"
+    expected = Tokenizer.load(vocabulary).encode_ids([text])
+    assert Tokenizer.load(out / "30k-clean.model").encode_ids([text]) == expected
+    (model / "tokenizer.json").unlink()
+    (note,) = export_checkpoint(model, tmp_path / "bare").notes
+    assert note == f"Google's code also needs the vocabulary: no tokenizer at {model}"
 
 
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])

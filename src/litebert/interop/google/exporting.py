@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.errors import LitebertError
-from litebert.files import read_capped, require_absent, write_bytes, write_text
+from litebert.errors import LitebertError, NoVocabularyError
+from litebert.files import require_absent, write_bytes, write_text
 from litebert.interop.google.bundle_writer import write_bundle
 from litebert.interop.google.configuration import official_config
 from litebert.interop.google.outgoing import FloatType, outgoing
+from litebert.tokenizer.fromjson import read_vocabulary
 
 _CONFIG, _STATE = "albert_config.json", "checkpoint"
-_VOCABULARIES = {"spiece.model": "30k-clean.model", "vocab.txt": "vocab.txt"}
-_VOCABULARY_LIMIT = 64 << 20
+_VOCABULARIES = {".model": "30k-clean.model", ".txt": "vocab.txt"}
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,14 @@ def export_checkpoint(
     settings, doubts = official_config(leaving.config)
     prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
     _require_shards(num_shards, len(leaving.variables))
-    vocabularies = {
-        ours: theirs for ours, theirs in _VOCABULARIES.items() if (model / ours).is_file()
-    }
-    _require_free(prefix, [_CONFIG, *vocabularies.values()])
+    vocabulary, lacking = _vocabulary(model)
+    _require_free(prefix, [_CONFIG, *vocabulary])
     write_text(prefix.with_name(_CONFIG), settings)
-    for ours, theirs in vocabularies.items():
-        data = read_capped(model / ours, _VOCABULARY_LIMIT, command=f"ls -l {model}")
-        write_bytes(prefix.with_name(theirs), data)
+    for name, data in vocabulary.items():
+        write_bytes(prefix.with_name(name), data)
     written = write_bundle(prefix, leaving.variables, num_shards=num_shards)
     write_text(prefix.with_name(_STATE), _state(prefix.name))
-    files = [_CONFIG, *vocabularies.values(), *(path.name for path in written), _STATE]
-    lacking = [] if vocabularies else ["no tokenizer was found with the model"]
+    files = [_CONFIG, *vocabulary, *(path.name for path in written), _STATE]
     return GoogleExport(
         prefix=str(prefix),
         files=tuple(files),
@@ -71,6 +67,18 @@ def export_checkpoint(
         optimizer_step=leaving.optimizer_step,
         notes=(*leaving.notes, *doubts, *lacking),
     )
+
+
+def _vocabulary(model: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Return the file of the vocabulary, made from tokenizer.json if need be; or what is missing.
+
+    Google's code cannot read tokenizer.json.
+    """
+    try:
+        found = read_vocabulary(model)
+    except NoVocabularyError as error:
+        return {}, [f"Google's code also needs the vocabulary: {error.what}"]
+    return {_VOCABULARIES[found.suffix]: found.data}, []
 
 
 def _state(name: str) -> str:
