@@ -182,6 +182,17 @@ def test_guesses_are_said(write: Write) -> None:
     )
 
 
+def test_a_text_that_is_not_used_is_a_warning(write: Write) -> None:
+    rows = "".join(f"A man is asleep,He dreams of {n},{'yn'[n % 2]}\n" for n in range(20))
+    path = write("pairs.csv", f"a,b,label\n{rows}")
+    assert (
+        "warning: not used, though it looks like text: a; "
+        "for pairs: --column text=a --column second=b"
+    ) in table_dataset(path).notes
+    for columns in (["text=b"], ["text=a", "second=b"]):
+        assert not any("warning" in note for note in table_dataset(path, columns=columns).notes)
+
+
 def test_labels_are_numbers_by_their_own_order(write: Write) -> None:
     path = write("r.csv", "text,label\nten,10\nnine,9\nnine again,9\nten,10\n")
     dataset = table_dataset(path, path)

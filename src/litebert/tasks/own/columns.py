@@ -214,6 +214,15 @@ class _Guess:
 def _advice(role: Role, candidates: Sequence[str]) -> str:
     """Return flags that settle it: of two possible texts both may be meant."""
     if role == "text" and len(candidates) == 2:
-        pair = zip(("text", "second"), candidates, strict=True)
-        return " ".join(f"--column {shlex.quote(f'{part}={name}')}" for part, name in pair)
+        return pair_flags(candidates)
     return f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
+
+
+def pair_flags(names: Sequence[str]) -> str:
+    """Return the flags that make two columns a pair of texts.
+
+    >>> pair_flags(["premise", "my claim"])
+    "--column text=premise --column 'second=my claim'"
+    """
+    pair = zip(("text", "second"), names, strict=True)
+    return " ".join(f"--column {shlex.quote(f'{part}={name}')}" for part, name in pair)

@@ -13,9 +13,10 @@ from typing import Any
 from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.rows import Row
 from litebert.tasks.own.choices import ChoiceRows
-from litebert.tasks.own.columns import RowShape, guess_columns
+from litebert.tasks.own.columns import RowShape, guess_columns, pair_flags
 from litebert.tasks.own.reading import RowReading
 from litebert.tasks.own.roles import (
+    Columns,
     Role,
     chosen_columns,
     chosen_header,
@@ -24,7 +25,7 @@ from litebert.tasks.own.roles import (
 from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.spans import SpanRows
 from litebert.tasks.own.texts import TEXTS, TextRows
-from litebert.tasks.own.values import label_of
+from litebert.tasks.own.values import Contents, label_of
 from litebert.tasks.own.words import WordRows
 
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
@@ -80,7 +81,8 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
     """
     chosen = chosen_columns(columns, table.columns)
     shape = _reading_of(problem).shape if problem else None
-    shape, found = guess_columns(table.columns, table.sample(), chosen, shape)
+    sample = table.sample()
+    shape, found = guess_columns(table.columns, sample, chosen, shape)
     role = READINGS[shape].learnt
     if not found.all(role):
         raise LitebertError(
@@ -98,9 +100,23 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
         f"{table.source.name}: {table.writing}",
         f"columns: {' '.join(found.words())}{aside}",
         f"problem: {reading.problem}; {summary}",
+        *([] if chosen.all("text") else _maybe_pairs(unused, found, Contents(sample))),
     )
     has_header = False if table.has_header is False else chosen_header(columns)
     return Settled(reading, has_header, table.columns, notes)
+
+
+def _maybe_pairs(unused: Sequence[str], found: Columns, contents: Contents) -> list[str]:
+    """Warn of a column that is not read although it looks like the other half of a pair."""
+    text = found.one("text")
+    worded = [name for name in unused if contents.is_worded(name)]
+    if text is None or found.one("second") or not worded:
+        return []
+    pair = [name for name in contents.rows[0] if name in (text, worded[0])]
+    return [
+        f"warning: not used, though it looks like text: {', '.join(worded)}; "
+        f"for pairs: {pair_flags(pair)}"
+    ]
 
 
 def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str]) -> Settled:
