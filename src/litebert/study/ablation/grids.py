@@ -32,6 +32,15 @@ def _base(scale: Scale, *words: str) -> Words:
     return (*scale.network(scale.base), *words)
 
 
+def counted(number: int, what: str) -> str:
+    """Count in words.
+
+    >>> counted(1, "layer"), counted(3, "layer")
+    ('1 layer', '3 layers')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def _embedding(scale: Scale) -> tuple[Variant, ...]:
     return tuple(
         Variant(
@@ -72,7 +81,7 @@ def _depth(scale: Scale) -> tuple[Variant, ...]:
         words = scale.network(scale.large, num_layers=layers)
         # From three layers on, each starts from the weights of the depth before it.
         start = found[-1].label if layers >= 3 else None
-        found.append(Variant(f"{layers} layers", words, figure, start=start))
+        found.append(Variant(counted(layers, "layer"), words, figure, start=start))
     return tuple(found)
 
 
@@ -120,9 +129,9 @@ def _ngram(scale: Scale) -> tuple[Variant, ...]:
 def _groups(scale: Scale) -> tuple[Variant, ...]:
     layers = scale.base.num_layers
     counts = [n for n in (1, 2, 3, 6, 12) if layers % n == 0]
-    groups = [Variant(f"{n} groups", _base(scale, f"model.num_hidden_groups={n}")) for n in counts]
+    groups = [Variant(counted(n, "group"), _base(scale, f"model.num_hidden_groups={n}")) for n in counts]
     inner = (*scale.network(scale.base, num_layers=layers // 2), "model.inner_group_num=2")
-    return (*groups, Variant(f"2 inner blocks, {layers // 2} layers", inner))
+    return (*groups, Variant(f"2 inner blocks, {counted(layers // 2, 'layer')}", inner))
 
 
 def _more_data(scale: Scale) -> tuple[Variant, ...]:
@@ -183,11 +192,11 @@ def _elastic(scale: Scale) -> tuple[Variant, ...]:
     """Give one network for all depths the compute of the full depth alone."""
     layers = scale.base.num_layers
     halves = [layers // 2, 1] if layers > 2 else [1]
-    apart = [Variant(f"{n} steps alone", scale.network(scale.base, num_layers=n)) for n in halves]
+    apart = [Variant(f"{counted(n, 'step')} alone", scale.network(scale.base, num_layers=n)) for n in halves]
     elastic = _base(scale, "elastic.least_depth=1")
     share = (1 + 1 / 2) / 2  # half of the steps at full depth, the others at half of it on average
     return (
-        Variant(f"{layers} steps alone", _base(scale)),
+        Variant(f"{counted(layers, 'step')} alone", _base(scale)),
         *apart,
         Variant("elastic", elastic, steps=1 / share),
         Variant("elastic, taught", (*elastic, "elastic.teaching=1")),
