@@ -129,7 +129,9 @@ def _ngram(scale: Scale) -> tuple[Variant, ...]:
 def _groups(scale: Scale) -> tuple[Variant, ...]:
     layers = scale.base.num_layers
     counts = [n for n in (1, 2, 3, 6, 12) if layers % n == 0]
-    groups = [Variant(counted(n, "group"), _base(scale, f"model.num_hidden_groups={n}")) for n in counts]
+    groups = [
+        Variant(counted(n, "group"), _base(scale, f"model.num_hidden_groups={n}")) for n in counts
+    ]
     inner = (*scale.network(scale.base, num_layers=layers // 2), "model.inner_group_num=2")
     return (*groups, Variant(f"2 inner blocks, {counted(layers // 2, 'layer')}", inner))
 
@@ -192,7 +194,10 @@ def _elastic(scale: Scale) -> tuple[Variant, ...]:
     """Give one network for all depths the compute of the full depth alone."""
     layers = scale.base.num_layers
     halves = [layers // 2, 1] if layers > 2 else [1]
-    apart = [Variant(f"{counted(n, 'step')} alone", scale.network(scale.base, num_layers=n)) for n in halves]
+    apart = [
+        Variant(f"{counted(n, 'step')} alone", scale.network(scale.base, num_layers=n))
+        for n in halves
+    ]
     elastic = _base(scale, "elastic.least_depth=1")
     share = (1 + 1 / 2) / 2  # half of the steps at full depth, the others at half of it on average
     return (
