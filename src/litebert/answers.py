@@ -28,13 +28,13 @@ class Results(tuple[Item, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Write a line an answer, the first 20 of them."""
+        """Show the first 20 answers, one per line."""
         lines = [f"  {item!r}" for item in self[:20]]
         more = [f"  ... and {len(self) - 20:,} more"] if len(self) > 20 else []
         return "\n".join([f"Results of {len(self):,}:", *lines, *more])
 
     def to_pandas(self) -> DataFrame:
-        """Return a row an answer; a list of answers for each text has a row for each of them.
+        """Return a DataFrame with a row per answer; several answers to one text are several rows.
 
         Raises:
             LitebertError: LB-929, pandas is not installed.
@@ -53,7 +53,7 @@ class Results(tuple[Item, ...]):
 
 
 class Tabular:
-    """One answer as a table: a row, or a row for each of its parts, such as words."""
+    """An answer that can become a table of one row, or of a row per part, such as per word."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas name all fields
@@ -72,7 +72,7 @@ class Tabular:
 
 
 def rows_of(results: Sequence[object]) -> list[dict[str, object]]:
-    """Return answers as rows of plain values; nested ones get the number of their text."""
+    """Return answers as rows of plain values; nested answers have a column `text_number`."""
     rows: list[dict[str, object]] = []
     for number, item in enumerate(results):
         if isinstance(item, Results):
@@ -83,7 +83,7 @@ def rows_of(results: Sequence[object]) -> list[dict[str, object]]:
 
 
 def data_frame(rows: Sequence[Mapping[str, object]]) -> DataFrame:
-    """Return rows as a DataFrame of pandas.
+    """Return rows as a pandas DataFrame.
 
     Raises:
         LitebertError: LB-929, pandas is not installed.
@@ -102,7 +102,7 @@ def data_frame(rows: Sequence[Mapping[str, object]]) -> DataFrame:
 
 
 def _row(item: object) -> dict[str, object]:
-    """Return the fields of an answer; a field that is a table spreads over columns of its own."""
+    """Return the fields of an answer; a mapping becomes columns such as `values.positive`."""
     if not is_dataclass(item):
         return {"value": item}
     row: dict[str, object] = {}
@@ -117,7 +117,7 @@ def _row(item: object) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Filling(Tabular):
-    """One proposal for the blanks, which begin and end at `offsets` of the text given."""
+    """One way to fill the blanks of a text; `offsets` are where each blank starts and ends."""
 
     text: str
     words: tuple[str, ...]
@@ -135,9 +135,9 @@ class Order(Tabular):
 
 @dataclass(frozen=True)
 class Join(Tabular):
-    """Two neighbouring sentences; the second begins at `start` in the text.
+    """Two neighbouring sentences, and the probability that they are in order.
 
-    `probability` is that they are in order.
+    The second one begins at character `start` of the text.
     """
 
     first: str
@@ -148,13 +148,13 @@ class Join(Tabular):
 
 @dataclass(frozen=True)
 class Coherence(Tabular):
-    """Every join of a text, in order."""
+    """Every pair of neighbouring sentences in a text, from the first to the last."""
 
     joins: tuple[Join, ...]
 
     @property
     def breaks(self) -> tuple[Join, ...]:
-        """The joins that are more likely swapped, the worst first."""
+        """The joins whose sentences are more likely swapped than in order, worst first."""
         broken = [join for join in self.joins if join.probability < 0.5]
         return tuple(sorted(broken, key=lambda join: join.probability))
 
@@ -183,7 +183,7 @@ class Score(Tabular):
 class Classification(Tabular):
     """The label of a text (several, or none, of a multi-label model) and the value of each label.
 
-    Values are probabilities; of a regression model, the one score.
+    Values are probabilities; a regression model has a single value, its score.
     """
 
     labels: tuple[str, ...]
@@ -202,7 +202,7 @@ class Tagged(Tabular):
 
 @dataclass(frozen=True)
 class Choice(Tabular):
-    """The chosen one of several choices, by number and in words, and the probability of each."""
+    """The chosen one of several choices: its index, its text, and the probability of each."""
 
     index: int
     text: str
@@ -213,8 +213,8 @@ class Choice(Tabular):
 class SpanFound(Tabular):
     """Characters `start` to `stop` of a context; an empty text means no answer.
 
-    `document` is the number of the context, where there are several; `no_answer` is the probability
-    that none of them answers, None where the model has no such score.
+    `document` is the index of the context, where there are several; `no_answer` is the probability
+    that none of them has an answer, or None where the model does not estimate it.
     """
 
     text: str
@@ -250,8 +250,8 @@ class Explanation(Tabular):
     """An answer with what each word adds to its score.
 
     `kind` is what the score is: a log-probability in nats, a cosine, a number. The attributions
-    add up to `score` - `blank`, where `blank` is the score with every word masked; `error` is by
-    how much they miss that.
+    add up to `score` - `blank`, where `blank` is the score with every word masked; `error` is the
+    amount by which they miss it.
     """
 
     verb: str

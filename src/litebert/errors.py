@@ -78,12 +78,12 @@ def _rebuilt(
 def no_such_name(
     code: str, what: str, name: str, known: Iterable[str], *, next: str
 ) -> LitebertError:
-    """Return the error for a name that is none of the known ones; it names the nearest."""
+    """Return the error for an unknown name; it suggests the nearest known one."""
     return LitebertError(code, what, received=name, expected=did_you_mean(name, known), next=next)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the nearest known name as a hint, or the list of all when none is near.
+    """Return a hint: the nearest known name, or the list of all where none is near.
 
     >>> did_you_mean("bsae-v2", ["base-v2", "large-v2"])
     'did you mean base-v2?'

@@ -104,9 +104,9 @@ def _system_error(error: OSError, path: Path | None) -> LitebertError:
     if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
         return LitebertError(
             "LB-253",
-            f"{name} is not a name that this file system takes",
+            f"this file system does not accept the name {name}",
             received=received,
-            expected="names of at most 255 bytes, and no circle of links",
+            expected="names of at most 255 bytes, and no loop of symbolic links",
             next="choose a shorter path",
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -125,7 +125,7 @@ def _unexpected(name: str, received: str, look: str) -> LitebertError:
         "LB-255",
         f"the system cannot read or write {name}",
         received=received,
-        expected="a disk and a connection that work",
+        expected="a working disk, and a working connection to it",
         next=look,
     )
 

@@ -1,4 +1,4 @@
-"""What people see in a terminal: a text never steers it, whoever wrote the text."""
+"""Lines and progress bars in a terminal; control characters in a text never reach it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def harmless(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line for people on stderr, in the place of a status line.
+    """Print a line on stderr, over the status line if there is one.
 
-    When nobody reads stderr any more, as in `2>&1 | head`, the work continues without lines.
+    When nobody reads stderr any more, as in `2>&1 | head`, the work continues silently.
     """
     try:
         line = f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}"
@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 def show_status(done: int, total: int, text: str) -> None:
-    """On a terminal, draw a bar with a text in the place of the last one; nothing elsewhere."""
+    """Redraw the progress bar and its text; do nothing where stderr is not a terminal."""
     if sys.stderr.isatty():
         share = min(1.0, done / max(1, total))
         bar = f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {harmless(text)}"

@@ -186,7 +186,7 @@ def test_fp16_trains_as_fp32_does_and_an_overflow_changes_nothing() -> None:
 def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "STEPS_A_SCALE", 2)
+    monkeypatch.setattr(loop, "STEPS_PER_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
     bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
     progress, scales = RunProgress(loss_scale=8.0), []

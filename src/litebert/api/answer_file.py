@@ -1,4 +1,4 @@
-"""A file of answers that is written a chunk at a time and resumed after a kill: JSONL, CSV, npy."""
+"""Answer files, written a chunk at a time and resumed after a kill: JSONL, CSV, npy."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ _PIECE = 1 << 20
 
 
 class AnswerFile:
-    """A JSONL file: a line per row, with its number and its answer, or why it has none.
+    """A JSONL file with a line per row: its number and its answer, or why it has none.
 
     Rows go to NAME.unfinished; `finish` renames it. When the command is rerun after a kill, a
     half-written line is cut off and the rest is kept.
 
     Raises:
-        LitebertError: LB-008, it is no file; LB-941, the file exists; LB-942, another command
-            began it.
+        LitebertError: LB-008, the path is not a file; LB-941, the file exists; LB-942, another
+            command began it.
     """
 
     def __init__(self, path: Path, command: Mapping[str, str], *, force: bool) -> None:
         self._path, self._unfinished = path, path.with_name(f"{path.name}.unfinished")
         self._command = path.with_name(f"{path.name}.unfinished.json")
         require_replaceable(path)
-        if not force:
+        if force:
+            self._unfinished.unlink(missing_ok=True)
+            self._command.unlink(missing_ok=True)
+        else:
             require_absent(
                 "LB-941",
                 f"{path} exists",
@@ -50,12 +53,9 @@ class AnswerFile:
                 expected="a new file, or --force",
                 next="choose another --output, or add --force",
             )
-        if force:
-            self._unfinished.unlink(missing_ok=True)
-            self._command.unlink(missing_ok=True)
-        if self._command.exists() and read_json(self._command, command=f"ls {path.parent}") != dict(
-            command
-        ):
+        ours: dict[str, Json] = {**command}
+        began = self._command.exists()
+        if began and read_json(self._command, command=f"ls {path.parent}") != ours:
             raise LitebertError(
                 "LB-942",
                 f"{self._unfinished} was begun by another command",
@@ -63,17 +63,16 @@ class AnswerFile:
                 expected="the same command, or --force to start again",
                 next="choose another --output, or add --force",
             )
-        record: dict[str, Json] = {**command}
-        write_json(self._command, record)
+        write_json(self._command, ours)
         self.num_done = self._whole_rows()
 
     def write(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Append rows: `row` is the number, and there is an `answer` or an `error`."""
+        """Append rows, each with its number as `row` and an `answer` or an `error`."""
         if rows:
             append_bytes(self._unfinished, self._encoded(rows))
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the file to its final name."""
         if not self._unfinished.exists():
             write_stream(self._unfinished, ())
         self._unfinished.replace(self._path)
@@ -83,7 +82,7 @@ class AnswerFile:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
     def _whole_rows(self) -> int:
-        """Count the complete lines; cut off a last one that is half written."""
+        """Count the complete lines; cut off a half-written last one."""
         if not self._unfinished.exists():
             return 0
         number, is_whole = 0, True
@@ -103,7 +102,7 @@ class CsvAnswers(AnswerFile):
     _NAMES: ClassVar[tuple[str, str]] = ("row", "error")
 
     def _encoded(self, rows: Sequence[Mapping[str, object]]) -> bytes:
-        """Write the columns of the first answer that there is; the others have the same."""
+        """Take the columns from the first answer; all others have the same ones."""
         lines = io.StringIO()
         flat = [_flat(row) for row in rows]
         names = self._columns(flat)
@@ -186,8 +185,8 @@ def answer_file(path: Path, command: Mapping[str, str], *, force: bool) -> Answe
     """Open a file of answers; its suffix selects the format, JSONL by default.
 
     Raises:
-        LitebertError: LB-913, a folder; LB-911, vectors alone can be an array; those of
-            `AnswerFile`.
+        LitebertError: LB-913, the path is a folder; LB-911, the answers are not vectors, so they
+            cannot be an array; those of `AnswerFile`.
     """
     if not path.name or path.is_dir():
         raise LitebertError(

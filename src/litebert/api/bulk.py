@@ -44,7 +44,7 @@ class NumberedAnswer(Generic[Answer]):
 
 
 def is_file(words: Sequence[str]) -> bool:
-    """Tell whether arguments are files to read, or standard input, and not texts."""
+    """Tell whether arguments are files, or "-" for standard input, rather than texts."""
     return all(word == "-" or (_has_kind(word) and Path(word).is_file()) for word in words)
 
 
@@ -53,7 +53,7 @@ def rows_of(
 ) -> Iterator[Numbered]:
     """Yield rows of files, or of standard input ("-").
 
-    `columns` are choices such as text=body, or body alone for the first role.
+    `columns` are assignments such as text=body, or body alone for the first role.
     """
     named = {role: role for role in roles}
     for choice in columns:
@@ -75,7 +75,7 @@ def rows_of(
 def answered(
     rows: Iterable[Numbered], answer: Callable[[list[Values]], Sequence[Answer]]
 ) -> Iterator[list[NumberedAnswer[Answer]]]:
-    """Yield answers a chunk at a time, in order; a row that cannot be answered says why."""
+    """Yield answers in order, a chunk at a time; a row that cannot be answered has an error."""
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK)):
         good = [values for _, values in chunk if not isinstance(values, LitebertError)]
@@ -89,7 +89,7 @@ def answered(
 
 
 def count_rows(words: Sequence[str]) -> int | None:
-    """Estimate the rows of files by their lines; None where that would need reading them."""
+    """Estimate the rows of files by their lines; None where the lines cannot be counted."""
     if any(
         word == "-" or _kind(word) == ".parquet" or Path(word).suffix.lower() in COMPRESSIONS
         for word in words
@@ -105,7 +105,7 @@ def count_rows(words: Sequence[str]) -> int | None:
 
 
 def read_texts_of(path: Path, column: str) -> list[str]:
-    """Return all texts of a file: a line each, or a column of a table.
+    """Return all texts of a file: its lines, or a column of a table.
 
     Raises:
         LitebertError: The first row that cannot be read.
@@ -119,7 +119,7 @@ def read_texts_of(path: Path, column: str) -> list[str]:
 
 
 def _existing(path: Path) -> Path:
-    """Refuse a file that is not there, or of no kind that is read."""
+    """Return `path`; raise LB-943 unless it is a file of texts of a known kind."""
     if not is_file([str(path)]):
         raise LitebertError(
             "LB-943",
@@ -134,7 +134,7 @@ def _existing(path: Path) -> Path:
 def _each(
     rows: list[Values], answer: Callable[[list[Values]], Sequence[Answer]]
 ) -> Iterator[Answer | LitebertError]:
-    """Answer rows together; where one of them is refused, each by itself."""
+    """Answer rows together; if that fails, one by one, so that only the bad ones fail."""
     try:
         yield from answer(rows) if rows else ()
     except LitebertError:

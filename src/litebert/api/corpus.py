@@ -1,4 +1,4 @@
-"""Corpora: a vocabulary and a corpus of plain texts, the shares of a mix, counts in words."""
+"""Build a vocabulary and a corpus from plain texts; describe corpora and mixes of them."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def mixture(
     """Return how a mix of corpora is drawn.
 
     Raises:
-        LitebertError: LB-269, LB-279, LB-219, the vocabularies differ, or the weights or the
-            temperature are no such numbers.
+        LitebertError: LB-269, the vocabularies differ; LB-279, the weights do not fit the corpora;
+            LB-219, the temperature is out of range.
     """
     if not 0 < temperature <= 100:
         raise LitebertError(

@@ -1,4 +1,4 @@
-"""A check of the machine, and a self-test of a few seconds: train a little, save, load, answer."""
+"""Check the machine, and run a self-test of a few seconds: train, save, load, answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors under the two names that LangChain and its relatives call."""
+"""An embedder with the two methods that LangChain and similar libraries call."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SettingValue: TypeAlias = str | int | float | bool
 
 
 class _TakesTexts(BaseEstimator):  # type: ignore[misc]
-    """What both share: the input is a list of strings, not a table of numbers."""
+    """The base of both estimators: the input is a list of strings, not a table of numbers."""
 
     def __sklearn_tags__(self) -> Tags:
         """Tell scikit-learn that the input is text."""
@@ -98,9 +98,9 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     """Texts to labels: `fit` fine-tunes a model, `predict` answers with it.
 
-    `model` is where training starts, None at the packaged model. `settings` are those of
-    `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. The fitted classifier holds its
-    model; it can be pickled and copied.
+    `model` is where training starts; None is the packaged model. `settings` are those of
+    `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. A fitted classifier contains its
+    model, so it can be pickled and copied.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         """Fine-tune on texts and their labels.
 
         Raises:
-            LitebertError: LB-876, there are not as many labels as texts, or one label alone.
+            LitebertError: LB-876, texts and labels differ in number, or all labels are equal.
         """
         texts = several(X, "fit")
         check_classification_targets(y)
@@ -175,7 +175,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         return likeliest
 
     def _model(self) -> Model:
-        """Load the fitted model; its files are written out for that."""
+        """Load the fitted model from a temporary copy of its files."""
         loaded: Model | None = getattr(self, "_loaded", None)
         if loaded is None:
             # Mapped weights outlive the name of their file, except on Windows, where it stays.
@@ -187,5 +187,5 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
 
 
 def _name(number: int) -> str:
-    """Return the label of a class in the examples: never a number, which would be a score."""
+    """Return the label of a class in the training file; a bare number would mean regression."""
     return f"class {number}"

@@ -1,4 +1,4 @@
-"""Evaluation as a function: measures of fine-tuned models, an ensemble, or a pretrained model."""
+"""Evaluation as a function: of a fine-tuned model, an ensemble, or a pretrained model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Evaluation:
     """Measures by split and name, and the precision that they were computed in.
 
-    `baseline` has the same measures of always giving the commonest label, `doubts` what makes a
-    result worthless; both are empty for a pretrained model.
+    `baseline` has the same measures for always giving the commonest label; `doubts` are reasons
+    not to trust a result. Both are empty for a pretrained model.
     """
 
     measures: dict[str, dict[str, float]]
@@ -52,7 +52,7 @@ class Evaluation:
         )
 
     def __str__(self) -> str:
-        """Write a line per measure, with what always giving the commonest label gets."""
+        """Write a line per measure, with its value for always giving the commonest label."""
         lines = []
         for split, values in self.measures.items():
             commonest = self.baseline.get(split, {})
@@ -79,14 +79,16 @@ def evaluate(
     patience: int | None = None,
     quiet: bool = False,
 ) -> Evaluation:
-    """Measure a model: a run or a model folder; several fine-tuned runs are averaged.
+    """Measure a run or a model folder; the answers of several fine-tuned runs are averaged.
 
     A pretrained model is measured by masked LM and sentence order, on the texts `data` or on what
-    its run held out. `precision` is by default the one that the run was trained in; `columns` name
-    the roles of the columns of your own file; `task` is for a model folder without its run.
+    its run held out. `precision` defaults to the one that the run was trained in; `columns` name
+    the roles of the columns of your own file; `task` is for a model folder without its run; `best`
+    takes the checkpoint of the best evaluation, not the last one; `clean` tunes the threshold of
+    SQuAD 2.0 on training articles; `patience` stops early, see `Model.classify`.
 
     Raises:
-        LitebertError: The models, the data and the task do not go together.
+        LitebertError: The models, the data and the task do not fit together.
     """
     chosen = paths(models)
     if len(chosen) == 1 and task is None and is_pretrained(chosen[0]):
@@ -141,8 +143,8 @@ def evaluate_zero_shot(
     rows, of each paradigm for BLiMP.
 
     Raises:
-        LitebertError: LB-994, there is no such measure; LB-995, several models; LB-996, no data;
-            or the model or the data do not allow it.
+        LitebertError: LB-994, there is no such measure; LB-995, there are several models; LB-996,
+            there is no data; or the model or the data cannot be used for it.
     """
     from litebert.inference import Model
     from litebert.study.zero_shot import MEASURES

@@ -145,7 +145,7 @@ class FinetuneJob:
             say(str(self._described(plan)))
             prepared = None if self.seeds else plan.prepared
         for folder, seed in zip(folders, self.seeds or [resolved.config.train.seed], strict=True):
-            seeded = _seeded(resolved, seed, bool(self.seeds))
+            seeded = _seeded(resolved, seed) if self.seeds else resolved
             outcome = train_model(seeded, folder, prepared=prepared, is_quiet=quiet, world=world)
             if outcome.model is None:
                 run = Run(self.folder, outcome.exit_code)
@@ -176,7 +176,7 @@ def finetune(
 ) -> Run:
     """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file.
 
-    Without `model` training starts from the packaged one. `columns` name the roles of your own
+    Without `model`, training starts from the packaged one. `columns` name the roles of your own
     columns, as in `columns=["text=body"]`; `random` starts from random weights, as a control;
     `teacher` is a fine-tuned run of the same task to learn from as well; `skip_unlabelled` omits
     rows without a label. With `seeds` there is a run for each, in `run.seeds`. Call it again to
@@ -204,12 +204,8 @@ def finetune(
     ).run(quiet=quiet)
 
 
-def _seeded(
-    resolved: Resolved[FinetuneConfig], seed: int, is_given: bool
-) -> Resolved[FinetuneConfig]:
-    """Return the settings with a seed of their own."""
-    if not is_given:
-        return resolved
+def _seeded(resolved: Resolved[FinetuneConfig], seed: int) -> Resolved[FinetuneConfig]:
+    """Return the settings with another seed."""
     train = resolved.config.train.model_copy(update={"seed": seed})
     config = resolved.config.model_copy(update={"train": train})
     return replace(

@@ -1,4 +1,4 @@
-"""GLUE as a function: every task that is there, fine-tuned, in one table, and the submission."""
+"""GLUE as a function: fine-tune on every task, tabulate the results, write the submission."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARCHIVE = "glue.zip"
 
 @dataclass(frozen=True)
 class GlueRuns:
-    """The runs of all tasks, their table beside the paper's, and the archive to submit, if any."""
+    """The runs of all tasks, a table with the paper's figures, and the archive to submit."""
 
     runs: dict[str, Run]
     table: Table
@@ -57,7 +57,7 @@ def glue(
     default. `submission` is a folder for the answers to the test data, those of all seeds averaged.
 
     Raises:
-        LitebertError: A task or its files are missing; nothing was trained then.
+        LitebertError: A task or its files are missing; this is checked before any training.
     """
     say, folder = Progress("", "", is_quiet=quiet).say, Path(data)
     chosen = _tasks(folder, tasks)
@@ -127,7 +127,7 @@ def _require_files(tasks: Sequence[str], data: Path) -> None:
 
 
 def _require_tests(tasks: Sequence[str], data: Path) -> None:
-    """Refuse before training what could not be submitted after it."""
+    """Read all test data before training, so that a submission cannot fail after it."""
     files: dict[str, str] = {}
     for task in _answered(tasks):
         dataset = DATASETS[task]
@@ -159,5 +159,5 @@ def _submit(
 
 
 def _answered(tasks: Sequence[str]) -> dict[str, str]:
-    """Name the tasks whose tests are answered, each with the task that was trained for it."""
+    """Name the tasks to submit, each with the task whose models answer it."""
     return {task: task for task in tasks} | ({"ax": "mnli"} if "mnli" in tasks else {})

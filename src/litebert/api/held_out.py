@@ -1,4 +1,4 @@
-"""Masked LM and sentence order of a pretrained model, on texts or on what its run held out."""
+"""Measure masked LM and sentence order of a pretrained model, on texts or held-out data."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def measure_pretraining(
     if of_order:
         loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
         for parameter in loaded.network.sentence_order.parameters():
-            parameter.zero_()  # computed, and counted nowhere
+            parameter.zero_()  # its logits are computed, but nothing measures them
     refuse_non_finite(loaded.network)
     if texts:
         longest = loaded.network.config.max_position_embeddings

@@ -45,9 +45,10 @@ def needs_in_words(needs: Estimate, steps: int) -> dict[str, str]:
 
 
 def processes_in_words(needs: Estimate, size: int, batch_size: int) -> dict[str, str]:
-    """Say what each of several processes holds and sends; nothing where there is one.
+    """Say what each of several processes holds and sends; nothing for a single process.
 
-    A ring passes every gradient twice, but for one share (Patarasuk and Yuan, 2009).
+    In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and
+    Yuan, 2009).
     """
     if size == 1:
         return {}

@@ -37,7 +37,7 @@ class Predictions:
         return [Path(folder) / name for name in self.files]
 
     def to_pandas(self) -> Frame:
-        """Return a row an answer: a DataFrame where pandas is installed, else a Table."""
+        """Return a row per answer: a DataFrame where pandas is installed, else a Table."""
         return frame(
             [{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows]
         )
@@ -71,8 +71,8 @@ def predict(
     """Answer every example of a split, or of your own file; several runs are averaged.
 
     Raises:
-        LitebertError: LB-527, LB-923, there is nothing to answer; the models, the data
-            and the task do not go together.
+        LitebertError: LB-527, LB-923, there is nothing to answer; or the models, the data and the
+            task do not fit together.
     """
     chosen = paths(models)
     kept: Kept = "best" if best else "last"
@@ -112,7 +112,7 @@ def predict(
 
 
 def _require_data(data: str | Path | None, model: Finetuned, path: str) -> Path:
-    """Return what to answer; never the file that a model was trained on, unless it is named."""
+    """Return the data to answer: never the user's own training file, unless it is named."""
     if data is not None:
         return Path(data)
     if model.dataset.name == OWN:

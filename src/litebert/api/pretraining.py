@@ -197,7 +197,8 @@ def pretrain(
     `settings={"train.steps": 1000}`; `runs`/`name` is the folder of the run.
 
     Raises:
-        LitebertError: A setting, an input or the disk does not allow it; nothing was begun then.
+        LitebertError: A setting or an input cannot be used, or the disk is too small; this is
+            checked before any work.
     """
     return PretrainJob(
         texts=texts,
@@ -244,7 +245,8 @@ def distil(
     with a vocabulary of its own. Everything else is as in `pretrain`; call it again to resume.
 
     Raises:
-        LitebertError: A setting, an input or the disk does not allow it; nothing was begun then.
+        LitebertError: A setting or an input cannot be used, or the disk is too small; this is
+            checked before any work.
     """
     return PretrainJob(
         texts=texts,

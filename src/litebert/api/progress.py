@@ -17,7 +17,7 @@ FIRST_LINE, BETWEEN_LINES = 3.0, 10.0
 
 
 class Progress:
-    """Count items of known or unknown number; `advance` is cheap enough for every item."""
+    """Show how many items are done; `advance` is cheap enough to call for every item."""
 
     def __init__(
         self, unit: str, title: str, *, total: int | None = None, is_quiet: bool = False

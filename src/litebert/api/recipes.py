@@ -1,4 +1,4 @@
-"""The recipes that come with the package: configurations, each with its data, hardware, result."""
+"""The recipes that come with the package: TOML files that say their data, hardware and result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def list_recipes() -> dict[str, dict[str, str]]:
 
 
 def recipe_names(*kinds: str) -> list[str]:
-    """Name the recipes of some kinds, or of all; no two have one name.
+    """Name the recipes of some kinds, or of all; names are unique across kinds.
 
     >>> "paper-base" in recipe_names("pretrain")
     True
@@ -71,7 +71,7 @@ def copy_recipe(name: str, target: str | Path, *, force: bool = False) -> Path:
 def recipe_settings(kind: str, name: str) -> Settings:
     """Return the settings of a recipe of one kind, or of a TOML file.
 
-    A task that another package registered needs no recipe: it has the defaults.
+    A task that another package registered needs no recipe: it gets the default settings.
     """
     if name not in recipe_names(kind) and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))

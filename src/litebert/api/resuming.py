@@ -14,7 +14,7 @@ from litebert.train.finetune import finetune
 from litebert.train.run import Outcome, choose_device
 
 _DECIDED = ("preset", "recipe", "file", "flag")
-"""Origins of what people decided; the rest follows from the data and run.json again."""
+"""Origins of settings that a person chose; the others are derived from the data again."""
 
 
 def resume(folder: str | Path, *, quiet: bool = False) -> Run:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run on disk, finished or not; several seeds of one fine-tuning are one run with `seeds`.
+    """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
 
     `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume.
     """
@@ -109,9 +109,9 @@ class Run:
 
     def write_report(self) -> Path:
         """Write report.html again, for each seed and for all together, and return its path."""
-        return [write_report(folder) for folder in (*(r.folder for r in self.seeds), self.folder)][
-            -1
-        ]
+        for run in self.seeds:
+            write_report(run.folder)
+        return write_report(self.folder)
 
     def model(self, *, best: bool = False, precision: Precision = "fp32") -> Model:
         """Load the model of the last step, or of the best evaluation of a fine-tuning run.

@@ -1,4 +1,4 @@
-"""What a caller sets: flags and overrides as settings, and the folder of a run by its name."""
+"""Turn a caller's arguments into settings and paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 def flags(values: Mapping[str, Json]) -> Settings:
-    """Return what was passed by name; None means that it was not set."""
+    """Return arguments as settings; None means that one was not given."""
     return {
         name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None
     }

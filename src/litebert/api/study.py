@@ -52,7 +52,10 @@ def study_texts(path: str | Path, most: int | None = None) -> list[str]:
 def write_lengthened(
     model: Model, folder: Path, positions: int, window: int | None, *, trained: int | None = None
 ) -> Path:
-    """Write a model with more positions and, with a window, local attention, to train on from."""
+    """Write a model with more positions and, with a window, local attention.
+
+    Further training can start from it (`litebert pretrain --from`).
+    """
     assert isinstance(model.network, AlbertForPretraining)
     longer = lengthened(model.network, positions, window=window, trained=trained)
     write_model(folder, longer, model.tokenizer)

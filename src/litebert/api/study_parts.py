@@ -1,4 +1,4 @@
-"""What studies found as parts of a page: the paper's figure, ours, tables and figures."""
+"""Turn the results of studies into parts of a page: tables and charts beside the paper's."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def depths_part(found: Sequence[Depths]) -> Part:
     return Part(
         name="depth",
         title="Elastic depth",
-        paper="Table 11 trains every depth apart; no network serves at several.",
+        paper="Table 11 trains every depth separately; no network is used at several depths.",
         finding=" ".join(each.summary for each in found),
         tables=(Table(("model", "depth", "loss", "accuracy", "µs a token"), rows, "By depth"),),
     )

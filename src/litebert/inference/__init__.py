@@ -1,4 +1,4 @@
-"""Answers from a model on disk."""
+"""A model on disk, and what it answers."""
 
 from litebert.answers import (
     Choice,

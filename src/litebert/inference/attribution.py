@@ -25,9 +25,10 @@ ScoreOf: TypeAlias = Callable[[Network, Batch], Tensor]
 
 @dataclass(frozen=True)
 class Attributed:
-    """What each token adds, all sequences end to end, and what that explains.
+    """What each token adds to a score, for all sequences end to end.
 
-    `values` add up to `score` - `blank`, but for `error`.
+    `score` is that of the text, `blank` that of the masked text; `values` add up to their
+    difference plus `error`.
     """
 
     values: list[float]
@@ -39,7 +40,7 @@ class Attributed:
 def attributed(
     network: Network, sequences: Sequence[Framed], score: ScoreOf, *, mask_id: int
 ) -> Attributed:
-    """Follow the score from the text with every token masked to the text as it is.
+    """Integrate the gradient of the score from the text with every token masked to the text.
 
     Raises:
         LitebertError: LB-872, the weights have eight bits; LB-305, the extra [explain] is missing.
@@ -84,7 +85,7 @@ def attributed(
 
 
 def with_words(network: Network, vectors: Tensor) -> Network:
-    """Return the network with these word vectors for its tokens; all weights are shared."""
+    """Return a copy of the network that reads `vectors` (tokens, embed); weights are shared."""
     albert = network.albert
     words = _Given(albert.embedding.word.weight, vectors)
     embedding = _replaced(albert.embedding, "word", words)
@@ -92,7 +93,7 @@ def with_words(network: Network, vectors: Tensor) -> Network:
 
 
 class _Given(nn.Module):
-    """A word table that was looked up already."""
+    """An embedding table whose look-up returns given vectors."""
 
     def __init__(self, weight: Tensor, vectors: Tensor) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class _Given(nn.Module):
 
 
 def _replaced(module: ModuleT, name: str, part: nn.Module) -> ModuleT:
-    """Return a shallow copy with one part replaced: the original, which threads share, stays."""
+    """Return a shallow copy with one part replaced; threads share the original."""
     view = copy.copy(module)
     view._modules = {**module._modules, name: part}
     return view

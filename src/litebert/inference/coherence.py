@@ -1,4 +1,4 @@
-"""Where a text breaks: the probability of each join between two sentences, in order."""
+"""Where a text breaks: the probability that each two neighbouring sentences are in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from litebert.tokenizer import Tokenizer
 def coherence(
     network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, language: str = "en"
 ) -> Coherence:
-    """Return the probability of order at each join of a text.
+    """Return the probability that each two neighbouring sentences of a text are in order.
 
     Raises:
         LitebertError: LB-935, the text is too long; LB-936, it has one sentence, or none.

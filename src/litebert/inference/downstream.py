@@ -28,7 +28,7 @@ from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tokenizer import Tokenizer
 
 WINDOWS_AT_ONCE = 256
-"""Windows of contexts that are held together; all of a context of 33,000 tokens."""
+"""Windows that are held in memory together; a context of 33,000 tokens has about as many."""
 
 
 def classify(
@@ -61,7 +61,7 @@ def classify(
 def tag(
     network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]
 ) -> list[Results[Tagged]]:
-    """Return every word of each text with its tag."""
+    """Return every word of each text with its tag; words end at white space."""
     for text in texts:
         require_bounded(text, "tag")
     family = TokenClassification(network.head_config)
@@ -100,7 +100,7 @@ def answer(
     *,
     top: int,
 ) -> Results[SpanFound]:
-    """Return the likeliest spans of all contexts; with a SQuAD 2.0 model "no answer" is one.
+    """Return the likeliest spans of all contexts; for a SQuAD 2.0 model "no answer" is one.
 
     A context of any length is read in overlapping windows.
     """
@@ -108,7 +108,7 @@ def answer(
     examples = [SpanExample(str(n), question, context) for n, context in enumerate(contexts)]
     found = _span_answers(network, family, tokenizer, examples)
     empty = [_sigmoid(each.null_score) for each in found if each.null_score is not None]
-    # No context answers only if none of them does, taken as independent.
+    # "No answer" means that no context has one; contexts are taken as independent.
     nothing = math.prod(empty) if isinstance(family, ConditionalSpanAnswering) else None
     weights = [1 - each for each in empty] or _shares([_best_score(each.n_best) for each in found])
     scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
@@ -136,7 +136,7 @@ def _span_answers(
     tokenizer: Tokenizer,
     examples: Sequence[SpanExample],
 ) -> list[SpanAnswer]:
-    """Answer questions, WINDOWS_AT_ONCE at a time: a context may have any length."""
+    """Answer questions, WINDOWS_AT_ONCE windows at a time: a context may have any length."""
     parts: list[list[SpanAnswer]] = [[] for _ in examples]
     windows = family.windows(examples, tokenizer, max_length=_longest(network))
     while group := list(islice(windows, WINDOWS_AT_ONCE)):
@@ -175,9 +175,9 @@ def head_in_words(network: Network) -> str:
 def not_trained_for(
     verb: str, network: Network, unknown: Sequence[str], *, source: str
 ) -> LitebertError:
-    """Return what to say of a verb without its head; `unknown` are tensors of a head nobody knows.
+    """Return the error for a verb whose head the network lacks.
 
-    Such a head belongs to a module that has not been imported.
+    `unknown` are tensors of an unknown head: the module that adds it has not been imported.
     """
     kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
     has = head_in_words(network)

@@ -1,4 +1,4 @@
-"""Texts as vectors, from any model, and a small index of them in memory."""
+"""Turn texts into vectors, with any model, and search them in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from litebert.tokenizer import Tokenizer
 def embed(
     network: Network, tokenizer: Tokenizer, texts: Sequence[str], *, vectors: SentenceVectors
 ) -> NDArray[np.float32]:
-    """Return one vector of size H for each text."""
+    """Return the vectors of texts, shape (texts, H); texts longer than the model are cut."""
     longest, positions = vectors.max_length, network.config.max_position_embeddings
     encoded = tokenizer.encode_ids(
         [tokenizer.beginning(vectors.prompt + text, positions) for text in texts]

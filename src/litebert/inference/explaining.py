@@ -19,8 +19,8 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     """Attribute the score of an answer to the words of its texts.
 
     Raises:
-        LitebertError: LB-873, there is no such verb; LB-874, it takes other texts; LB-875, no such
-            answer.
+        LitebertError: LB-873, there is no such verb; LB-874, it takes another number of texts;
+            LB-875, the model cannot give this answer.
     """
     if verb not in QUESTIONS:
         raise no_such_name(

@@ -1,4 +1,4 @@
-"""Fine-tuned runs, one or an ensemble, put to whole data sets: answers, measures, files."""
+"""Answer and measure whole data sets with a fine-tuned run, or with an ensemble of them."""
 
 from __future__ import annotations
 
@@ -67,13 +67,12 @@ class Finetuned:
     ) -> Finetuned:
         """Open a run (its last step or its best evaluation), or a model folder with a task name.
 
-        A run answers in the `precision` that it was trained in, unless another is set;
-        `columns` replace the roles of columns that it was trained with; `depth` applies only so
-        many steps.
+        `precision` defaults to the one that the run was trained in; `columns` replace the roles of
+        columns that it was trained with; `depth` is the number of steps applied.
 
         Raises:
-            LitebertError: LB-613, LB-614, no file names what the model was trained for, or it has
-                another head than the task.
+            LitebertError: LB-613, no file names what the model was trained for; LB-614, its head is
+                not the task's.
         """
         run = run_of(path)
         recorded = None if run is None else read_run(run)
@@ -126,7 +125,7 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     """Answer with one model, or with the mean of several (paper 4.9: its headline results).
 
     Raises:
-        LitebertError: LB-924, their tasks or labels differ: a mean would mix up labels.
+        LitebertError: LB-924, their tasks or labels differ, so that a mean would mix up labels.
     """
     first = models[0].dataset
     for model in models[1:]:
@@ -156,12 +155,12 @@ def measured(
 
 
 def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetuned]:
-    """Return SQuAD 2.0 models with a threshold for no answer that was tuned on training articles.
+    """Return SQuAD 2.0 models whose threshold for "no answer" is tuned on training articles.
 
-    That is fair only where these were not trained on (data.train_split=fit).
+    That is fair only if the models were not trained on these articles (data.train_split=fit).
 
     Raises:
-        LitebertError: LB-616, the task knows no threshold.
+        LitebertError: LB-616, the task has no threshold.
     """
     family = models[0].dataset.family
     if not isinstance(family, ConditionalSpanAnswering):
@@ -179,7 +178,7 @@ def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetu
 
 
 def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]:
-    """Return models that stop early, each text for itself; see litebert.fast.exits."""
+    """Return models that stop early, separately for each text; see litebert.fast.exits."""
     for model in models:
         require_exits(model.network, patience)
     family = models[0].dataset.family
@@ -189,7 +188,11 @@ def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]
 
 
 def data_of(folder: str | Path) -> Path:
-    """Return where the data of a run lay when it was trained."""
+    """Return the path of the data that a run was trained on.
+
+    Raises:
+        LitebertError: LB-925, `folder` belongs to no run.
+    """
     found = run_of(folder)
     if found is None:
         raise LitebertError(
@@ -204,7 +207,7 @@ def data_of(folder: str | Path) -> Path:
 
 
 def run_of(path: str | Path) -> Path | None:
-    """Return the run of a folder: itself, or the one that contains its model; None without one."""
+    """Return the run of a folder: itself, or the one whose model it is; None if there is none."""
     folder = Path(path)
     if is_run(folder):
         return folder
@@ -218,7 +221,7 @@ def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
 
 
 def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, Json] | None:
-    """Replace the recorded column of each role that is chosen again."""
+    """Return the recorded columns with those in `columns`, such as text=body, replaced."""
     if settled is None:
         return None
     old = settled.get("columns")
@@ -234,7 +237,7 @@ def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Sc
 
 
 def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
-    """Compare kinds and labels; the same labels in another order would be other answers."""
+    """Compare kinds and labels, in order: a label's position is what the network predicts."""
     ours, wanted = network.head_config, dataset.family.head
     is_unnamed = ours.labels == numbered_labels(len(ours.labels))
     has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))

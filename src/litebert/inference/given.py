@@ -11,14 +11,14 @@ from litebert.folder import Pooling
 
 Texts = str | Iterable[str]
 MAX_CHARACTERS = 1_000_000
-"""Of a text that `fill` repeats in its answers, or `tag`, `score` and `order` answer in parts."""
+"""The longest text for `fill`, whose answers repeat it, and for `tag`, `score` and `order`."""
 
 
 def several(texts: Texts, verb: str) -> list[str]:
     """Return one text or several as a list.
 
     Raises:
-        LitebertError: LB-611, they are not texts.
+        LitebertError: LB-611, one of them is not a string.
 
     >>> several("one", "fill"), several(("one", "two"), "fill")
     (['one'], ['one', 'two'])
@@ -49,16 +49,16 @@ def require_bounded(text: str, verb: str) -> None:
             "LB-935",
             f"this text is too long for {verb}",
             received=f"{len(text):,} characters",
-            expected=f"at most {MAX_CHARACTERS:,}: what is answered grows with the text",
-            next="cut the text into chapters, one a row of a file",
+            expected=f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
+            next="split the text into chapters, one per row of a file",
         )
 
 
 def list_of(texts: Iterable[str], verb: str, name: str) -> list[str]:
-    """Return a list of texts where one alone makes no sense, such as choices.
+    """Return texts as a list, where a single one makes no sense, such as choices.
 
     Raises:
-        LitebertError: LB-930, there is one string.
+        LitebertError: LB-930, it is a single string.
     """
     if isinstance(texts, str):
         raise LitebertError(
@@ -72,10 +72,10 @@ def list_of(texts: Iterable[str], verb: str, name: str) -> list[str]:
 
 
 def paired(texts: list[str], pairs: Texts | None, verb: str) -> list[str] | None:
-    """Return a second text for each text.
+    """Return the second text of each pair; None without pairs.
 
     Raises:
-        LitebertError: LB-931, there are more, or fewer.
+        LitebertError: LB-931, there are more or fewer second texts than texts.
     """
     if pairs is None:
         return None
@@ -92,7 +92,7 @@ def paired(texts: list[str], pairs: Texts | None, verb: str) -> list[str] | None
 
 
 def count(value: int, name: str, *, least: int = 1) -> int:
-    """Return how many answers to give, or pieces to read.
+    """Return a count, such as the number of answers, if it is valid.
 
     Raises:
         LitebertError: LB-932, it is less than `least`.
@@ -109,7 +109,7 @@ def count(value: int, name: str, *, least: int = 1) -> int:
 
 
 def known_pooling(pooling: Pooling) -> Pooling:
-    """Return a pooling that there is.
+    """Return the pooling if it exists.
 
     Raises:
         LitebertError: LB-674, there is none of this name.
@@ -126,7 +126,7 @@ def known_pooling(pooling: Pooling) -> Pooling:
 
 
 def known_precision(precision: Precision) -> Precision:
-    """Return a precision that there is.
+    """Return the precision if it exists.
 
     Raises:
         LitebertError: LB-933, there is none of this name.

@@ -1,4 +1,4 @@
-"""A loaded model with the verbs its heads allow, on strings."""
+"""A loaded model: the verbs that its heads allow, on strings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Model:
     """A network with its tokenizer; make one with `litebert.load`.
 
     `fill` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head
-    of that task; `embed` needs none. A verb without its head names a model that has it.
+    of that task; `embed` needs none. A verb whose head is missing raises LB-612 or LB-615.
 
     >>> model = Model.load()  # the packaged one
     >>> len(model.embed(["A cat.", "A kitten."]))
@@ -84,14 +84,18 @@ class Model:
         depth: int | None = None,
         backend: Backend = "torch",
     ) -> Model:
-        """Read a model folder or a run, or fetch a name from the Hub.
+        """Read a model folder or a run, or fetch a model from the Hub by its name.
 
-        Without a path, the packaged model answers. Nothing in the files is executed.
+        Without a path, this is the packaged model. No code from the files is executed.
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
-        `depth` is the number of steps applied; the head trained there answers, if any. `backend`
-        computes short texts that are alone; auto is onnxruntime where that is faster.
+        `depth` is the number of steps applied; if a head was trained after that step, it answers.
+        `backend` computes single short texts; "auto" is onnxruntime where that is faster.
+
+        Raises:
+            LitebertError: LB-933, no precision has this name; or there is no model at `path`, or
+                its files are damaged.
         """
         folder = model_folder(path)
         loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
@@ -123,9 +127,13 @@ class Model:
     def fill(self, text: Texts, *, top: int = 5) -> Results[Filling] | Results[Results[Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-        Blanks are filled independently; the probability is the product of theirs. Of a long text
-        the part around the blanks is read; like `score`, `tag` and the order of one text, this
-        takes a million characters at most.
+        Blanks are filled independently; the probability of a filling is the product over its
+        blanks. In a long text only the part around the blanks is read. Like `score`, `tag` and
+        `order` of one text, this takes at most a million characters.
+
+        Raises:
+            LitebertError: LB-610, there is no [MASK]; LB-934, the blanks are too far apart; LB-935,
+                the text is too long.
         """
         network = self._pretraining("masked_lm", "fill")
         top = count(top, "top")
@@ -138,9 +146,12 @@ class Model:
     @overload
     def order(self, first: str) -> Coherence: ...
     def order(self, first: str, second: str | None = None) -> Order | Coherence:
-        """Say whether `first` comes before `second`; of one text, where it breaks.
+        """Say whether `first` comes before `second`; given one text, say where it breaks.
 
         Sentences longer than the model reads are cut at their end.
+
+        Raises:
+            LitebertError: LB-936, a single text has fewer than two sentences.
         """
         network = self._pretraining("sentence_order", "order")
         if second is None:
@@ -152,7 +163,7 @@ class Model:
     @overload
     def score(self, text: Iterable[str]) -> Results[Score]: ...
     def score(self, text: Texts) -> Score | Results[Score]:
-        """Return how likely a text is, and each of its words: its pseudo-log-likelihood."""
+        """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
         network = self._pretraining("masked_lm", "score")
         found = Results(score(network, self.tokenizer, each) for each in several(text, "score"))
         return found[0] if isinstance(text, str) else found
@@ -165,14 +176,16 @@ class Model:
         normalize: bool | None = None,
         max_length: int | None = None,
     ) -> NDArray[np.float32]:
-        """Return one vector of size H for each text: the mean or maximum of its tokens, or [CLS].
+        """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
-        One string gives one vector, shape (H,). A text longer than the model reads is cut at its
-        end; `too_long` lists them. See `embed_batches` for more texts than fit in memory.
+        The shape is (texts, H); of a single string, (H,). A text longer than the model reads is
+        cut at its end; `too_long` lists such texts. For more texts than fit in memory, see
+        `embed_batches`.
 
-        Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model, or
-        the mean, not normalised. A model that was only pretrained pools badly. `max_length` cuts
-        texts earlier, to that many pieces with [CLS] and [SEP].
+        Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model; if
+        there is nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained
+        model gives poor vectors. `max_length` cuts texts earlier, to that many pieces including
+        [CLS] and [SEP].
 
         Raises:
             LitebertError: LB-674, no pooling has this name.
@@ -199,7 +212,10 @@ class Model:
         max_length: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield vectors, reading `batch_size` texts at a time; `progress` gets each size."""
+        """Yield the vectors of `batch_size` texts at a time, each of shape (batch_size, H).
+
+        `progress` is called with the number of texts after each batch.
+        """
         remaining = iter(texts)
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
@@ -209,7 +225,10 @@ class Model:
     def similar(
         self, first: Texts, second: Texts, *, pooling: Pooling | None = None
     ) -> float | NDArray[np.float32]:
-        """Return the cosine of two texts, or of each text of `first` with each of `second`."""
+        """Return the cosine of two texts, or of each text of `first` with each of `second`.
+
+        The shape is (first, second) unless both are single strings.
+        """
         embed = partial(self.embed, pooling=pooling, normalize=True)
         left, right = (embed(several(texts, "similar")) for texts in (first, second))
         cosines: NDArray[np.float32] = left @ right.T
@@ -266,11 +285,11 @@ class Model:
     def classify(
         self, texts: Texts, pairs: Texts | None = None, *, patience: int | None = None
     ) -> Classification | Results[Classification]:
-        """Return the label of each text, or of each text with its pair; or its score.
+        """Return the label of each text, or of each text with its pair; from regression, a score.
 
         With `patience`, a text takes no more steps once that many classifiers in a row have agreed
-        with the one before; for a model that was trained with `train.exits`. A text longer than
-        the model reads is cut at its end.
+        with the one before; the model must have been trained with `train.exits`. A text longer
+        than the model reads is cut at its end.
         """
         network = self._with_head("classify")
         listed = several(texts, "classify")
@@ -300,8 +319,8 @@ class Model:
     def answer(self, question: str, context: Texts, *, top: int = 1) -> Results[SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
-        The best comes first. A model of SQuAD 2.0 may find no answer: an empty text
-        comes first then, and `no_answer` of each span is how likely that is.
+        The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first.
+        `no_answer` of each span is the probability of that.
         """
         network = self._with_head("answer")
         (question,), contexts = several([question], "answer"), several(context, "answer")
@@ -310,13 +329,17 @@ class Model:
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
 
-        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; of `choose` the
+        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the
         question, the context and the choices. Unset, `answer` is the one that the model gives.
+
+        Raises:
+            LitebertError: LB-872, the model has int8 weights; LB-873, LB-874, LB-875, the verb, its
+                texts or the answer cannot be explained; LB-305, the extra [explain] is missing.
         """
         return explain(self, verb, several(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
-        """Return the network if it has a pretraining head; else name what it lacks."""
+        """Return the network if it has this pretraining head; else raise LB-612."""
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
@@ -330,7 +353,7 @@ class Model:
         )
 
     def _with_head(self, verb: str) -> AlbertForTask:
-        """Return the network if its head has the verb; raise what it has if not."""
+        """Return the network if its head answers this verb; else raise LB-615."""
         if isinstance(self.network, AlbertForTask) and self.network.head_config.record.verb == verb:
             return self.network
         has_own = not (self._lacking("masked_lm") and self._lacking("sentence_order"))

@@ -24,9 +24,9 @@ def fill(
 ) -> Results[Filling]:
     """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-    A word's probability is that of all pieces that read so: the one that begins a word and the one
-    that goes on inside one. Of a text longer than the model reads, the part around the blanks is
-    read.
+    A word's probability is the sum over the pieces that spell it: the one that begins a word and
+    the one that continues it. In a text longer than the model reads, the part around the blanks
+    is read.
     """
     require_bounded(text, "fill")
     (ids,) = tokenizer.encode_ids([text], special_tokens=True, num_threads=1)
@@ -54,14 +54,14 @@ def fill(
 
 
 def masked_logits(network: AlbertForPretraining, batch: Batch, positions: Tensor) -> Tensor:
-    """Return the scores of every piece at some positions, in float32."""
+    """Return the logits of every piece at some positions, shape (positions, vocab), float32."""
     hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
     logits: Tensor = network.masked_lm(hidden, table).float()
     return logits
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:
-    """Return which of `size` tokens to read so that all `places` are among at most `room`.
+    """Return which of `size` tokens to read: at most `room`, all `places` among them.
 
     Raises:
         LitebertError: LB-934, the places are too far apart.

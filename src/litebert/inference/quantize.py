@@ -30,10 +30,10 @@ Measures: TypeAlias = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Quantized:
-    """What became of a model: bytes of its weights, and the error on held-out texts.
+    """The size of a quantized model in bytes, and its error on held-out texts.
 
-    `error` is the norm of the difference of the last hidden states over the norm of the original;
-    `before` and `after` the measures of each development split, where they were requested.
+    `error` is the norm of the difference of the last hidden states, relative to the norm of the
+    original; `before` and `after` are the measures of each development split, if requested.
     """
 
     num_examples: int
@@ -45,7 +45,11 @@ class Quantized:
 
 
 def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -> Quantized:
-    """Write an eight-bit copy of a model, calibrated on the first texts."""
+    """Write an eight-bit copy of a model, calibrated on the first NUM_EXAMPLES texts.
+
+    Raises:
+        LitebertError: LB-618, there are too few texts; LB-619, `output` exists.
+    """
     _require_new(output)
     folder = locate(model)
     network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
@@ -69,8 +73,12 @@ def quantize_run(
 ) -> Quantized:
     """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
 
-    `task` names it for a model folder without its run. With `evaluate`, it measures the model
+    `task` is needed only for a model folder without its run. With `evaluate`, the model is measured
     on the development splits before and after.
+
+    Raises:
+        LitebertError: LB-617, the model is in eight bits already; LB-618, there are too few
+            examples; LB-619, `output` exists.
     """
     _require_new(output)
     opened = Finetuned.open(run, task=task, precision="fp32")  # int8 is packed beside fp32
@@ -111,7 +119,7 @@ def _quantize(
             "LB-618",
             "there is too little to calibrate on",
             received=f"{len(lengths)} texts",
-            expected=f"a few hundred, {_HELD_OUT} at least",
+            expected=f"a few hundred, at least {_HELD_OUT}",
             next="give more texts, like those that the model will read",
         )
     kept = range(0, len(lengths), _HELD_OUT)
@@ -142,7 +150,7 @@ def _require_new(output: Path) -> None:
         "LB-619",
         f"{output} exists already",
         output,
-        expected="a folder that is not there yet",
+        expected="a folder that does not exist yet",
         next="choose another folder",
     )
 

@@ -1,4 +1,4 @@
-"""What each verb's answer scores: the sequences that are read, and the score of the answer."""
+"""What `explain` explains: for each verb, the sequences that are read and the answer's score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """What is explained: `score` gives the score of `answer` for each copy of the sequences."""
+    """What is explained: `score` returns the score of `answer` for each copy of the sequences."""
 
     sequences: tuple[Framed, ...]
     score: ScoreOf
@@ -39,7 +39,7 @@ QuestionMaker: TypeAlias = Callable[["Model", Sequence[str], str | None], Questi
 
 
 def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
-    """Score a label: its log-probability, or the number of a regression model."""
+    """Score a label by its log-probability; a regression model, by its output."""
     _require(texts, "classify", "a text, or a text and its pair", range(1, 3))
     found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
     labels = list(found.values)
@@ -93,7 +93,7 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
 
 
 def _piece(tokenizer: Tokenizer, word: str) -> int:
-    """Return the piece that spells a word, the one that begins it if there are two."""
+    """Return the piece that spells a word; of two, the one that begins a word."""
     pieces = (f"▁{word.lower()}", word.lower(), f"▁{word}", word)
     found = (tokenizer.id(piece) for piece in pieces)
     return next((id_ for id_ in found if id_ != tokenizer.unk_id), tokenizer.unk_id)
@@ -151,7 +151,7 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
 
 
 def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
-    """Score a span, or that there is none: half of the loss that it would have had in training."""
+    """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
     _require(texts, "answer", "a question and a context", range(2, 3))
     question, context = texts
     best = model.answer(question, context)[0]

@@ -17,10 +17,13 @@ from litebert.tokenizer import Tokenizer
 
 @torch.inference_mode()
 def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Score:
-    """Mask each piece in turn and sum the log-probabilities of what was masked.
+    """Mask each piece in turn and sum the log-probabilities of the masked pieces, in nats.
 
-    All masked copies of the text are one ragged batch, computed a bounded number of tokens at a
-    time. Of a text longer than the model reads, a part around each piece is read.
+    The masked copies of the text are computed in ragged batches of bounded size. In a text longer
+    than the model reads, the part around each piece is read.
+
+    Raises:
+        LitebertError: LB-935, the text is too long.
     """
     require_bounded(text, "score")
     encoding = tokenizer.encode(text)

@@ -1,4 +1,4 @@
-"""Framed sequences: the place of each token in its text, and values of pieces added up by word."""
+"""Framed sequences that remember where each token is in its text; piece values summed by word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Pieces:
-    """A text, by the name of its part, as ids and the span of each in the text."""
+    """A text with the name of its part, as ids with the span of each in the text."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Framed:
-    """A sequence as the network reads it; `parts` name the tokens from `begins[i]` on.
+    """A sequence as the network reads it; the tokens of `parts[i]` start at `begins[i]`.
 
     `is_text` is false for [CLS], [SEP] and [MASK].
     """
@@ -40,13 +40,13 @@ class Framed:
 
 
 def pieces_of(tokenizer: Tokenizer, name: str, text: str, *, special: bool = False) -> Pieces:
-    """Encode a text; with `special`, [MASK] in it is a blank."""
+    """Encode a text without [CLS] and [SEP]; with `special`, [MASK] in it is a blank."""
     encoding = tokenizer.encode(text, special_tokens=special, frame=False)
     return Pieces(name, text, encoding.ids, encoding.offsets)
 
 
 def framed_pieces(tokenizer: Tokenizer, parts: Sequence[Pieces], *, longest: int) -> Framed:
-    """Frame one text or two; the longer loses its end where both do not fit."""
+    """Frame one text or two; if both do not fit, the longer one loses its end."""
     sizes = [len(part.ids) for part in parts]
     while sum(sizes) + len(parts) + 1 > longest:
         sizes[0 if sizes[0] > sizes[-1] else -1] -= 1

@@ -32,7 +32,11 @@ class Batch:
     def from_lists(
         cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None
     ) -> Batch:
-        """Join lists of ids and of segment ids (default 0); LB-450 where a sequence is empty."""
+        """Join lists of ids and of segment ids (default 0).
+
+        Raises:
+            LitebertError: LB-450, a sequence is empty.
+        """
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
             raise LitebertError(
@@ -72,14 +76,14 @@ class Batch:
     def to_padded(
         self, values: Shaped[Tensor, "tokens ..."], *, width: int | None = None
     ) -> Shaped[Tensor, "sequences width ..."]:
-        """Lay per-token values out as a rectangle, with zeros where no token is."""
+        """Lay per-token values out as a rectangle, with zeros where there is no token."""
         width = int(self.positions.max()) + 1 if width is None else width
         sequence = torch.arange(len(self.lengths), device=values.device)
         place = (sequence.repeat_interleave(self.offsets.diff()), self.positions)
         return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Move the tensors to a device, where they are not there yet."""
+        """Return the batch on a device: itself if it is already there."""
         if self.ids.device == torch.device(device):
             return self
         tensors = {name: x for name, x in vars(self).items() if name != "lengths"}

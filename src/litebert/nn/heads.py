@@ -127,7 +127,7 @@ class AlbertForTask(nn.Module):
         initialise(self.head, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
-        """Return logits: a row a sequence from a pooled head, a row a token from the others."""
+        """Return logits: one row per sequence from a pooled head, one per token from others."""
         first = batch.first_tokens if self.head_config.is_pooled else None
         hidden = self.albert(batch, first)
         rows = hidden.float() if first is None else self.albert.pool(hidden)

@@ -41,10 +41,10 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
 
 
 class Albert(nn.Module):
-    """The encoder: tokens in, one hidden vector a token out.
+    """The encoder: tokens in, one hidden vector per token out.
 
     Weights stay in float32; activations have `dtype`. `depth` is how many steps of the plan are
-    applied; `make_steps` returns them: the blocks, unless an engine puts faster ones in place.
+    applied; `make_steps` returns them: the blocks, unless an engine replaces them by faster ones.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -88,7 +88,7 @@ class Albert(nn.Module):
         yield (hidden := self.embedding(batch).to(self.dtype))
         steps = self.steps()
         for number, (attend, transform) in enumerate(steps, start=1):
-            if number == len(steps) and queries is not None:  # it computes nothing for others
+            if number == len(steps) and queries is not None:  # the last step: the queries alone
                 ascending, order = queries.sort()
                 layout = Layout(batch, ascending)
             hidden = self.apply_block(transform, self.apply_block(attend, hidden, layout), layout)
@@ -105,7 +105,7 @@ class Albert(nn.Module):
 
 
 def initialise(module: nn.Module, *, std: float, generator: torch.Generator | None = None) -> None:
-    """Set kernels and tables to a truncated normal that is not rescaled (real std .88 of `std`)."""
+    """Draw matrices from a normal cut off at 2 `std`, which leaves 0.88 of `std`; norms are 1."""
     for name, parameter in module.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)

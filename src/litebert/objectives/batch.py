@@ -14,13 +14,13 @@ from litebert.rng import Ints
 
 @dataclass(frozen=True)
 class PretrainingBatch:
-    """Hold masked sequences and what is to be predicted, all int64.
+    """Hold masked sequences and their targets, all int64.
 
     `ids`, `positions` (within the sequence) and `segments` have shape (tokens,), `offsets`
-    (sequences + 1,). `masked_positions` (masked,) index the token axis, `masked_ids` are the
-    original tokens there. `sentence_labels` (sequences,) are 0 in order, 1 swapped or random, and
-    None where the objective has no sentence task; for a contrast, sequences that belong together
-    have the same number.
+    (sequences + 1,). `masked_positions` (masked,) index the token axis; `masked_ids` are the
+    original tokens there. `sentence_labels` (sequences,) are 0 for in order, 1 for swapped or
+    random, and None where the objective has no sentence task. For a contrast they are numbers,
+    equal for sequences that belong together.
     """
 
     ids: Ints
@@ -33,7 +33,7 @@ class PretrainingBatch:
 
 
 def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
-    """Put sequences of one length side by side, which is what attention computes fastest."""
+    """Sort sequences by length, because attention is fastest on neighbours of equal length."""
     return of_sequences(batch, np.argsort(-np.diff(batch.offsets), kind="stable"))
 
 
@@ -43,7 +43,7 @@ def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
     offsets = np.concatenate(([0], np.cumsum(lengths[order])))
     shifts = batch.offsets[:-1][order] - offsets[:-1]
     tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # where each came from
-    went_to = np.full_like(batch.ids, -1)  # where sequences that are left out go
+    went_to = np.full_like(batch.ids, -1)  # -1: its sequence is left out
     went_to[tokens] = np.arange(tokens.size)
     places = went_to[batch.masked_positions]
     masked = np.argsort(places)[np.count_nonzero(places < 0) :]
@@ -62,9 +62,9 @@ def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
 def apart(
     pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, cls_id: int
 ) -> tuple[tuple[FramedPair, ...], tuple[Masking, ...]]:
-    """Make two sequences of each pair, `[CLS] A [SEP]` and `[CLS] B [SEP]`, labelled by its number.
+    """Split each pair into `[CLS] A [SEP]` and `[CLS] B [SEP]`, labelled by the pair's number.
 
-    What is masked stays masked.
+    Masked tokens stay masked.
     """
     framed, masked = [], []
     for number, (pair, masking) in enumerate(zip(pairs, maskings, strict=True)):

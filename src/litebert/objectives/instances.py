@@ -1,8 +1,7 @@
 """The plan of one epoch: which sentences form each instance (create_pretraining_data.py L266-386).
 
-All documents of a shard advance by one chunk at a time, so an instance costs some array elements
-and no Python. Every draw belongs to (seed, purpose, epoch, shard, sentence), hence none depends on
-another or on the order of the work.
+All documents of a shard advance by one chunk at a time, in numpy. Every random number is a function
+of (seed, purpose, epoch, shard, sentence), so none depends on another or on the order of the work.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from litebert.objectives.shards import Library, PlainShard
 from litebert.rng import Ints
 
 SHORTEST_TARGET = 2
-"""Fewest tokens that a short sequence aims at (L284)."""
+"""The smallest target length of a short sequence, in tokens (L284)."""
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """Hold the instances of one epoch by column: sentences in the shard, kind, tokens aimed at.
+    """Hold the instances of one epoch, one per row, as columns; see `Instance` for their meaning.
 
-    The rows of shard s are `first_row[s]` to `first_row[s + 1]`. `skipped_documents` have a single
-    sentence, from which the strict order objective learns nothing.
+    The rows of shard s are `first_row[s]` to `first_row[s + 1]`. `skipped_documents` counts those
+    with fewer sentences than the objective needs.
     """
 
     first_row: Ints
@@ -112,14 +111,14 @@ def _plan_shard(
     start, stop = start[usable], stop[usable]
     document, rounds = start, [np.empty((3, 0), np.int64)]
     while start.size:
-        start = np.minimum(start, stop - fewest)  # a lone last sentence takes its predecessor along
+        start = np.minimum(start, stop - fewest)  # too few sentences left: reuse those before
         key = document if config.short_seq_per == "document" else start
         target = _targets(draws, key, longest=longest, short_prob=config.short_seq_prob)
         reached = np.searchsorted(text.sentences, text.sentences[start] + target)
         end = np.minimum(np.maximum(reached, start + fewest), stop)
         rounds.append(np.stack((start, end, target)))
         before, start = start, sentence.following(draws, start, end)
-        # a rest too short for another chunk is left out, or its chunk would come for ever
+        # too few sentences left to move on: stop, or the same chunk would repeat for ever
         unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
         start, stop, document = start[unfinished], stop[unfinished], document[unfinished]
     start, end, target = np.concatenate(rounds, axis=1)
@@ -129,7 +128,7 @@ def _plan_shard(
 
 
 def _targets(draws: Draws, key: Ints, *, longest: int, short_prob: float) -> Ints:
-    """Draw how many tokens each chunk aims at (L282-284, there once per document)."""
+    """Draw the target length of each chunk in tokens (L282-284; upstream, once per document)."""
     is_short = draws.uniform("is-short", key) < short_prob
     target = np.full_like(key, longest)
     target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])

@@ -1,4 +1,4 @@
-"""Any batch of a pretraining run, found directly from its number."""
+"""Make any batch of a pretraining run directly from its number."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from litebert.objectives.shards import Library, ShardArrays
 from litebert.objectives.vocabulary import Vocabulary
 
 Made: TypeAlias = tuple[FramedPair, Masking]
-"""One sample: its tokens, and what is masked of them."""
+"""One sample: its tokens, and which of them are masked."""
 
 
 class Loader:
-    """Make the batches of a corpus: each is a function of the seed and its number, nothing else.
+    """Make the batches of a corpus; each depends only on the seed and its number.
 
-    Samples are numbered through without end, and an epoch is always `epoch_size` of them, the
-    instances of epoch 0. Epochs cut documents differently: where a later one has a few instances
-    more, a random few stay unseen; where it has a few less, a random few are seen twice, with other
-    masks. In return any sample is found from its own epoch's plan: a resumed run replays nothing.
+    Samples are numbered consecutively over all epochs, and every epoch has `epoch_size` of them,
+    the number of instances of epoch 0. Epochs cut documents differently: if a later one has a few
+    more instances, a random few stay unseen; if it has fewer, a random few are seen twice, with
+    other masks. In return, a sample needs only the plan of its own epoch: a resumed run replays
+    nothing.
 
-    `sentence` is the objective that `config` names, unless it is given. The first `early_samples`
-    have `early_mask_prob` of their pieces masked, if that is given. `purpose` names the random
-    numbers, so that evaluation never draws what training draws.
-    Raises: LitebertError where the corpus holds nothing that the objective can use.
+    `sentence` defaults to the objective that `config` names. If `early_mask_prob` is given, it is
+    the share of masked pieces in the first `early_samples`. `purpose` selects the random numbers,
+    so that evaluation never draws what training draws.
+
+    Raises:
+        LitebertError: LB-400, the corpus contains nothing that the objective can use.
     """
 
     def __init__(
@@ -67,11 +70,13 @@ class Loader:
         self.skipped_documents = first.skipped_documents
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return the share that one rank takes of the batch of one step.
+        """Return one rank's share of the batch of one step.
 
-        Shares are contiguous: laid end to end in rank order they are the whole batch. Likewise
-        batches 2k and 2k + 1 of size n are batch k of size 2n: so gradients are accumulated.
-        Raises: LitebertError where a rank would get no sequence.
+        Shares are contiguous: concatenated in rank order they are the whole batch. Likewise,
+        batches 2k and 2k + 1 of size n are batch k of size 2n, as gradient accumulation needs.
+
+        Raises:
+            LitebertError: LB-401, a rank would get no sequence.
         """
         numbers = rank_range(step, self._batch_size, rank, world_size)
         return self.samples(numbers.start, numbers.stop)
@@ -105,7 +110,7 @@ class Loader:
             start += count
 
     def _rows(self, epoch: int, positions: range) -> list[int]:
-        """Return which row of the epoch's plan stands at each position of its random order."""
+        """Return the row of the epoch's plan at each position of its random order."""
         size = len(self._plan(epoch=epoch))
         wrapped = np.array(positions) % size
         rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, size, wrapped)
@@ -132,7 +137,7 @@ class Loader:
 
 
 def rank_range(step: int, batch_size: int, rank: int, world_size: int) -> range:
-    """Return the numbers of the samples that one rank takes of the batch of one step.
+    """Return the sample numbers of one rank's share of the batch of one step.
 
     >>> [rank_range(2, 8, rank, 3) for rank in range(3)]
     [range(16, 18), range(18, 21), range(21, 24)]
@@ -154,9 +159,12 @@ def evaluation_batches(
     num_sequences: int,
     sentence: SentenceObjective | None = None,
 ) -> Iterator[PretrainingBatch]:
-    """Yield a held-out corpus in batches: the same at most `num_sequences` sequences at every call.
+    """Yield at most `num_sequences` held-out sequences in batches, the same ones at every call.
 
-    They are a random part of one pass over the corpus, none twice. Raises: as Loader.
+    They are drawn at random from one pass over the corpus, none twice.
+
+    Raises:
+        LitebertError: LB-400, the corpus contains nothing that the objective can use.
     """
     loader = Loader(
         shards,

@@ -1,4 +1,4 @@
-"""Masked LM: which tokens are predicted, what they become (create_pretraining_data.py L426-540)."""
+"""Masked LM: choose tokens and replace them (create_pretraining_data.py L426-540)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from litebert.objectives.vocabulary import Vocabulary
 from litebert.rng import Ints
 
 MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
-"""Of the chosen tokens: become [MASK], stay; the rest becomes random pieces (BERT, 3.1)."""
+"""Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """Name the chosen positions of a sequence, ascending, and the ids that stand there instead."""
+    """Hold the chosen positions of a sequence, ascending, and the ids that replace them."""
 
     positions: Ints
     replacements: Ints
@@ -26,7 +26,7 @@ class Masking:
 def mask(
     ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generator: np.random.Generator
 ) -> Masking:
-    """Choose runs of 1 to `ngram` words up to the budget, then what replaces each token.
+    """Choose runs of 1 to `ngram` words up to the budget, then a replacement for each token.
 
     >>> vocabulary = Vocabulary(9, cls_id=2, sep_id=3, mask_id=4, starts_word=np.ones(9, bool))
     >>> ids = np.array([2, 5, 6, 7, 3, 8, 5, 3])
@@ -45,7 +45,7 @@ def mask(
 
 
 def num_to_predict(length: int, config: ObjectiveConfig) -> int:
-    """Return how many tokens are predicted at most; `length` counts the special ones.
+    """Return the most tokens that are predicted; `length` includes the special ones.
 
     >>> num_to_predict(512, ObjectiveConfig())
     77
@@ -70,7 +70,7 @@ def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
 def _word_begins(
     pieces: Ints, vocabulary: Vocabulary, config: ObjectiveConfig
 ) -> NDArray[np.bool_]:
-    """Tell where words begin; a continuation joins the word before, across a [SEP] too."""
+    """Tell which pieces begin a word; others belong to the word before, even across a [SEP]."""
     if not config.whole_word:
         return np.ones(pieces.size, dtype=np.bool_)
     begins = vocabulary.starts_word[pieces]
@@ -84,7 +84,7 @@ def _run_lengths(count: int, config: ObjectiveConfig, generator: np.random.Gener
 
 
 def _choose(order: Ints, runs: Ints, begins: Ints, size: int, budget: int) -> NDArray[np.bool_]:
-    """Take runs of words that fit the budget, shortened if need be, and touch no earlier one.
+    """Take runs of words in `order`, shortened to the budget, that overlap no earlier one.
 
     Words lie end to end here, so that a run is one interval and the loop handles slices of bytes.
     """
@@ -105,7 +105,7 @@ def _choose(order: Ints, runs: Ints, begins: Ints, size: int, budget: int) -> ND
 
 
 def _replacements(originals: Ints, vocabulary: Vocabulary, generator: np.random.Generator) -> Ints:
-    """Decide per token, not per run: [MASK], the token, or any piece, even a special one (L535)."""
+    """Draw for each token, not run: [MASK], itself, or any piece, even a special one (L535)."""
     choice, piece = generator.random((2, originals.size))
     random_pieces = (piece * vocabulary.size).astype(np.int64)
     kept_or_random = np.where(choice < MASKED_SHARE + KEPT_SHARE, originals, random_pieces)

@@ -1,4 +1,4 @@
-"""Several corpora as one: which of them a sample comes from is a function of its number."""
+"""Mix several corpora: a sample's number decides which of them it comes from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from litebert.objectives.loader import Made, rank_range
 from litebert.rng import Ints
 
 CYCLE = 10_000
-"""Samples in which each corpus has exactly its share, in an order of their own."""
+"""Samples in a cycle: in each, every corpus has exactly its share, in another random order."""
 
 
 class SampleSource(Protocol):
@@ -25,7 +25,7 @@ class SampleSource(Protocol):
 
 
 class Mixed:
-    """Draw from loaders by weight; any batch is found from its number, as with one loader."""
+    """Draw from loaders by weight; as with one loader, a batch depends only on its number."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Mixed:
         self._counts, self._ends = counts, np.cumsum(counts)
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return the share that one rank takes of the batch of one step."""
+        """Return one rank's share of the batch of one step."""
         numbers = np.array(rank_range(step, self._batch_size, rank, world_size), dtype=np.int64)
         made = [
             self._loaders[corpus].sample(index)
@@ -63,9 +63,9 @@ class Mixed:
 def shares(
     sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0
 ) -> list[float]:
-    """Return the share of each corpus: its weight, by default its size, to the power 1 / T.
+    """Return the share of each corpus: its weight (its size by default) to the power 1 / T.
 
-    A temperature above 1 favours the small ones (as for XLM-R, arXiv 1911.02116, section 3.1).
+    A temperature T above 1 favours the small ones (as in XLM-R, arXiv 1911.02116, section 3.1).
 
     >>> shares([900, 100]), [round(share, 2) for share in shares([900, 100], temperature=2.0)]
     ([0.9, 0.1], [0.75, 0.25])
@@ -75,7 +75,7 @@ def shares(
 
 
 def counts_in_cycle(weights: Sequence[float]) -> Ints:
-    """Return how many samples of a cycle each corpus has, by the largest remainders.
+    """Return how many samples of a cycle each corpus has, rounded by largest remainder.
 
     >>> counts_in_cycle([2, 1]).tolist()
     [6667, 3333]

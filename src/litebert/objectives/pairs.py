@@ -1,4 +1,4 @@
-"""One instance as tokens: A and B, cut to length, framed (create_pretraining_data.py L314-386)."""
+"""Turn an instance into tokens: A and B, truncated and framed (create_pretraining_data.py L314)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def frame(
     max_seq_length: int,
     generator: np.random.Generator,
 ) -> FramedPair:
-    """Return the tokens of an instance between special tokens, at most `max_seq_length` of them.
+    """Return the tokens of an instance between special tokens, at most `max_seq_length` in all.
 
-    Raises: DamagedError where the shard holds ids that the vocabulary has not.
+    Raises:
+        DamagedError: LB-402, the shard contains ids that are not in the vocabulary.
     """
     first, second = sentence.segments(library, instance, generator)
     separators = [vocabulary.sep_id]
@@ -53,7 +54,7 @@ def frame(
 
 
 def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return two sizes after the larger, on a tie the second, lost one until both fit (L601-616).
+    """Return two sizes that fit `room`: the larger (the second, if equal) shrinks first (L601-616).
 
     >>> truncated_sizes(300, 400, 509), truncated_sizes(100, 900, 509), truncated_sizes(5, 6, 509)
     ((255, 254), (100, 409), (5, 6))
@@ -63,7 +64,7 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def _cut(tokens: Tokens, size: int, generator: np.random.Generator) -> Tokens:
-    """Shorten to `size`, taking each surplus token from the front or the back with p .5."""
+    """Shorten to `size`, taking each surplus token from the front or the back, p = 0.5 each."""
     surplus = tokens.size - size
     front = np.count_nonzero(generator.random(surplus) < 0.5)
     return tokens[front : front + size]
@@ -72,7 +73,7 @@ def _cut(tokens: Tokens, size: int, generator: np.random.Generator) -> Tokens:
 def _foreign_token(ids: Ints, instance: Instance, vocabulary: Vocabulary) -> DamagedError:
     return DamagedError(
         "LB-402",
-        f"shard {instance.shard} of the corpus holds a token that the vocabulary has not",
+        f"shard {instance.shard} of the corpus has a token that is not in the vocabulary",
         received=f"id {ids.max()} near sentence {instance.start}",
         expected=f"ids below {vocabulary.size}, the size of the vocabulary",
         next="litebert corpus check",

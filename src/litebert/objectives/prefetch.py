@@ -1,4 +1,4 @@
-"""Batches made ahead of time in processes of their own, in order."""
+"""Make batches ahead of time, in worker processes, and yield them in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from litebert.objectives.batch import PretrainingBatch
 from litebert.objectives.staged import Batches
 
 STUCK_SECONDS = 30.0
-"""A worker that uses no processor time for so long is replaced."""
+"""A worker that uses no processor time for this long is replaced."""
 
 
 def prefetch(
@@ -33,10 +33,14 @@ def prefetch(
 ) -> Iterator[PretrainingBatch]:
     """Yield one rank's batches of `steps` in order, each worker up to `depth` batches ahead.
 
-    Without workers they are made here on demand. Worker i of n makes steps i, i + n, ...; it is
-    sent `open_loader`, which must be small (a `partial` of a module's function and paths) and opens
-    the corpus there. Workers end with the iterator, and on their own when this process is killed.
-    Raises: what `open_loader` and `Loader.batch` raise; ResourceError where a worker was killed.
+    Without workers, batches are made here on demand. Worker i of n makes steps i, i + n, ...; it
+    receives `open_loader`, which must pickle small (a `partial` of a module's function and paths),
+    and opens the corpus itself. Workers end with the iterator, or when this process is killed.
+
+    Raises:
+        ResourceError: LB-403, a worker was killed; LB-545, workers make no progress.
+        DamagedError: LB-344, the corpus was truncated during the run.
+        LitebertError: What `open_loader` and `Loader.batch` raise.
     """
     task = _Assignment(open_loader, steps, rank, world_size, depth)
     if not workers:
@@ -62,7 +66,7 @@ def prefetch(
 
 @dataclass(frozen=True)
 class _Assignment:
-    """Say what a worker is to make."""
+    """The batches that a worker makes."""
 
     open_loader: Callable[[], Batches]
     steps: range
@@ -76,7 +80,7 @@ class _Assignment:
 
 @dataclass(frozen=True)
 class _Worker:
-    """Own a process and the reading end of its pipe."""
+    """A worker process and the reading end of its pipe."""
 
     process: SpawnProcess
     connection: Connection
@@ -98,10 +102,11 @@ class _Worker:
         return " ".join(fields[11:13])  # utime, stime
 
     def receive(self) -> PretrainingBatch | None:
-        """Wait for the next batch; nothing comes from a stuck worker, which is ended.
+        """Wait for the next batch; kill a stuck worker and return None.
 
-        Only one that uses no processor time for half a minute is stuck: the first batch of a large
-        corpus may take long. It may be stuck within a message, so a thread reads.
+        A worker is stuck if it uses no processor time for STUCK_SECONDS: the first batch of a large
+        corpus may take longer than that, but it computes. A thread reads the pipe, because a worker
+        may be stuck in the middle of a message.
         """
         coming = self.reader.submit(self.connection.recv)
         used, since = self._processor_time(), time.monotonic()
@@ -131,7 +136,7 @@ class _Worker:
 
 
 def _serve(task: _Assignment, sender: Connection) -> None:
-    """Run in a worker: send the batches of a task, as far ahead as its depth and the pipe allow."""
+    """Send the batches of a task, as far ahead as its depth and the pipe allow; in a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
     with suppress(BrokenPipeError):  # the reader is gone
         try:
@@ -142,7 +147,7 @@ def _serve(task: _Assignment, sender: Connection) -> None:
 
 
 def _made_ahead(task: _Assignment) -> Iterator[PretrainingBatch]:
-    """Yield batches while a thread makes the next ones."""
+    """Yield batches while a thread makes the next `depth` ones."""
     loader = task.open_loader()
     ready: deque[Future[PretrainingBatch]] = deque()
     with ThreadPoolExecutor(1) as maker:
@@ -157,7 +162,7 @@ def _made_ahead(task: _Assignment) -> Iterator[PretrainingBatch]:
 def _stuck() -> ResourceError:
     return ResourceError(
         "LB-545",
-        "the processes that prepare batches do no work",
+        "the processes that prepare batches are stuck",
         received=f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row",
         expected="a corpus on a disk that responds, and processes that are not killed",
         next="repeat the command with train.loader_workers=0",
@@ -168,7 +173,7 @@ def _lost(process: SpawnProcess) -> LitebertError:
     if process.exitcode == -signal.SIGBUS:  # a mapped file became shorter
         return DamagedError(
             "LB-344",
-            "a file of the corpus was cut off while it was read",
+            "a file of the corpus was truncated while it was read",
             received="SIGBUS in a process that prepares batches",
             expected="a corpus that does not change during the run",
             next="litebert corpus check CORPUS, then rerun the command to resume",

@@ -1,4 +1,4 @@
-"""A corpus as the objectives read it: shards of sentences, numbered through by document."""
+"""A corpus as the objectives read it: shards of sentences, and documents numbered across them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Tokens = NDArray[np.uint16 | np.uint32]
 
 
 class ShardArrays(Protocol):
-    """Give the arrays of one shard; no sentence and no document is empty.
+    """The arrays of one shard; no sentence and no document is empty.
 
-    `tokens` holds all pieces end to end, `sentences` (n + 1,) where each sentence starts in
-    `tokens`, `documents` (m + 1,) where each document starts in `sentences`; both end with the
-    total.
+    `tokens` holds all pieces end to end; `sentences` (n + 1,) is where each sentence starts in
+    `tokens`, `documents` (m + 1,) where each document starts in `sentences`; the last entry of each
+    is the total.
     """
 
     @property
@@ -33,7 +33,7 @@ class ShardArrays(Protocol):
 
 @dataclass(frozen=True)
 class PlainShard:
-    """Hold one shard as plain arrays, which index faster than memory maps; no array is copied."""
+    """One shard as plain arrays, which index faster than memory maps; nothing is copied."""
 
     tokens: Tokens
     sentences: Ints
@@ -41,14 +41,15 @@ class PlainShard:
     shard: ShardArrays | None = None
 
     def require_unchanged(self) -> None:
-        """Refuse to read on where the files behind the arrays changed."""
+        """Raise DamagedError if the files behind the arrays have changed."""
         if self.shard:
             self.shard.require_unchanged()
 
     def between(self, start: int, stop: int) -> Tokens:
         """Return the tokens of sentences start, start + 1, ... stop - 1.
 
-        Raises: DamagedError where the corpus changed since it was opened.
+        Raises:
+            DamagedError: The corpus has changed since it was opened.
         """
         self.require_unchanged()
         return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
@@ -56,7 +57,7 @@ class PlainShard:
 
 @dataclass(frozen=True)
 class Library:
-    """Number the documents of all shards through; `first_document[s]` is the first of shard s."""
+    """Shards with documents numbered across all of them; shard s starts at `first_document[s]`."""
 
     texts: tuple[PlainShard, ...]
     first_document: Ints
@@ -79,11 +80,11 @@ class Library:
 
     @property
     def num_documents(self) -> int:
-        """Documents in all shards together."""
+        """The number of documents in all shards."""
         return int(self.first_document[-1])
 
     def document_of(self, shard: int, sentence: int) -> int:
-        """Return the number of the document in which a sentence of a shard stands."""
+        """Return the number of the document that contains a sentence of a shard."""
         self.texts[shard].require_unchanged()
         local = np.searchsorted(self.texts[shard].documents, sentence, side="right") - 1
         return int(self.first_document[shard] + local)

@@ -1,4 +1,4 @@
-"""Stages of a run, each with sequences and batches of its own size, found from the step alone."""
+"""Stages of a run, each with its own sequence length and batch size, determined by the step."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from litebert.objectives.batch import PretrainingBatch
 
 
 class Batches(Protocol):
-    """Whatever makes the batch of any step, or one process's share of it."""
+    """Makes the batch of any step, or one process's share of it."""
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return the share that one rank takes of the batch of one step."""
+        """Return one rank's share of the batch of one step."""
 
 
 class Staged:
@@ -29,7 +29,7 @@ class Staged:
         self._loader = lru_cache(maxsize=1)(lambda stage: opens[stage]())
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return the share that one rank takes of the batch of one step."""
+        """Return one rank's share of the batch of one step."""
         stage = bisect_right(self._starts, step) - 1
         loader = self._loader(stage)
         return loader.batch(step - self._starts[stage], rank=rank, world_size=world_size)

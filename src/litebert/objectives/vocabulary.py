@@ -1,4 +1,4 @@
-"""A vocabulary: its size, its special ids, which pieces start a word, how often each occurs."""
+"""A vocabulary: its size, special ids, pieces that start a word, and piece frequencies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from litebert.objectives.shards import ShardArrays
 
 ENOUGH_PIECES = 20_000_000
-"""Pieces counted at most; more change no logarithm by much."""
+"""The most pieces that are counted; more would hardly change a logarithm."""
 
 
 def log_frequencies(shards: Sequence[ShardArrays], vocab_size: int) -> NDArray[np.float32]:
     """Return log p of every piece, shape (vocab,), with one added to each count.
 
-    Of a large corpus the first part of every shard is counted.
+    In a large corpus only the first part of every shard is counted.
 
     >>> from litebert.objectives import PlainShard
     >>> text = PlainShard(np.array([3, 1, 1], np.uint16), np.array([0, 3]), np.array([0, 1]))
@@ -34,7 +34,7 @@ def log_frequencies(shards: Sequence[ShardArrays], vocab_size: int) -> NDArray[n
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Hold the ids that frame and mask; `starts_word` (size,) marks pieces that begin a word.
+    """The ids that frame and mask; `starts_word` (size,) marks pieces that begin a word.
 
     >>> starts = np.array([True, True, True, True, True, True, False])
     >>> Vocabulary(size=7, cls_id=2, sep_id=3, mask_id=4, starts_word=starts).size

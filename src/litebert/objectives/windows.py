@@ -1,6 +1,6 @@
-"""Corpora too large to plan at once: shards are shuffled, and instances within windows of them.
+"""Corpora too large to plan at once: shuffle shards, then instances within windows of shards.
 
-What is held does not grow with the corpus: two windows, and a few numbers for each shard.
+Memory does not grow with the corpus, but for a few numbers per shard: two windows are held.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from litebert.objectives.shards import Library, PlainShard, ShardArrays
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32
-"""Pieces that are shuffled together: a corpus with no more is one window, planned exactly."""
+"""Pieces that are shuffled together; a corpus with no more is one window, planned exactly."""
 _TRIAL_DOCUMENTS, _TRIAL_SENTENCES = 64, 1_000
 
 OpenShards = Callable[[Sequence[int]], Sequence[ShardArrays]]
@@ -32,7 +32,7 @@ OpenLoader = Callable[[Sequence[ShardArrays], str, int], Loader]
 
 
 class ShardSizes(NamedTuple):
-    """What a manifest says of a shard: its documents that can be used, sentences, pieces."""
+    """Counts of a shard from the manifest: usable documents, sentences, pieces."""
 
     documents: int
     sentences: int
@@ -40,7 +40,7 @@ class ShardSizes(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A window of an epoch: its shards, and which samples of the epoch it has."""
+    """A window of an epoch: its number, its shards, and which samples of the epoch it has."""
 
     number: int
     shards: tuple[int, ...]
@@ -49,7 +49,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowOrder:
-    """Which window a sample is in: computed, for any epoch, from the sizes of the shards.
+    """The windows of any epoch, computed from the sizes of the shards alone.
 
     >>> order = WindowOrder((3, 2, 4, 1), (9, 9, 9, 9), window_pieces=18, seed=1, purpose="train")
     >>> [window.shards for window in order.windows(0)], order.epoch_size
@@ -68,7 +68,7 @@ class WindowOrder:
         return sum(self.samples)
 
     def windows(self, epoch: int) -> list[Window]:
-        """Shuffle the shards, and cut where a window has its pieces."""
+        """Shuffle the shards, and start a new window wherever one is full."""
         count = len(self.samples)
         positions = np.arange(count)
         shuffled = rng.permutation(self.seed, f"{self.purpose}-shards", epoch, count, positions)
@@ -90,8 +90,8 @@ class WindowOrder:
 class Windowed:
     """Make batches as `Loader` does, window by window; the next window is opened ahead of time.
 
-    How many samples a shard has is estimated from its sizes: where its plan holds more, a random
-    few stay unseen in this epoch, where less, a random few are seen twice.
+    The number of samples of a shard is estimated from its sizes. If its plan has more, a random few
+    stay unseen in this epoch; if it has fewer, a random few are seen twice.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Windowed:
         return self._order.epoch_size
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return the share that one rank takes of the batch of one step."""
+        """Return one rank's share of the batch of one step."""
         numbers = rank_range(step, self._batch_size, rank, world_size)
         return self.samples(numbers.start, numbers.stop)
 
@@ -142,7 +142,7 @@ class Windowed:
             start += count
 
     def _loader(self, epoch: int, window: Window) -> Loader:
-        """Return the loader of a window, and begin to open the next one."""
+        """Return the loader of a window, and start to open the next one."""
         windows = self._windows(epoch)
         if window.number + 1 < len(windows):
             following = (epoch, windows[window.number + 1])
@@ -166,10 +166,10 @@ class Windowed:
 def estimated_samples(
     sizes: Sequence[ShardSizes], config: ObjectiveConfig, sentence: SentenceObjective
 ) -> tuple[int, ...]:
-    """Estimate the instances of each shard, reading nothing.
+    """Estimate the number of instances of each shard without reading it.
 
-    Documents of n pieces give n / c instances, rounded up, where c is found by a trial. With
-    lengths that are spread exponentially around their mean m, that is 1 / (1 - exp(-c / m)) each.
+    A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If
+    lengths are distributed exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
     """
     _, sentences, pieces = (sum(column) for column in zip(*sizes, strict=True))
     advance = _advance(sentences and pieces / sentences, config, sentence)
@@ -182,7 +182,7 @@ def estimated_samples(
 
 
 def _advance(mean: float, config: ObjectiveConfig, sentence: SentenceObjective) -> float:
-    """Return the pieces from one instance to the next in long texts with such sentences."""
+    """Return the mean pieces from one instance to the next, for sentences of `mean` pieces."""
     count, length = _TRIAL_DOCUMENTS, _TRIAL_SENTENCES
     drawn = rng.uniform(0, "trial", np.arange(count * length))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)

@@ -1,4 +1,4 @@
-"""Training: steps, checkpoints, logs, runs on disk."""
+"""Training: the step and the loop, checkpoints, logs, estimates, pretraining and fine-tuning."""
 
 from litebert.runs import read_metrics, read_run
 from litebert.train.estimate import Estimate, estimate, most_tokens

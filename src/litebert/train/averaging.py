@@ -1,4 +1,4 @@
-"""The mean of the weights of several models, or of a run's last checkpoints, as a model."""
+"""Average the weights of several models, or of a run's last checkpoints, into one model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def average_checkpoints(
     With `last` 1 this writes one checkpoint as a model.
 
     Raises:
-        LitebertError: LB-265, there are fewer checkpoints; DamagedError where one is damaged.
+        LitebertError: LB-265, there are fewer checkpoints.
+        DamagedError: LB-501, one of them is damaged.
     """
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     chosen = [path for path in every if until is None or step_of(path) <= until][:last]
@@ -44,9 +45,9 @@ def average_checkpoints(
 
 @torch.no_grad()
 def mean_network(folders: Sequence[Path], weights: Sequence[float] = ()) -> Network:
-    """Return the first folder's network with the mean weights of all; sums are in float64.
+    """Return a network with the mean weights of all folders, summed in float64.
 
-    The models must have the same shape; `weights` are how much each counts, equally by default.
+    The models must have the same shape; `weights` are their shares, equal by default.
     """
     shares = weights or [1.0] * len(folders)
     network = load_model(folders[0]).network

@@ -1,4 +1,4 @@
-"""The best of a run's evaluations, kept apart from its last step."""
+"""Keep the model of a run's best evaluation, apart from that of its last step."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class BestModel:
     _since: int = field(default=0)
 
     def row(self, row: dict[str, Json]) -> None:
-        """Look at one row of metrics.jsonl that is being written."""
+        """Write the model if this row of metrics.jsonl is the best evaluation so far."""
         if self._improves(row):
             write_model(self.folder, self.network, self.tokenizer)
 
     def recall(self, rows: list[dict[str, Json]]) -> None:
-        """Take the rows of a resumed run; its best model lies in the folder already."""
+        """Take the rows of a resumed run, whose best model is in the folder already."""
         for row in rows:
             self._improves(row)
 

@@ -1,4 +1,4 @@
-"""A trainer for any task: optimizer, schedule, pace and checkpoints as the settings say."""
+"""Build a trainer for any task: optimizer, schedule, pace and checkpoints by the settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ def build_trainer(
     world: World = ALONE,
     tokenizer: Tokenizer | None = None,
 ) -> Trainer:
-    """Return what trains a network in a run's folder; `begun` is when the clock started."""
+    """Return the trainer of a network in a run's folder.
+
+    `begun` is when the run's clock started, in seconds of `time.monotonic`.
+
+    Raises:
+        ResourceError: LB-506, the disk is too full for the checkpoints and the model.
+    """
     train, optim = config.train, config.optim
     checkpoints = Checkpoints(
         folder / "checkpoints", train.keep_checkpoints, train.keep_every, tokenizer
@@ -52,7 +58,7 @@ def build_trainer(
 
 
 def _pace(train: TrainConfig, folder: Path, *, begun: float, world: World) -> Pace:
-    """Return what decides the end of a run: its steps, or the clock."""
+    """Return the pace of a run: a number of steps, or the clock."""
     if train.minutes is None:
         return FixedSteps(train.steps)
     return Minutes.open(
@@ -61,7 +67,7 @@ def _pace(train: TrainConfig, folder: Path, *, begun: float, world: World) -> Pa
 
 
 def _require_disk(folder: Path, checkpoints: Checkpoints, *, num_parameters: int) -> None:
-    """Refuse to begin where the checkpoints to come and the model will not fit."""
+    """Raise LB-506 if the disk has no room for the future checkpoints and the model."""
     checkpoint_bytes = num_parameters * 12  # weights and two moments in float32
     needed = (checkpoints.keep + 1) * checkpoint_bytes + num_parameters * 4
     needed -= min(checkpoints.num_bytes, checkpoints.keep * checkpoint_bytes)

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, verified before use, resumed bit for bit, without pickle."""
+"""Checkpoints: complete or absent, verified before use, resumed bit for bit, without pickle."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _MANIFEST, _STATE, _OPTIMIZER = "manifest.json", "state.json", "optimizer.safete
 class RunProgress:
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
-    `losses` are the last ones, kept where spikes are looked for; `omitted` counts the batches that
-    were omitted after spikes. In fp16 `loss_scale` is what the loss is multiplied by, and
-    `scaled_steps` counts the steps since it changed.
+    `losses` are the last ones, kept only if spikes are detected; `omitted` counts the batches that
+    were omitted after spikes. In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps`
+    counts the steps since that changed.
     """
 
     step: int = 0
@@ -50,7 +50,7 @@ class RunProgress:
     scaled_steps: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """Return what state.json holds; what only spikes or fp16 need is there only with them."""
+        """Return the contents of state.json; fields of spikes and fp16 only where they are used."""
         table: dict[str, Json] = {
             "step": self.step,
             "skipped_in_a_row": self.skipped_in_a_row,
@@ -65,13 +65,17 @@ class RunProgress:
 
     @classmethod
     def of_json(cls, table: Json) -> RunProgress:
-        """Read what `to_json` returned; raise pydantic's ValidationError for anything else."""
+        """Read what `to_json` returned.
+
+        Raises:
+            ValidationError: It is something else.
+        """
         return TypeAdapter(cls).validate_python(table)
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run, `step-N` folders; which is the latest is computed, not stored."""
+    """The checkpoints of one run: folders `step-N`, the latest of which has the largest N."""
 
     folder: Path
     keep: int
@@ -105,9 +109,9 @@ class Checkpoints:
     def restore_latest(
         self, network: Network, optimizer: MomentOptimizer
     ) -> tuple[RunProgress | None, list[LitebertError]]:
-        """Restore the newest checkpoint that is whole and finite; set each newer one aside.
+        """Restore the newest checkpoint that is undamaged and finite; rename each newer one.
 
-        Return where the run stood, and why each newer checkpoint was not used.
+        Return the progress stored in it, and why each newer checkpoint was not used.
         """
         problems: list[LitebertError] = []
         for path in self.newest_first():
@@ -116,29 +120,33 @@ class Checkpoints:
                 return restore(path, network, optimizer), problems
             except LitebertError as error:
                 problems.append(error)
-                # otherwise it would count as the newest one, and a good one be removed for it
+                # otherwise it would count as one to keep, and a good one would be removed
                 path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
         return None, problems
 
     def newest_first(self) -> list[Path]:
         """Return the checkpoints of the run, the latest one first."""
-        found = self.folder.glob("step-*")  # among them what a killed writer left half done
+        found = self.folder.glob("step-*")  # also unfinished ones that a killed writer left
         return sorted((path for path in found if path.name[5:].isdecimal()), reverse=True)
 
     @property
     def num_bytes(self) -> int:
-        """Count the bytes that the checkpoints take on the disk."""
+        """The size of the checkpoints on disk."""
         files = (file for path in self.newest_first() for file in path.iterdir())
         return sum(file.stat().st_size for file in files)
 
 
 def step_of(path: Path) -> int:
-    """Return the step of a checkpoint by its name."""
+    """Return the step of a checkpoint from its name."""
     return int(path.name.removeprefix("step-"))
 
 
 def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProgress:
-    """Copy a verified checkpoint into a network and its optimizer; return where the run stood."""
+    """Copy a verified checkpoint into a network and its optimizer; return its progress.
+
+    Raises:
+        DamagedError: LB-500, LB-501, it lacks weights, or a file cannot be read.
+    """
     loaded = load_model(path)
     if loaded.missing:
         raise DamagedError(
@@ -165,7 +173,11 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProg
 
 
 def verify(path: Path) -> None:
-    """Check every file of a checkpoint against its manifest; raise DamagedError at the first."""
+    """Check every file of a checkpoint against its manifest.
+
+    Raises:
+        DamagedError: LB-501, a file is missing, superfluous or changed.
+    """
     manifest = read_json(path / _MANIFEST, command="remove this checkpoint and run again")
     if manifest.get("format") != FORMAT_VERSION:
         raise _damaged(path / _MANIFEST, f"format {manifest.get('format')}")
@@ -201,7 +213,7 @@ def _require_finite(tensors: Mapping[str, Tensor], step: int) -> None:
 
 
 def _first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of a tensor with NaN or infinity; one sum a tensor tells."""
+    """Return the name of a tensor with NaN or infinity, if any: its sum is not finite either."""
     return next((n for n, t in tensors.items() if not t.detach().double().sum().isfinite()), None)
 
 
@@ -211,5 +223,5 @@ def _damaged(path: Path, received: str) -> DamagedError:
         f"checkpoint file {path} is damaged",
         received=received,
         expected="exactly what was written, by size and blake2b",
-        next="run the same command again: it resumes from the newest whole checkpoint",
+        next="run the same command again: it resumes from the newest undamaged checkpoint",
     )

@@ -1,4 +1,4 @@
-"""Learning rates by depth: a factor for each layer below the head, and one for the head."""
+"""Scale learning rates by depth: a factor for each layer below the head, and one for the head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.")
 def rate_scales(
     network: AlbertForTask, *, decay: float = 1.0, head: float = 1.0
 ) -> dict[str, float]:
-    """Return the factors on the learning rate by parameter; one that is absent has 1."""
+    """Return the factor on the learning rate of each parameter; absent parameters have 1."""
     scales = _scales_by_depth(network, decay)
     if head != 1:
         names = (name for name, _ in network.named_parameters() if _HEAD.match(name))
@@ -24,15 +24,15 @@ def rate_scales(
 def _scales_by_depth(network: AlbertForTask, decay: float) -> dict[str, float]:
     """Return `decay` to the number of layers above each parameter.
 
-    Head and pooler have 1. A shared block counts by its mean depth, as all its uses move it alike;
-    embeddings lie below everything. A decay of 1 scales nothing.
+    Head and pooler have 1. A shared block has the mean depth of its uses; embeddings are below all
+    layers. A decay of 1 scales nothing.
     """
     if decay == 1:
         return {}
-    plan, steps_a_layer = network.albert.plan, network.config.inner_group_num
+    plan, steps_per_layer = network.albert.plan, network.config.inner_group_num
     uses: dict[tuple[str, int], list[int]] = {}
     for index, step in enumerate(plan):
-        above = (len(plan) - 1 - index) // steps_a_layer
+        above = (len(plan) - 1 - index) // steps_per_layer
         uses.setdefault(("attention", step.attention), []).append(above)
         uses.setdefault(("feed_forward", step.feed_forward), []).append(above)
     scales = {}

@@ -1,4 +1,4 @@
-"""A student of a teacher: its shape, its start, and the task that pretraining then trains for."""
+"""Distillation as a kind of pretraining: the student's shape, its initial weights, its task."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _FROM_TEACHER = (
 )
 _ALONE = sentence_objective("none")
 _GROUPS = 3
-"""Blocks of a student, unless set: of six layers, three reach in 2 minutes what one does in
-115 (benchmarks/distillation)."""
+"""Blocks of a student, unless set: with six layers, three blocks reach in 2 minutes what one
+reaches in 115 (benchmarks/distillation)."""
 _FIT_TEXTS = 256
 """Texts that the embedding projection is fitted on: some 10,000 tokens for E + 1 unknowns each."""
 
 
 def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
-    """Return the student's network: the teacher's widths and depth, unless set.
+    """Return the student's configuration: the teacher's widths and depth, unless set.
 
     Its layers share three blocks, unless `num_hidden_groups` or another sharing is set.
 
     Raises:
         LitebertError: LB-991, a width differs, so that the student cannot start from the teacher;
-            LB-988, no network has this shape.
+            LB-988, the settings and the teacher together give no valid shape.
     """
     config = resolved.config
     teacher = read_config(locate(str(config.distil.teacher)))
@@ -99,7 +99,7 @@ def load_teacher(config: PretrainConfig) -> Teacher:
 def begin_as_teacher(
     network: AlbertForPretraining, config: PretrainConfig, sources: Sources, teacher: Teacher
 ) -> None:
-    """Convert the teacher's weights, then fit the embedding projection on some of the corpus."""
+    """Convert the teacher's weights, then fit the embedding projection on a part of the corpus."""
     convert(network, sources.tokenizer, teacher)
     loader = loader_for(sources.corpus.path, config=_of_texts(config), sentence=_ALONE)
     masked = longest_first(loader.samples(0, _FIT_TEXTS))
@@ -116,7 +116,7 @@ def begin_as_teacher(
 def distillation(
     pretraining: Pretraining, config: PretrainConfig, sources: Sources, teacher: Teacher
 ) -> Distillation:
-    """Return the task: pretraining, with a teacher beside it.
+    """Return the task: pretraining together with learning from a teacher.
 
     Raises:
         LitebertError: LB-987, the teacher's masked words cannot be learnt.
@@ -148,7 +148,7 @@ def distillation(
 
 
 def _of_texts(config: PretrainConfig) -> PretrainConfig:
-    """Return the configuration that draws the plain texts: short, alone, as many as it says."""
+    """Return the configuration that draws the plain texts, by `distil.texts` and its lengths."""
     distil = config.distil
     objective = ObjectiveConfig(
         sentence="none", max_seq_length=distil.text_length, short_seq_prob=distil.short_text_prob

@@ -1,4 +1,4 @@
-"""What a run will need, measured on this machine before it starts: time, memory, disk."""
+"""Estimate what a run will need, by measurements on this machine: time, memory, disk."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
 _ROUNDS = 5
 """Measurements of each number of threads; the first warms up."""
 _WITH_TEACHER = 4 / 3
-"""Time with a teacher of the same shape: it adds a forward pass to a forward and a backward one."""
+"""Relative time with a teacher of the same shape, which adds one forward pass to the three units
+of a forward and a backward pass."""
 _HEAP = 1.25
-"""What an allocator holds beyond what is in use, by the runs in benchmarks/RESULTS.md."""
+"""What an allocator holds relative to what is in use, by the runs in benchmarks/RESULTS.md."""
 _CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
-"""What libraries take once they run, bf16 kernels compiled for each shape included (same runs)."""
+"""Memory of the libraries at work, with bf16 kernels compiled for each shape (same runs)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Needs of a run: seconds for one step, bytes of memory at the peak, bytes on disk."""
+    """The needs of a run: seconds per step, bytes of memory at the peak, bytes on disk."""
 
     num_parameters: int
     seconds_per_step: float
@@ -78,7 +79,7 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
 
 
 def most_tokens(config: PretrainConfig) -> int:
-    """Return the tokens of a step whose sequences, and plain texts beside a teacher, are full."""
+    """Return the most tokens of a step: full sequences and, with a teacher, full plain texts."""
     pairs = config.train.batch_size * config.objective.max_seq_length
     distil = config.distil
     return pairs + (distil.texts * distil.text_length if distil.teacher else 0)
@@ -129,7 +130,7 @@ def with_steps_for(
 
 
 def faster_threads(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -> int:
-    """Time one thread and all of them in turn: on a busy machine one can be the faster."""
+    """Return 1 or all threads, whichever is faster: on a busy machine one thread can win."""
     every = torch.get_num_threads()
     if every == 1 or device.type != "cpu":
         return every
@@ -145,7 +146,7 @@ def faster_threads(config: PretrainConfig, device: torch.device, dtype: torch.dt
 
 
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
-    """Time one product in both precisions: bf16 is several times faster, or slower, by machine."""
+    """Time one product in both precisions: bf16 is much faster or slower, by machine."""
     left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
     left_half, right_half = left.bfloat16(), right.bfloat16()
     rounds = [
@@ -201,7 +202,7 @@ def _probe_sequences(config: PretrainConfig) -> int:
 
 
 def process_bytes(device: torch.device) -> int:
-    """Return what this process holds before training."""
+    """Return the memory of this process before training, in bytes."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     from litebert.train.log import memory_bytes
@@ -210,7 +211,7 @@ def process_bytes(device: torch.device) -> int:
 
 
 def _median_seconds(work: Callable[[], None], device: torch.device) -> float:
-    """Repeat for a second, at least three times after one to warm up."""
+    """Return the median time of repetitions for a second, at least three, after a warm-up."""
     _seconds(work, device)
     times: list[float] = []
     while len(times) < 3 or sum(times) < _PROBE_SECONDS:

@@ -62,11 +62,11 @@ def finetune(
     listeners: tuple[Listener, ...] = (),
     world: World = ALONE,
 ) -> Outcome:
-    """Train a task from the configuration, or resume where the same one was interrupted.
+    """Fine-tune by the configuration, or resume where the same one was interrupted.
 
-    `prepared` is what a plan has read for this configuration and folder already.
-    Leaves `model` (the last step), `best` (the best evaluation by the key measure) and
-    `result.json`, which reports both and never mixes them.
+    `prepared` is what a plan has already read for this configuration and folder. The run leaves
+    `model` (the last step), `best` (the best evaluation by the key measure) and `result.json`,
+    which reports both and never mixes them.
     """
     begun = time.monotonic()
     with session(folder, world) as interruption:
@@ -123,7 +123,7 @@ def _conclude(
     start: Start | None,
     log: RunLog,
 ) -> None:
-    """Write answers, result and cards, then the model: a run that has it is finished."""
+    """Write answers, result and cards, and last the model: a run that has it is finished."""
     answers = _write_answers(folder / "answers", task, prepared)
     result = _result(folder, prepared, best, start, answers)
     for line in result.doubts:
@@ -134,7 +134,7 @@ def _conclude(
 
 
 def _agreed(prepared: Prepared, world: World) -> Prepared:
-    """Take what the first process measured on its machine; each needs a share of a batch."""
+    """Take over what the first process measured on its machine; check the batch size."""
     require_share(prepared.config.train.batch_size, world)
     config = world.from_first(lambda: prepared.config.model_dump(mode="json"))
     return replace(prepared, config=FinetuneConfig.model_validate(config))
@@ -245,7 +245,7 @@ def _result(
 def _write_answers(
     folder: Path, task: Finetuning[Any, Any], prepared: Prepared
 ) -> dict[str, list[AnswerRow]]:
-    """Write and return what the last step answers on each held-out set, a line an example."""
+    """Write and return the last step's answers on each held-out set, a line per example."""
     written = {}
     for name, answers in task.answers().items():
         rows = written[name] = task.family.rows(prepared.held_out[name].examples, answers)

@@ -22,14 +22,14 @@ _PROBED = 8
 
 @dataclass(frozen=True)
 class FinetunePlan:
-    """A run that has not begun: its settings and data, and what it will take."""
+    """A run that has not begun: its settings and data, and what it will need."""
 
     prepared: Prepared
     needs: Estimate
 
     @property
     def tokens_per_step(self) -> float:
-        """Real tokens in a mean step."""
+        """The mean number of tokens in a step; there is no padding."""
         return _mean_tokens(self.prepared.features) * self.prepared.config.train.batch_size
 
 
@@ -65,7 +65,7 @@ def _estimate(prepared: Prepared) -> Estimate:
 
 
 def _probe(prepared: Prepared, network: AlbertForTask, number: int) -> FinetuningWork:
-    """Return a micro-batch of features whose lengths are spread as those of the data."""
+    """Return a micro-batch of features with the same spread of lengths as the data."""
     by_length = sorted(prepared.features, key=lambda feature: feature.num_tokens)
     places = torch.linspace(0, len(by_length) - 1, number + 2)[1:-1].round().int().tolist()
     train = prepared.config.train.model_copy(

@@ -16,7 +16,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.run import write_model
 
 _RANDOM = tuple(f"{part}.weight" for part in ("query", "key", "value", "intermediate", "pooler"))
-"""What reads the new dimensions; everything else that is new is 0, so they say nothing at first."""
+"""Weights whose new parts are random; all other new parts are 0, so that nothing changes yet."""
 _BLOCKS = ("albert.attention.", "albert.feed_forward.")
 
 
@@ -30,15 +30,15 @@ def grow(
     num_hidden_groups: int | None = None,
     seed: int = 12_345,
 ) -> AlbertConfig:
-    """Write a larger network with the weights of a smaller one; the numbers omitted stay.
+    """Write a larger network with the weights of a smaller one; sizes not given stay the same.
 
-    More layers cost no parameter: the shared block is applied more often. More groups begin as
+    More layers cost no parameter: the shared block is applied more often. New groups start as
     copies of the block that they replace, and a wider feed-forward layer with zeros: both compute
-    the same function. More hidden dimensions come as new heads of the same size;
-    layer norms are rescaled, and the function is nearly the same.
+    the same function. New hidden dimensions become new heads of the same size; layer norms are
+    rescaled, and the function is nearly the same.
 
     Raises:
-        LitebertError: LB-266, LB-267, the model cannot grow, or not to this shape.
+        LitebertError: LB-266, the model is not complete; LB-267, it cannot grow to this shape.
     """
     loaded = load_model(source)
     small, before = loaded.network, loaded.network.config
@@ -91,8 +91,8 @@ def _require_larger(before: AlbertConfig, target: dict[str, int]) -> None:
 
 @torch.no_grad()
 def _copy(small: AlbertForPretraining, large: AlbertForPretraining) -> None:
-    """Put each small parameter into the corner of its large one."""
-    # with zeros beside them, the variance over all dimensions is smaller by this ratio
+    """Copy each small parameter into the leading corner of the large one."""
+    # with zeros in the new dimensions, the variance over all of them is smaller by this ratio
     ratio = small.config.hidden_size / large.config.hidden_size
     theirs = small.state_dict()
     for name, parameter in large.state_dict().items():
@@ -100,12 +100,12 @@ def _copy(small: AlbertForPretraining, large: AlbertForPretraining) -> None:
         if not name.endswith(_RANDOM) or name.startswith("sentence_order."):
             parameter.zero_()
         if name.startswith(_BLOCKS) and name.endswith("norm.weight"):
-            old = old * math.sqrt(ratio)  # then the norm of the small dimensions is what it was
+            old = old * math.sqrt(ratio)  # keeps the normalised values of the old dimensions
         parameter[tuple(slice(size) for size in old.shape)].copy_(old)
 
 
 def _origin(name: str, small: AlbertConfig, large: AlbertConfig) -> str:
-    """Return the small parameter that a large one begins with: that of the same steps' block."""
+    """Return the small parameter that a large one starts from: that of the block it replaces."""
     match = re.fullmatch(r"(albert\.(?:attention|feed_forward)\.)(\d+)(\..*)", name)
     if match is None:
         return name

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a run after its step, with a checkpoint; a second one at once."""
+"""End a run after its current step, with a checkpoint, on Ctrl-C, SIGTERM, SIGUSR1 or SIGHUP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class Stopping(Protocol):
-    """Whatever may end a run before its last step."""
+    """Tells whether a run should end before its last step."""
 
     @property
     def is_requested(self) -> bool:
@@ -34,18 +34,17 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """What the shell should see: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+        """The exit code for the shell: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
         return 128 + (self.signal_number or 0)
 
 
 @contextmanager
 def interruptible(*, may_force: bool = True) -> Iterator[Interruption]:
-    """Catch the first signal as a request; give the second its usual, immediate effect.
+    """Treat the first signal as a request to stop; the second has its usual, immediate effect.
 
-    Without `may_force` a second one changes nothing: a launcher passes on what its processes also
-    get themselves, and kills them in the end.
-    A signal that is ignored, as nohup does with SIGHUP, stays so. Outside the main thread Python
-    allows no handlers, and none are set.
+    Without `may_force` a second signal changes nothing: a launcher forwards signals that its
+    processes have received already, and kills them in the end. An ignored signal, such as SIGHUP
+    under nohup, stays ignored. Outside the main thread Python allows no handlers; none are set.
     """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():

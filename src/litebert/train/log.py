@@ -1,4 +1,4 @@
-"""What a run reports: lines on stderr, rows in metrics.jsonl, TensorBoard if configured."""
+"""Report a run's progress: lines on stderr, rows in metrics.jsonl, TensorBoard if configured."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from litebert.terminal import say, show_status
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
 STATUS_SECONDS = 0.2
-"""The time between two pictures of the bar."""
+"""The time between two updates of the progress bar."""
 
 
 class Listener(Protocol):
-    """Anything else that wants every row, TensorBoard for instance."""
+    """Receives every row, as TensorBoard does."""
 
     def row(self, row: dict[str, Json]) -> None:
         """Take one row of metrics.jsonl."""
@@ -65,7 +65,7 @@ class RunLog:
         self.say(f"training from step {step:,} of {total_steps:,} on {threads} threads")
 
     def advance(self, step: int, total_steps: int) -> None:
-        """Count a step: move the bar of a terminal, or print a line after a long silence."""
+        """Count a step: update the progress bar, or print a line after a long silence."""
         self.total_steps = total_steps
         now = time.perf_counter()
         is_live = sys.stderr.isatty() and not self.is_quiet
@@ -120,7 +120,7 @@ class RunLog:
         self._since += self.evaluation_seconds
 
     def note(self, step: int, text: str) -> None:
-        """Report something that happened: a skipped step, a checkpoint passed over."""
+        """Report an event, such as a skipped step or a damaged checkpoint."""
         self._record({"kind": "note", "step": step, "text": text})
         self.say(text)
 
@@ -140,7 +140,7 @@ class RunLog:
 
 
 def memory_bytes() -> int:
-    """Return the peak memory of this process: of the GPU when one is used, else resident."""
+    """Return this process's peak memory in bytes: that of the GPU if it is used, else resident."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -171,6 +171,6 @@ _SHORT = {
 
 
 def _words(measures: dict[str, float]) -> str:
-    """Name the measures of pretraining shortly, and the first few of any other task in full."""
+    """Abbreviate the measures of pretraining; name the first few of any other task in full."""
     short = [text.format(measures[n]) for n, text in _SHORT.items() if n in measures]
     return " ".join(short or [f"{n} {value:.4g}" for n, value in list(measures.items())[:5]])

@@ -19,10 +19,10 @@ from litebert.train.pace import Pace
 from litebert.train.spike import MAX_RETURNS, WINDOW, is_spike
 from litebert.train.step import StepResult, training_step
 
-FIRST_SCALE, STEPS_A_SCALE = 2.0**15, 2_000
-"""What the loss is multiplied by at first in fp16, and finite steps until that is doubled."""
+FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
+"""The loss scale in fp16 at first, and the finite steps after which it is doubled."""
 _NO_END = 1 << 40
-"""Batches never end: the pace decides which step is the last."""
+"""More steps than any run takes: the pace decides which step is the last."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def run_steps(
             world=trainer.world,
             loss_scale=progress.loss_scale,
         )
-        # A spike undoes the steps since the last checkpoint; what they read is omitted.
+        # After a spike, return to the last checkpoint and omit the batches read since.
         spikes = is_spike(result.loss, progress.losses, train.spike_sigma)
         if spikes and (earlier := _returned(trainer, progress, result, returns)):
             progress, batches = earlier, _batches(task, earlier)
@@ -85,12 +85,12 @@ def run_steps(
 
 
 def resumed(trainer: Trainer) -> RunProgress:
-    """Restore the newest whole and finite checkpoint, naming each that was not used."""
+    """Restore the newest good checkpoint and return its progress; report those not used."""
     found, problems = _restored(trainer)
     for problem in problems:
         trainer.log.say(f"passed over a damaged checkpoint\n{problem}")
-    begins_at = FIRST_SCALE if trainer.train.precision == "fp16" else 1.0
-    progress = found or RunProgress(loss_scale=begins_at)
+    first_scale = FIRST_SCALE if trainer.train.precision == "fp16" else 1.0
+    progress = found or RunProgress(loss_scale=first_scale)
     trainer.log.resume_at(progress.step if found else -1)
     if found:
         trainer.log.say(f"resuming from step {progress.step}")
@@ -98,7 +98,7 @@ def resumed(trainer: Trainer) -> RunProgress:
 
 
 def _restored(trainer: Trainer) -> tuple[RunProgress | None, list[LitebertError]]:
-    """Restore the newest checkpoint; the other processes take theirs from the first."""
+    """Restore the newest checkpoint; other processes receive its contents from the first."""
     network, optimizer, world = trainer.network, trainer.optimizer, trainer.world
     problems: list[LitebertError] = []
 
@@ -115,18 +115,18 @@ def _restored(trainer: Trainer) -> tuple[RunProgress | None, list[LitebertError]
 
 
 def _batches(task: Task[Work], progress: RunProgress) -> Iterator[Sequence[Work]]:
-    """Return the batches from here on, without those that were omitted."""
+    """Return the batches from this step on, without those that were omitted."""
     return iter(task.batches(progress.step + progress.omitted, _NO_END))
 
 
 def _evaluated(trainer: Trainer, task: Task[Work], step: int) -> None:
-    """Evaluate and report the weights, or the average that the optimizer keeps of them."""
+    """Evaluate the weights, or the optimizer's average of them, and report the measures."""
     with averaged(trainer.optimizer):
         trainer.log.evaluation(step, task.evaluate)
 
 
 def _saved(trainer: Trainer, progress: RunProgress) -> None:
-    """Write a checkpoint, unless steps are being skipped: then the previous one is kept."""
+    """Write a checkpoint, unless the last step was skipped: then the previous one stays."""
     if progress.skipped_in_a_row:
         return
     trainer.log.sync()
@@ -140,8 +140,8 @@ def _returned(
 ) -> RunProgress | None:
     """Return to the last checkpoint after a spike, and omit the batches since then.
 
-    A run killed after this meets the same spike and does the same. Without a checkpoint the spike
-    is noted, and training continues.
+    If the run is killed after this, the resumed run meets the same spike and does the same. Without
+    a checkpoint, the spike is noted and training continues.
     """
     step = progress.step + 1
     text = f"step {step}: the loss of {result.loss:.4g} is a spike"
@@ -175,12 +175,12 @@ def _advanced(trainer: Trainer, progress: RunProgress, result: StepResult) -> Ru
             "LB-503",
             f"{skipped} steps in a row had a loss or gradient that is not finite",
             received=f"{seen} at step {step}",
-            expected="finite numbers; the last checkpoint is whole and untouched",
+            expected="finite numbers; the last checkpoint is complete and untouched",
             next=f"start a run with optim.learning_rate={trainer.optim.learning_rate / 3:.1e}",
         )
     if trainer.train.precision == "fp16":
         progress = _rescaled(progress, result)
-    if skipped:  # what is not finite enters no mean
+    if skipped:  # values that are not finite must not enter the means
         return replace(progress, step=step, skipped_in_a_row=skipped)
     window = progress.window or (0.0,) * len(result.sums)
     losses = (*progress.losses, result.loss)[-WINDOW:] if trainer.train.spike_sigma else ()
@@ -195,10 +195,10 @@ def _advanced(trainer: Trainer, progress: RunProgress, result: StepResult) -> Ru
 
 
 def _rescaled(progress: RunProgress, result: StepResult) -> RunProgress:
-    """Halve the scale of the loss where a gradient was too large for fp16; double it at times."""
+    """Halve the loss scale if a gradient overflowed; double it after STEPS_PER_SCALE steps."""
     if not result.is_finite:
         return replace(progress, loss_scale=max(1.0, progress.loss_scale / 2), scaled_steps=0)
-    if progress.scaled_steps + 1 < STEPS_A_SCALE:
+    if progress.scaled_steps + 1 < STEPS_PER_SCALE:
         return replace(progress, scaled_steps=progress.scaled_steps + 1)
     return replace(progress, loss_scale=progress.loss_scale * 2, scaled_steps=0)
 
@@ -206,7 +206,7 @@ def _rescaled(progress: RunProgress, result: StepResult) -> RunProgress:
 def _reported(
     trainer: Trainer, task: Task[Work], progress: RunProgress, result: StepResult, rate: float
 ) -> RunProgress:
-    """Report the window, if any of its steps counted, and begin a new one."""
+    """Report the means since the last report, if there are any, and reset them."""
     if progress.window:
         norm = {"gradient_norm": result.gradient_norm} if result.is_finite else {}
         measures = task.measures(progress.window)

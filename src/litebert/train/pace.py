@@ -18,16 +18,16 @@ CLOCK_FILE = "clock.json"
 MIN_STEPS = 20
 """A run by the clock takes at least this many steps."""
 _LOOKS = 50
-"""How often the clock is compared with the plan, at most."""
+"""The most times that the clock is compared with the plan."""
 _RECENT = 10
-"""Looks whose pace is expected of the steps to come."""
+"""Comparisons whose mean pace is expected of the remaining steps."""
 
 
 class Pace(Protocol):
     """Where a step lies in the schedule, and which step is the last."""
 
     def position(self, step: int, /) -> int:
-        """Return the step of the schedule that this step is."""
+        """Return the step of the schedule that this step corresponds to."""
 
     def is_last(self, step: int, /) -> bool:
         """Return whether the run is over after this many steps."""
@@ -36,10 +36,10 @@ class Pace(Protocol):
         """Return how many steps the run has, as far as is known after `step`."""
 
     def look(self, step: int, seconds_to_end: float, /) -> None:
-        """Compare the plan with the clock after a step; ending takes `seconds_to_end`."""
+        """Compare the plan with the clock after a step; the end of a run takes `seconds_to_end`."""
 
     def record(self) -> None:
-        """Write down what a resumed run must know."""
+        """Write to disk what a resumed run must know."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FixedSteps:
         return self.steps
 
     def look(self, _: int, __: float) -> None:
-        """Do nothing: the clock decides nothing."""
+        """Do nothing: this run does not depend on the clock."""
 
     def record(self) -> None:
         """Write nothing: the number of steps is a setting."""
@@ -84,11 +84,11 @@ class Clock(BaseModel):
 
 @dataclass
 class Minutes:
-    """A run that ends by the clock, however fast the machine is.
+    """A run that ends on time, however fast the machine is.
 
-    The schedule is laid out for `planned` steps. After every 2 % of the time the stride through it
-    is reset, so that it is at its end when the time is up: warm-up, plateau and decay take their
-    shares of the time. Each stride is written down before it is used: a resumed run repeats them.
+    The schedule is planned for `planned` steps. After every 2 % of the time the stride through it
+    is adjusted, so that the schedule ends when the time is up: warm-up, plateau and decay keep
+    their shares of the time. Each stride is written to disk before use: a resumed run repeats them.
     """
 
     folder: Path
@@ -104,7 +104,7 @@ class Minutes:
     def open(
         cls, folder: Path, *, minutes: float, planned: int, begun: float, world: World = ALONE
     ) -> Minutes:
-        """Continue the clock of a run, or start one; of several processes the first's counts."""
+        """Continue the clock of a run, or start one; all processes use the first one's clock."""
 
         def read() -> Json:
             path = folder / CLOCK_FILE
@@ -115,20 +115,20 @@ class Minutes:
         return cls(folder, minutes * 60, planned, begun, clock=clock, world=world)
 
     def position(self, step: int) -> int:
-        """Return the step of the schedule that this step is."""
+        """Return the step of the schedule that this step corresponds to."""
         return min(self.planned - 1, int(self._position(step)))
 
     def is_last(self, step: int) -> bool:
-        """Return whether the schedule is at its end."""
+        """Return whether the schedule has ended."""
         return step >= self.total(step)
 
     def total(self, step: int) -> int:
-        """Return the step at which the schedule ends, by the stride at `step`."""
+        """Return the step at which the schedule ends with the stride at `step`."""
         knot = self._knot(step)
         return knot.step + max(1, round((self.planned - knot.position) / knot.stride))
 
     def look(self, step: int, seconds_to_end: float) -> None:
-        """Set the stride again after 2 % of the time, from the pace of the last 20 %."""
+        """Adjust the stride after 2 % of the time, by the pace of the last 20 %."""
         now = self.world.of_first(self.now())
         if not self._seen:
             self._seen.append((now, step))
@@ -142,7 +142,7 @@ class Minutes:
         ):
             return
         self._seen.append((now, step))
-        # The steps that the time left allows at the recent pace share what is left of the plan.
+        # The rest of the plan is spread over the steps that fit the rest of the time.
         left = self.seconds - (now - self.begun) - self.world.of_first(seconds_to_end)
         steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
         position = self._position(step)

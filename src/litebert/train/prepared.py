@@ -1,4 +1,4 @@
-"""What fine-tuning knows before its first step: the data, the network's shape, every setting."""
+"""Prepare fine-tuning before its first step: the data, the network's shape, every setting."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ AnyDataset = Dataset[Any, Any]
 class Prepared:
     """Everything that is known before the first step.
 
-    `resolved` has the defaults that suit the network and the data; `config` is complete.
+    `resolved` has the defaults that suit the network and the data; in `config` the steps, the
+    evaluations and the precision are filled in as well.
     """
 
     resolved: Resolved[FinetuneConfig]
@@ -52,12 +53,12 @@ class Prepared:
 
     @property
     def num_examples(self) -> int:
-        """Count the examples that are trained on."""
+        """The number of training examples."""
         return len({feature.example for feature in self.features})
 
     @property
     def key_measure(self) -> str:
-        """Name the measure that decides which evaluation is best: of the first held-out set."""
+        """The measure that decides which evaluation is best, that of the first held-out set."""
         dataset = self.dataset
         prefix = f"{dataset.dev_splits[0]}_" if len(dataset.dev_splits) > 1 else ""
         return f"{prefix}{dataset.key_measure}"
@@ -123,7 +124,7 @@ def _taught(
     examples: Sequence[Any],
     hidden_size: int,
 ) -> list[Feature]:
-    """Put what the teacher gives beside the labels; it is not needed after this."""
+    """Add the teacher's outputs to the features; the teacher is not needed after this."""
     if config.train.exits:
         raise LitebertError(
             "LB-885",
@@ -137,7 +138,7 @@ def _taught(
     if not isinstance(network, AlbertForTask):
         raise LitebertError(
             "LB-886",
-            f"{run} is no teacher",
+            f"{run} cannot be a teacher",
             received="a model without a task head",
             expected="a run of litebert finetune",
             next=f"litebert finetune {dataset.name} --model {run} ...",
@@ -162,7 +163,7 @@ def _teacher_folder(config: FinetuneConfig) -> Path:
 
 
 def described(prepared: Prepared) -> dict[str, JsonValue]:
-    """Name what the numbers of a run depend on, for run.json."""
+    """Describe the data that a run depends on, for run.json."""
     config, teacher = prepared.config, {}
     if config.teacher.run:
         teacher = {"teacher": hash_file(weights_path(_teacher_folder(config)))}
@@ -178,10 +179,10 @@ def described(prepared: Prepared) -> dict[str, JsonValue]:
 
 
 def _pooling(config: FinetuneConfig, start: Path, dataset: AnyDataset) -> Literal["cls", "mean"]:
-    """Return what the head of a classifier reads of the start.
+    """Return what a classifier's head reads: the mean of the tokens, or [CLS].
 
-    A model of text vectors was taught the mean of its tokens and has no pooler. Of other tasks it
-    is [CLS], if anything.
+    By default it is the mean if the start gives text vectors by their mean, because such a model
+    has no pooler. Heads of other tasks never read the mean.
     """
     chosen, needs_cls = config.model.pooling, config.train.exits
     has_choice = isinstance(dataset.family, TextClassification) and not needs_cls

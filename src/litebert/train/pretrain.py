@@ -1,4 +1,4 @@
-"""From a corpus to a pretrained ALBERT: open, check, begin or resume, train, write the result."""
+"""Pretrain an ALBERT on a corpus: open, check, begin or resume, train, write the result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from litebert.train.sources import Sources, batches_of
 from litebert.train.warm import shape_of_start, take_start
 
 _SHARDS_COUNTED = 8
-"""Shards of a large corpus whose pieces are counted for the start of the output bias."""
+"""Shards of a large corpus whose pieces are counted to initialise the output bias."""
 
 
 def plan(resolved: Resolved[PretrainConfig], folder: Path) -> tuple[PretrainConfig, Estimate]:
@@ -72,9 +72,9 @@ def pretrain(
     planned: TrainConfig | None = None,
     world: World = ALONE,
 ) -> Outcome:
-    """Train from the configuration, or resume where the same configuration was interrupted.
+    """Pretrain by the configuration, or resume where the same one was interrupted.
 
-    `planned` holds what a plan has measured on this machine; without it a new run measures.
+    `planned` is what a plan has already measured on this machine; without it, a new run measures.
     """
     begun = time.monotonic()
     with session(folder, world) as interruption:
@@ -111,7 +111,7 @@ def _completed(
     folder: Path,
     planned: TrainConfig | None = None,
 ) -> PretrainConfig:
-    """Fill in what follows from the data, and what this machine decides (once for a run)."""
+    """Fill in what the data determine, and what this machine determines (once for a run)."""
     config, tokenizer = resolved.config, sources.tokenizer
     if config.start.model:
         config = config.model_copy(update={"model": shape_of_start(resolved, tokenizer)})
@@ -202,7 +202,7 @@ def _built(
 
 
 def _kind_of(config: PretrainConfig) -> type[Pretraining]:
-    """Return what is learnt beside masked words; settings exclude two of these at once."""
+    """Return the task; the settings allow at most one of these variants at a time."""
     if config.replaced.depth:
         return ReplacedTokens
     if config.elastic.teaching:
@@ -222,7 +222,7 @@ def _select(network: AlbertForPretraining, config: PretrainConfig, world: World)
 def _best(
     folder: Path, trainer: Trainer, tokenizer: Tokenizer, interruption: Interruption
 ) -> BestModel:
-    """Keep the model of the best evaluation, too; listen to the log."""
+    """Add a listener to the log that also keeps the model of the best evaluation."""
     best = BestModel(
         folder / "best", "masked_lm_accuracy", trainer.network, tokenizer, interruption
     )
@@ -231,7 +231,7 @@ def _best(
 
 
 def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:
-    """Give random weights the start that the settings name."""
+    """Initialise local attention and the output bias as the settings say."""
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":

@@ -1,4 +1,4 @@
-"""Begin a run or resume it; what its settings say about device, dtype and disk."""
+"""Begin or resume a run; choose its device and dtype; write its model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FREE_SETTINGS = frozenset(
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: at which step, interrupted by what, with its model where."""
+    """How a run ended: after which step, with which exit code, and where its model is, if any."""
 
     folder: Path
     step: int
@@ -49,9 +49,9 @@ class Outcome:
 
 @contextmanager
 def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
-    """Hold the folder of a run, remove what a killed writer left in it, and catch signals.
+    """Lock the folder of a run, remove what a killed writer left in it, and catch signals.
 
-    Of several processes the first holds the folder.
+    Of several processes, the first one locks the folder.
     """
     holding = locked(folder) if world.is_first else nullcontext()
     with holding, interruptible(may_force=world.size == 1) as interruption:
@@ -73,7 +73,7 @@ def threads(number: int | None) -> Iterator[None]:
 
 
 def finished(folder: Path) -> Outcome | None:
-    """Return the outcome of a run that is finished; its model is written last."""
+    """Return the outcome of a finished run, which is one with a model; else None."""
     model = folder / "model"
     if not (model / "config.json").is_file():
         return None
@@ -88,7 +88,7 @@ def opened(
     world: World,
     result: str = "model",
 ) -> Outcome | None:
-    """Begin or resume a run, in the first process; return the outcome of one that is finished."""
+    """Begin or resume a run, in the first process; return the outcome if it is finished."""
 
     def begin() -> Json:
         begin_or_resume(folder, resolved, data=data)
@@ -104,7 +104,11 @@ def opened(
 def begin_or_resume(
     folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]
 ) -> None:
-    """Write run.json for a new run; refuse to resume with another configuration or other data."""
+    """Write run.json for a new run; check that an old one has the same settings and data.
+
+    Raises:
+        LitebertError: LB-505, it has others.
+    """
     recorded = read_run(folder)
     if recorded is None:
         write_run(folder, _run_file(resolved, data))
@@ -124,7 +128,7 @@ def begin_or_resume(
 
 
 def require_share(batch_size: int, world: World) -> None:
-    """Refuse a batch that leaves a process without a sequence."""
+    """Raise LB-282 for a batch that leaves a process without a sequence."""
     if batch_size < world.size:
         raise LitebertError(
             "LB-282",
@@ -136,9 +140,12 @@ def require_share(batch_size: int, world: World) -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of a setting; `auto` is CUDA where there is one.
+    """Return the device that `train.device` names; `auto` is CUDA if there is a GPU.
 
-    Each of several processes has a GPU of its own, by its place on the machine.
+    Each of several processes has its own GPU, by its rank on the machine.
+
+    Raises:
+        LitebertError: LB-455, LB-507, the device cannot be shared, or not be used.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -184,7 +191,7 @@ def write_model(
 
 
 def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
-    """Return the origin of the settings that this machine or the data decided."""
+    """Return the origin "measured" for every setting that completion has changed."""
     before, after = flattened(configured), flattened(completed)
     return {name: Origin("measured") for name, value in after.items() if before[name] != value}
 

@@ -1,4 +1,4 @@
-"""The data of a pretraining run: its corpora, their tokenizer, and batches from them."""
+"""The data of a pretraining run: its corpora, their tokenizer, and loaders of their batches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,11 @@ class Sources:
 
     @classmethod
     def open(cls, config: PretrainConfig) -> Sources:
-        """Open what `[data]` names; evaluation must never read the training files."""
+        """Open what `[data]` names.
+
+        Raises:
+            LitebertError: LB-510, nothing is held out; LB-511, LB-269, tokenizers differ.
+        """
         sentence = sentence_objective(config.objective.sentence)
         window = window_of(config)
         corpus = opened(local_corpus(config.data.corpus, window=window), window)
@@ -68,15 +72,15 @@ class Sources:
                 expected="one tokenizer for both",
                 next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
             )
-        held_out.tokenizer()  # its copy, too, must be what made the ids
+        held_out.tokenizer()  # checks that its copy of the tokenizer is the one that made the ids
         mixed = (local_corpus(name, window=window) for name in config.data.mix or ())
         others = tuple(enumerate(mixed, start=2))
         if others:
-            shares_of(config, corpus.path)  # whole, and of one vocabulary
+            shares_of(config, corpus.path)  # checks that they are complete, with one vocabulary
         return cls(corpus, held_out, corpus.tokenizer(), sentence, others)
 
     def require_vocabulary(self, size: int, origin: Origin) -> None:
-        """Refuse a configured vocabulary size that is not the corpus's."""
+        """Raise LB-512 if a configured vocabulary size is not that of the corpus."""
         is_set = origin.kind not in ("default", "preset")
         if is_set and size != self.tokenizer.vocab_size:
             raise LitebertError(
@@ -88,7 +92,7 @@ class Sources:
             )
 
     def described(self) -> dict[str, Json]:
-        """Name what the numbers of a run depend on, for run.json."""
+        """Describe the data that a run depends on, for run.json."""
         return {
             "tokenizer": self.tokenizer.hash,
             "training tokens": self.corpus.num_tokens,
@@ -99,7 +103,7 @@ class Sources:
         }
 
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
-        """Return the held-out batches, the same for every run with one seed."""
+        """Return the held-out batches, the same for every run with the same seed."""
         return list(
             evaluation_batches(
                 self.held_out.shards,
@@ -114,9 +118,9 @@ class Sources:
 
 
 def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective) -> Batches:
-    """Open what makes the batches of a run, in stages where it has some.
+    """Open the loader of a run, which has stages if `config.ramp` says so.
 
-    Its arguments are small enough to be sent to the processes that prepare batches.
+    Worker processes call this, so its arguments are small to pickle.
     """
     if not config.ramp.shares:
         return mixed_for(corpus, config=config, sentence=sentence)
@@ -138,7 +142,7 @@ def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObject
 
 
 def stages_of(config: PretrainConfig) -> list[PretrainConfig]:
-    """Return the configuration of each stage; that of the last one is the run's own."""
+    """Return the configuration of each stage; the last stage has the run's own."""
     ramp, stages = config.ramp, []
     for number in range(len(ramp.shares or ())):
         length = (ramp.seq_lengths or {number: config.objective.max_seq_length})[number]
@@ -157,7 +161,7 @@ def mixed_for(
     purpose: str = "train",
     first_step: int = 0,
 ) -> Batches:
-    """Open the loader of a corpus, or of the mix that it is a part of."""
+    """Open the loader of a corpus or, if the settings name others, of their mix."""
     open_loader = partial(loader_for, config=config, sentence=sentence, first_step=first_step)
     if not config.data.mix:
         return open_loader(corpus, purpose=purpose)
@@ -171,7 +175,11 @@ def mixed_for(
 
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
-    """Return the corpora of the mix with their shares; all must have one vocabulary."""
+    """Return the corpora of the mix with their shares.
+
+    Raises:
+        LitebertError: LB-269, their vocabularies differ.
+    """
     data, window = config.data, window_of(config)
     others = (local_corpus(name, window=window) for name in data.mix or ())
     corpora = [opened(path, window) for path in (corpus, *others)]
@@ -198,7 +206,10 @@ def loader_for(
     first_step: int = 0,
     share: float = 1.0,
 ) -> Loader | Windowed:
-    """Open a corpus's loader, whose step 0 is the run's `first_step`; `share` is that in a mix."""
+    """Open the loader of one corpus.
+
+    Its step 0 is the run's `first_step`; `share` is the share of the corpus in a mix.
+    """
     train, early, window = config.train, config.early, window_of(config)
     early_steps = max(0, round(early.mask_share * train.steps) - first_step)
     found = opened(corpus, window)
@@ -240,12 +251,12 @@ def _size_of(record: ShardRecord, sentence: SentenceObjective) -> ShardSizes:
 
 
 def window_of(config: PretrainConfig) -> int:
-    """Return how many pieces are shuffled together."""
+    """Return how many pieces are shuffled together; see `objectives.windows`."""
     return config.data.window or WINDOW_PIECES
 
 
 def opened(path: Path, window: int) -> Corpus:
-    """Open a corpus; one that is larger than a window opens its shards as they are read."""
+    """Open a corpus; if it is larger than a window, its shards are opened when they are read."""
     corpus = Corpus.without_shards(path)
     return corpus if corpus.num_tokens > window else Corpus.open(path)
 

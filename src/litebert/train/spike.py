@@ -1,4 +1,4 @@
-"""A loss far above those before it: return to the last checkpoint, and omit the batches since."""
+"""Detect spikes: losses far above those before them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 
 WINDOW = 128
-"""Losses that a spike is measured against (as in OLMo-core)."""
+"""The number of losses that a spike is compared with (as in OLMo-core)."""
 MAX_RETURNS = 8
-"""Returns to one checkpoint after which the run stops."""
+"""The most returns to the same checkpoint; then the run stops."""
 
 
 def is_spike(loss: float, before: Sequence[float], sigma: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""One optimizer step: seed, accumulate, clip, look, update."""
+"""One optimizer step: seed, accumulate gradients, clip, check for NaN, update."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from litebert.tasks.base import Task, Work, device_of
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step saw: sums to report, loss, gradient norm, and whether the weights changed."""
+    """The results of one step; the weights were updated only if `is_finite`.
+
+    `sums` are those that the task names in `sum_names`, over `tokens` tokens of all processes.
+    """
 
     sums: tuple[float, ...]
     tokens: int
@@ -40,11 +43,11 @@ def training_step(
 ) -> StepResult:
     """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
 
-    The loss is multiplied by `loss_scale` and its gradients are divided by it again, so that small
-    ones survive in fp16; with a power of two that is exact.
+    The loss is multiplied by `loss_scale` and its gradients are divided by it, so that small ones
+    survive in fp16; with a power of two that is exact.
 
-    With several processes `works` are this one's share. Gradients are summed once a step: that of a
-    shared block is complete only when the backward pass has ended, so nothing could be sent before.
+    With several processes, `works` are this one's share. Gradients are summed once per step: that
+    of a shared block is complete only at the end of the backward pass, so none is sent earlier.
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     device = device_of(task.network)

@@ -1,4 +1,4 @@
-"""TensorBoard, from the same rows as metrics.jsonl (extra: litebert[track])."""
+"""Write the rows of metrics.jsonl for TensorBoard, too (extra: litebert[track])."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pretraining that starts from a model on disk: its shape, its weights, its optimizer's state."""
+"""Start pretraining from a model on disk: its shape, its weights, its optimizer's state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _MAY_DIFFER = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifie
 
 
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> AlbertConfig:
-    """Return the starting model's network; only dropouts may be set otherwise.
+    """Return the starting model's configuration; only its dropouts may be changed.
 
     Raises:
-        LitebertError: LB-514, LB-515, the model does not go with the corpus or the settings.
+        LitebertError: LB-514, the corpus has another tokenizer; LB-515, a setting contradicts the
+            model.
     """
     start = str(resolved.config.start.model)
     folder = locate(start)
@@ -61,7 +62,7 @@ def take_start(
     config: PretrainConfig,
     tokenizer: Tokenizer,
 ) -> list[str]:
-    """Copy weights, and the optimizer's state if configured; return lines for the log."""
+    """Copy weights and, if configured, the optimizer's state; return lines for the log."""
     folder = locate(str(config.start.model))
     former = Tokenizer.load(folder)
     rows = None if former.hash == tokenizer.hash else former_pieces(tokenizer, former)
@@ -79,9 +80,9 @@ def take_start(
 
 
 def former_pieces(tokenizer: Tokenizer, former: Tokenizer) -> list[list[int]]:
-    """Return which pieces of a former vocabulary each piece is, or is made of.
+    """Return the ids of the former pieces that make up each piece of the new vocabulary.
 
-    A shared piece is its former self; another takes those of its text, or the unknown one.
+    A shared piece is made of itself, another of the former pieces of its text, or of [UNK].
     """
     known = {piece: [index] for index, piece in enumerate(former.pieces)}
     special = dict(zip(tokenizer.special_ids, former.special_ids, strict=True))
@@ -99,7 +100,7 @@ def _state(folder: Path) -> dict[str, Tensor]:
             "LB-516",
             f"there is no optimizer state in {folder}",
             received=f"{path} missing",
-            expected="a checkpoint, or a Google checkpoint imported with its slots",
+            expected="a checkpoint, or a Google checkpoint imported with its optimizer slots",
             next="litebert import google PATH --optimizer, or set start.optimizer=false",
         )
     try:

@@ -32,11 +32,11 @@ _BUILT_IN: tuple[SentenceObjective, ...] = (
 )
 
 SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {each.name: each for each in _BUILT_IN}
-"""What `objective.sentence` may name. Others add their own here before they train."""
+"""The values of `objective.sentence`. Other packages add their own here before training."""
 
 
 def sentence_objective(name: str) -> SentenceObjective:
-    """Return the sentence objective of a name.
+    """Return the sentence objective of this name; LB-431 if there is none.
 
     >>> sentence_objective("order").fewest_sentences
     2

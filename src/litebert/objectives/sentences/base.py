@@ -13,15 +13,18 @@ from litebert.objectives.shards import Library, Tokens
 from litebert.rng import IntLike, Ints
 
 IN_ORDER, SWAPPED, RANDOM_SECOND = 0, 1, 2
-"""Kinds of instance: B follows A; B comes first; B is from another document (labels 0, 1, 1)."""
+"""Kinds of instance: A, then B; B, then A; B is from another document (labels 0, 1, 1)."""
 
 TRIES_FOR_ANOTHER_DOCUMENT = 10
-"""Draws of a document before the instance's own one is accepted (L314-337)."""
+"""How often another document is drawn before the instance's own is accepted (L314-337)."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Name the sentences of one instance: A start to middle, B middle to end or as `kind` says."""
+    """Sentences of a shard as an instance: A is start to middle, B middle to end or by `kind`.
+
+    `target` is how many tokens the instance should have.
+    """
 
     shard: int
     start: int
@@ -33,7 +36,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Draws:
-    """Draw for sentences of one shard in one epoch: the same number for the same sentence."""
+    """Random numbers for the sentences of one shard in one epoch, a function of the sentence."""
 
     seed: int
     purpose: str
@@ -54,16 +57,16 @@ class SentenceObjective(Protocol):
     """How chunks of sentences are cut into segments that the sentence head tells apart.
 
     A chunk is the sentences start, ... end - 1 of one document. All methods but `segments` work on
-    arrays with one entry a chunk; every random number comes from `draws` or `generator`.
+    arrays with one entry per chunk; every random number comes from `draws` or `generator`.
     """
 
     @property
     def name(self) -> str:
-        """What `objective.sentence` calls it."""
+        """Its name in `objective.sentence`."""
 
     @property
     def fewest_sentences(self) -> int:
-        """Sentences that a chunk needs at least; shorter documents are skipped."""
+        """The fewest sentences that a chunk may have; shorter documents are skipped."""
 
     @property
     def has_labels(self) -> bool:
@@ -71,7 +74,7 @@ class SentenceObjective(Protocol):
 
     @property
     def is_contrast(self) -> bool:
-        """Whether the segments are two sequences, each to find the other among all of a step."""
+        """Whether the segments are two sequences, each to find the other within its batch."""
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return where the second segment starts, and the kind of each instance."""
@@ -85,7 +88,7 @@ class SentenceObjective(Protocol):
         """Return the tokens of both segments, uncut."""
 
     def label(self, kind: int) -> int:
-        """Return what the sentence head is to answer."""
+        """Return the label that the sentence head should predict."""
 
 
 class InOrder:
@@ -116,19 +119,19 @@ class InOrder:
         return (second, first) if instance.kind == SWAPPED else (first, second)
 
     def label(self, kind: int) -> int:
-        """Return 0 for what is in order, 1 for all else."""
+        """Return 0 for segments in order, 1 for all others."""
         return int(kind != IN_ORDER)
 
 
 def drawn_middle(draws: Draws, start: Ints, end: Ints) -> Ints:
-    """Draw where A ends, at least a sentence after the start, and before the end if possible."""
+    """Draw where A ends: at least one sentence after the start and, if possible, before the end."""
     return start + draws.integers("middle", 1, np.maximum(end - start - 1, 1), start)
 
 
 def random_text(
     library: Library, instance: Instance, target: int, generator: np.random.Generator
 ) -> Tokens:
-    """Return sentences of another document, from a random one on, of `target` tokens or more."""
+    """Return `target` tokens or more of another document, from a random sentence on."""
     own = library.document_of(instance.shard, instance.start)
     draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
     drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()

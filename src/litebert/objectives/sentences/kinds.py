@@ -18,15 +18,15 @@ from litebert.rng import Ints
 
 
 class OfficialOrder(InOrder):
-    """Sentence order as upstream draws it: a single sentence gets a random document and label 1.
+    """Sentence order as upstream draws it: a chunk of one sentence gets a random B and label 1.
 
-    So the length of a chunk gives some labels away (create_pretraining_data.py L314-337).
+    Thus the length of a chunk gives away some labels (create_pretraining_data.py L314-337).
     """
 
     name = "order-official"
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Swap every second chunk; a chunk of one sentence has no neighbour to be swapped with."""
+        """Swap half of the chunks; a chunk of one sentence gets a random B instead."""
         kind = np.where(draws.uniform("kind", start) < 0.5, SWAPPED, IN_ORDER)
         return drawn_middle(draws, start, end), np.where(end - start == 1, RANDOM_SECOND, kind)
 
@@ -44,12 +44,12 @@ class NextSentence(InOrder):
     name = "next"
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Take a random B for every second chunk, and for each of a single sentence."""
+        """Take a random B for half of the chunks, and for every chunk of one sentence."""
         is_random = (draws.uniform("kind", start) < 0.5) | (end - start == 1)
         return drawn_middle(draws, start, end), np.where(is_random, RANDOM_SECOND, IN_ORDER)
 
     def following(self, draws: Draws, start: Ints, end: Ints) -> Ints:
-        """Start the next chunk with what a random B displaced (L314-337)."""
+        """Start the next chunk with the sentences that a random B replaced (L314-337)."""
         middle, kind = self.divide(draws, start, end)
         return np.where(kind == RANDOM_SECOND, middle, end)
 
@@ -61,15 +61,15 @@ class NoSentences(InOrder):
     has_labels = False
 
     def divide(self, _draws: Draws, _start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Leave nothing to a second segment."""
+        """Give the whole chunk to the first segment."""
         return end, np.full_like(end, IN_ORDER)
 
 
 class HalvesApart(InOrder):
-    """Both halves of a chunk are sequences of their own; each is to find the other by its vector.
+    """Both halves of a chunk are separate sequences; each must find the other by its vector.
 
-    The wrong answers are the halves of all other chunks of the step (as inverse cloze tasks draw
-    them, arXiv 1906.00300), so a step has many pairs of two documents and few neighbours.
+    The negatives are the halves of all other chunks of the step (as in the inverse cloze task,
+    arXiv 1906.00300): nearly all come from other documents.
     """
 
     name = "contrast"
@@ -78,17 +78,17 @@ class HalvesApart(InOrder):
 
 
 class SameDocument(NextSentence):
-    """Pairs of one document beside pairs of two; a sentence is missing between the former.
+    """Whether two segments are from one document; if so, a sentence between them is left out.
 
-    The missing sentence takes the coherence out of the pair and leaves its subject: a contrast of
-    documents, as contrastive objectives draw it, with one other document a pair.
+    The gap removes the coherence of the pair and keeps its topic: the objective is a contrast of
+    documents, with one negative per pair.
     """
 
     name = "document"
     fewest_sentences = 3
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Leave at least two sentences to B, of which the first is dropped."""
+        """Give B at least two sentences, of which the first is left out."""
         middle = start + draws.integers("middle", 1, np.maximum(end - start - 2, 1), start)
         is_random = draws.uniform("kind", start) < 0.5
         return middle, np.where(is_random, RANDOM_SECOND, IN_ORDER)
@@ -105,7 +105,7 @@ class SameDocument(NextSentence):
 
 
 SHUFFLED = 3
-"""Kind of an instance whose sentences, three or more, stand in a random other order."""
+"""The kind of an instance whose sentences, three or more, are in another, random order."""
 
 
 class Shuffle(InOrder):
@@ -115,14 +115,14 @@ class Shuffle(InOrder):
     fewest_sentences = 3
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Shuffle every second chunk."""
+        """Shuffle half of the chunks."""
         kind = np.where(draws.uniform("kind", start) < 0.5, SHUFFLED, IN_ORDER)
         return drawn_middle(draws, start, end), kind
 
     def segments(
         self, library: Library, instance: Instance, generator: np.random.Generator
     ) -> tuple[Tokens, Tokens]:
-        """Return A and B with as many sentences as in order."""
+        """Return A and B, each with as many sentences as if they were in order."""
         if instance.kind != SHUFFLED:
             return super().segments(library, instance, generator)
         text = library.texts[instance.shard]
