@@ -220,7 +220,7 @@ def test_folder_of_a_named_task_is_looked_through(tmp_path: Path) -> None:
     (folder / "dev.tsv").write_text(header + "".join(rows[:2]))
     report = check_dataset(DATASETS["rte"], tmp_path)
     assert [split.num_rows for split in report.splits] == [24, 2]
-    assert report.notes == (f"{tmp_path}: rte", "test: not there")
+    assert report.notes == (f"{tmp_path}: rte", "test: no such file")
     assert kinds(report) == ["both trained and evaluated on"]
 
 

@@ -92,10 +92,6 @@ class Model:
         it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
         `depth` is the number of steps applied; if a head was trained after that step, it answers.
         `backend` computes single short texts; "auto" is onnxruntime where that is faster.
-
-        Raises:
-            LitebertError: LB-933, no precision has this name; or there is no model at `path`, or
-                its files are damaged.
         """
         folder = model_folder(path)
         loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
@@ -149,9 +145,6 @@ class Model:
         """Say whether `first` comes before `second`; given one text, say where it breaks.
 
         Sentences longer than the model reads are cut at their end.
-
-        Raises:
-            LitebertError: LB-936, a single text has fewer than two sentences.
         """
         network = self._pretraining("sentence_order", "order")
         if second is None:
@@ -178,9 +171,8 @@ class Model:
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
-        The shape is (texts, H); of a single string, (H,). A text longer than the model reads is
-        cut at its end; `too_long` lists such texts. For more texts than fit in memory, see
-        `embed_batches`.
+        The shape is (texts, H); of a single string, (H,). Texts longer than the model reads are cut
+        at their end, see `too_long`. For more texts than fit in memory, see `embed_batches`.
 
         Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model; if
         there is nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained
@@ -225,10 +217,7 @@ class Model:
     def similar(
         self, first: Texts, second: Texts, *, pooling: Pooling | None = None
     ) -> float | NDArray[np.float32]:
-        """Return the cosine of two texts, or of each text of `first` with each of `second`.
-
-        The shape is (first, second) unless both are single strings.
-        """
+        """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
         embed = partial(self.embed, pooling=pooling, normalize=True)
         left, right = (embed(several(texts, "similar")) for texts in (first, second))
         cosines: NDArray[np.float32] = left @ right.T
@@ -331,10 +320,6 @@ class Model:
 
         `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the
         question, the context and the choices. Unset, `answer` is the one that the model gives.
-
-        Raises:
-            LitebertError: LB-872, the model has int8 weights; LB-873, LB-874, LB-875, the verb, its
-                texts or the answer cannot be explained; LB-305, the extra [explain] is missing.
         """
         return explain(self, verb, several(texts, "explain"), answer)
 

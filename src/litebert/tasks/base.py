@@ -1,4 +1,4 @@
-"""What the trainer knows of any task: batches by step, micro-batches, a loss, an evaluation."""
+"""The protocol of tasks: batches by step, micro-batches, a loss, an evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Loss:
     """One micro-batch's share of the step's loss, and sums to report.
 
     The shares of all micro-batches of a step add up to the loss of the whole batch, so gradient
-    accumulation changes memory and nothing else. `sums` has one entry a name of `Task.measures`.
+    accumulation changes memory and nothing else. `sums` has one entry per name in `Task.sum_names`.
     """
 
     total: Tensor
@@ -27,7 +27,7 @@ class Loss:
 
 
 class Task(Protocol[Work]):
-    """A thing that can be trained for."""
+    """What a network is trained for."""
 
     @property
     def network(self) -> nn.Module:
@@ -35,7 +35,7 @@ class Task(Protocol[Work]):
 
     @property
     def sum_names(self) -> tuple[str, ...]:
-        """What the entries of `Loss.sums` are."""
+        """The names of the entries of `Loss.sums`."""
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Work]]:
         """Yield the micro-batches of the steps start, ... stop - 1; any start is allowed."""
@@ -44,17 +44,17 @@ class Task(Protocol[Work]):
         """Compute the loss of one micro-batch."""
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
-        """Turn sums into what people read: mean losses, accuracies."""
+        """Turn sums into measures by name: mean losses, accuracies."""
 
     def evaluate(self) -> dict[str, float]:
-        """Measure the network on held-out data; leaves it in training mode."""
+        """Measure the network on held-out data; leave it in training mode."""
 
     def num_tokens(self, work: Work) -> int:
-        """Count the real tokens of a micro-batch."""
+        """Count the tokens of a micro-batch; there is no padding."""
 
 
 def summed(values: Sequence[Tensor]) -> Tensor:
-    """Return the entries of `Loss.sums`, exact enough to be added up over a run."""
+    """Return values as `Loss.sums`, in a dtype precise enough to be summed over a run."""
     exact = exact_dtype(values[0].device)
     return torch.stack([value.detach().to(exact) for value in values])
 

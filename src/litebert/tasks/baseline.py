@@ -1,4 +1,4 @@
-"""What always giving the commonest label gets: the baseline of every result."""
+"""The baseline of every result: what always giving the commonest label would get."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def doubts(
     constant: Mapping[str, float],
     rows: Mapping[str, Sequence[AnswerRow]],
 ) -> tuple[str, ...]:
-    """Return what makes a result worthless: no better than the baseline, or one answer to all.
+    """Return reasons not to trust a result: it does not beat the baseline, or never varies.
 
     >>> doubts("accuracy", {"accuracy": 0.74}, {"accuracy": 0.74}, {})
     ('accuracy 0.7400 is no better than always giving the commonest label (0.7400)',)

@@ -1,8 +1,8 @@
-"""How a network pretrained from scratch starts: with heads that attend to neighbours.
+"""Initialise a network for pretraining from scratch with heads that attend to neighbours.
 
-From small random weights, attention is close to uniform and adds about a hundredth to the residual,
-so that a network of small learning rates predicts from piece frequencies alone for millions of
-pieces. Heads that already read the pieces beside a gap end that plateau early (docs/choices.md).
+With small random weights, attention is close to uniform and adds about 1 % to the residual, so that
+at small learning rates a network predicts from piece frequencies alone for millions of pieces.
+Heads that read the pieces beside a gap from the start shorten that plateau (docs/choices.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from litebert.nn import Albert
 from litebert.nn.block import AttentionBlock
 
 OFFSETS = (-1, 1, -2, 2, -3, 3)
-"""Where the heads look, in order: the piece before, the one after, and so on."""
+"""Relative positions that the heads attend to: the piece before, the one after, and so on."""
 _MOST_FREQUENCIES = 32
 _POSITION_STRENGTH = 1.2
 """Standard deviation of the position rows, relative to that of the word rows."""
@@ -30,7 +30,7 @@ Matrix = NDArray[np.float64]
 
 @torch.no_grad()
 def attend_locally(albert: Albert, *, seed: int) -> None:
-    """Set positions, projection and some heads so that each of these heads looks at one offset.
+    """Set positions, projection and some heads so that each of these attends to one offset.
 
     Position p is written as cos and sin of p w for jittered frequencies w, in a random subspace of
     E. The projection keeps lengths, so B reads that subspace out of H. A head for offset d has
@@ -61,7 +61,7 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
 
 
 def num_local_heads(num_heads: int) -> int:
-    """Return how many heads begin local: all but one, but two of more than four.
+    """Return how many heads start local: all but one or, of more than four heads, all but two.
 
     >>> [num_local_heads(n) for n in (1, 2, 4, 8, 12)]
     [0, 1, 3, 6, 6]

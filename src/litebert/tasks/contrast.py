@@ -1,4 +1,4 @@
-"""Masked words, and a contrast: each half of a chunk finds the other among those of the step."""
+"""Masked words and a contrastive loss: each half of a chunk must find the other in its batch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
 TEMPERATURE = 0.05
-"""Of the cosines, as in SimCSE (arXiv 2104.08821, section 3)."""
+"""The temperature of the cosines, as in SimCSE (arXiv 2104.08821, section 3)."""
 
 
 class Contrast(Pretraining):
-    """Sequences of one label belong together; their vectors are means of the last states.
+    """Sequences with the same label belong together; their vectors are means of the last states.
 
-    Logits of the sentence head are cosines with all sequences of the step, a row a sequence, so
-    `sentence_order_accuracy` is how often the nearest one is the right one.
+    The logits of the sentence head are replaced by cosines of each sequence with all others, so
+    `sentence_order_accuracy` is how often the nearest sequence is the right one.
     """
 
     def logits(self, work: PretrainingWork) -> PretrainingOutput:
-        """Return masked-LM logits, and cosines between all sequences."""
+        """Return masked-LM logits, and cosines of all sequences, (sequences, sequences)."""
         hidden = self.network.albert(work.batch)
         table = self.network.albert.embedding.word.weight
         vectors = F.normalize(mean_by_sequence(hidden.float(), work.batch))
@@ -36,14 +36,14 @@ class Contrast(Pretraining):
         )
 
     def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
-        """Return the loss, the label of a sequence being the number of its other half."""
+        """Return the loss; the label of a sequence is the index of its other half."""
         labels = work.sentence_labels
         assert labels is not None
         return super().loss_of(replace(work, sentence_labels=_partners(labels)), logits)
 
 
 def _partners(labels: Tensor) -> Tensor:
-    """Return for each sequence the other one of its label.
+    """Return for each sequence the index of the other one with its label.
 
     >>> _partners(torch.tensor([7, 3, 3, 7])).tolist()
     [3, 2, 1, 0]

@@ -1,7 +1,7 @@
-"""A student that starts from its teacher: word table by SVD, one of its layers as shared block.
+"""Initialise a student from its teacher: word table by SVD, some of its layers as shared blocks.
 
-Untrained, a student with the teacher's width already ranks sentence pairs somewhat as the teacher
-does; distillation then needs minutes instead of days.
+Even untrained, such a student ranks sentence pairs somewhat as the teacher does; distillation then
+takes minutes instead of days.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from litebert.tokenizer import Tokenizer
 def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher) -> None:
     """Set the student's weights, in place, from a teacher of the same width and number of heads.
 
-    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student takes
-    the mean of the teacher's pieces for it. Every block is the middle one of the teacher's layers
-    that it stands for, with its most active neurons where the student has fewer. The masked-LM head
-    starts as the transposed projection.
+    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student gets
+    the mean of the teacher's pieces for its text. Every block is a copy of the middle one of the
+    teacher's layers that it replaces, with its most active neurons if the student has fewer. The
+    masked-LM head starts as the transposed projection.
     """
     config, source = student.config, teacher.encoder.embedding
     table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
@@ -54,10 +54,10 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
 def fit_projection(
     student: AlbertForPretraining, batch: Batch, alignment: Alignment, embedded: Tensor
 ) -> None:
-    """Fit the student's embedding projection to the teacher's embedding output, least squares.
+    """Fit the student's embedding projection to the teacher's embedding output by least squares.
 
-    `batch` holds unmasked text as the student sees it, `embedded` (teacher tokens, hidden) what the
-    teacher's first layer is given for the same text.
+    `batch` is unmasked text, tokenized for the student; `embedded` (teacher tokens, hidden) is what
+    the teacher's first layer reads for the same text.
     """
     embedding = student.albert.embedding
     projection = embedding.projection
@@ -70,7 +70,7 @@ def fit_projection(
     has_target = torch.from_numpy(alignment.has_target)
     inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]
     targets = alignment.means(embedded.float())[has_target]
-    # Normal equations; the small ridge keeps them solvable for any texts.
+    # Normal equations; a small ridge term keeps them solvable for any text.
     gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
     solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
     projection.weight.copy_(solution[:-1].T)
@@ -78,7 +78,7 @@ def fit_projection(
 
 
 def _piece_vectors(tokenizer: Tokenizer, teacher: Teacher, table: Tensor) -> Tensor:
-    """Return a vector for each piece of the student: the mean of the teacher's for its text."""
+    """Return a vector for each student piece: the mean over the teacher's pieces of its text."""
     known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
     special = dict(zip(tokenizer.special_ids, teacher.tokenizer.special_ids, strict=True))
     rows = []
@@ -94,7 +94,7 @@ def _piece_vectors(tokenizer: Tokenizer, teacher: Teacher, table: Tensor) -> Ten
 
 
 def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
-    """Copy into each block the middle one of the teacher's layers whose place it takes."""
+    """Copy into each block the middle one of the teacher's layers that it replaces."""
     kinds = ("attention", "feed_forward")
     ours, theirs = student.albert, teacher.encoder
     sources = {kind: getattr(theirs, kind) for kind in kinds}
@@ -113,9 +113,9 @@ def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
 def _narrow(source: FeedForwardBlock, norm: LayerNorm, size: int) -> dict[str, Tensor]:
     """Return the weights of a feed-forward block with its `size` most active neurons.
 
-    `norm` is the layer norm before the block. If its output is taken as normally distributed, each
-    neuron's activation has a mean and a spread. Kept are the neurons with the largest spread times
-    the norm of their output weights; the means of the others go into the bias.
+    `norm` is the layer norm before the block. If its output were normally distributed, each
+    neuron's activation would have a known mean and spread. The neurons with the largest spread
+    times the norm of their output weights are kept; the means of the others go into the bias.
     """
     weights = {name: weight.float() for name, weight in source.state_dict().items()}
     rows, columns = weights["intermediate.weight"], weights["output.weight"]

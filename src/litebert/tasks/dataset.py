@@ -1,4 +1,4 @@
-"""A data set by name: the family it belongs to, how its files are read, what is reported."""
+"""A data set: the family it belongs to, how its files are read, what is reported."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from litebert.tasks.kinds.family import Answer, Example, Family
 
 @dataclass(frozen=True)
 class Dataset(Generic[Example, Answer]):
-    """Everything that is particular to one data set.
+    """Everything that is specific to one data set.
 
-    `read` takes the data folder and a split; `splits` has what to train on and what to evaluate on
-    (several for MNLI), and what to answer without labels. `submission` turns answers into the
-    files that a leaderboard or the official script wants, by file name; `notes` say what was
-    guessed.
+    `read` takes the data folder and a split; there are splits to train on, to evaluate on (two for
+    MNLI) and to answer without labels. `submission` turns answers into the files that a leaderboard
+    or the official script expects, by file name; `notes` say what was guessed.
     """
 
     name: str
@@ -33,5 +32,5 @@ class Dataset(Generic[Example, Answer]):
 
     @property
     def settled(self) -> dict[str, Json]:
-        """What was guessed of people's own files, for run.json; nothing of a named data set."""
+        """What was guessed about a user's own files, for run.json; nothing for a named data set."""
         return {}

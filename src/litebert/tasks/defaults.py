@@ -1,8 +1,8 @@
-"""Default rate and length of fine-tuning, by the size of network and data.
+"""Default learning rate and length of fine-tuning, by the size of the network and the data.
 
-The recipes hold the values of the paper, for networks of its sizes pretrained as long. Smaller ones
-stay at the commonest label with these. What is here was chosen from runs on small data:
-benchmarks/tasks/RESULTS.md, "500 rows".
+The recipes have the values of the paper, for networks of its sizes and amount of pretraining. With
+these, smaller networks never get beyond the commonest label. The values here were chosen from runs
+on small data: benchmarks/tasks/RESULTS.md, "500 rows".
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from litebert.config import FinetuneConfig, Origin, Resolved
 
 PUBLISHED_SIZE = 768
-"""Hidden size of the smallest published network (Table 1): recipes are for this one and larger."""
+"""Hidden size of the smallest published network (Table 1); recipes are for this size and up."""
 MEASURED_SIZE, MEASURED_RATE = 256, 1e-4
-"""At 1e-3, and at 3e-4 with more steps, the network that was measured gave one answer to all."""
+"""At 1e-3, and at 3e-4 with more steps, the measured network gave every example one answer."""
 MIN_STEPS, MIN_EPOCHS, MAX_EPOCHS = 150, 3, 20
 MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE = 384, 2e-4, 75, 10.0
-"""Of a head on the mean of the tokens, with bias correction; twice the steps unlearn pairs.
+"""For a head on the mean of the tokens, with bias correction; twice the steps make pairs worse.
 
-The encoder is pretrained and the head is not: with ten times the rate the head gets 67.8 on MRPC
-instead of 66.4, where always answering the commonest label gets 65.6.
+The encoder is pretrained and the head is not: with ten times the rate for the head, MRPC reaches
+67.8 instead of 66.4, where always answering the commonest label gets 65.6.
 """
 
 
 @dataclass(frozen=True)
 class Suited:
-    """What fits a network and its data."""
+    """The defaults that suit a network and its data."""
 
     learning_rate: float
     warmup_steps: float
@@ -40,8 +40,8 @@ def suited(
 ) -> Suited:
     """Return rate, warm-up and epochs for a network smaller than the published ones.
 
-    The rate falls as the network grows, and is never above the one that was measured. Small data
-    are passed over more often, until there are enough steps.
+    The rate falls as the network grows, and is never above the measured one. Small data get more
+    epochs, so that there are enough steps.
 
     >>> suited(256, 500, 32)
     Suited(learning_rate=0.0001, warmup_steps=0.1, epochs=10, head_rate_scale=1.0)
@@ -65,7 +65,7 @@ def with_suited(
     *,
     reads_mean: bool = False,
 ) -> Resolved[FinetuneConfig]:
-    """Set defaults of a task: they override recipes and schema defaults, not files or flags."""
+    """Set suitable defaults; they override recipes and schema defaults, but not files or flags."""
     config, origins = resolved.config, resolved.origins
     free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
     if hidden_size >= PUBLISHED_SIZE:

@@ -1,4 +1,4 @@
-"""Distillation: masked words and sentence order, and what a teacher makes of the same text."""
+"""Distillation: learn masked words, sentence order, and a teacher's states of the same text."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
 
 @dataclass(frozen=True)
 class Lesson:
-    """Masked pairs or plain texts, with what the teacher made of the same text unmasked.
+    """Masked pairs or plain texts, with the teacher's states for the same unmasked text.
 
-    `pretraining` is None for plain texts, which train hidden states and vectors alone. `share` is
-    the lesson's share of the step's tokens; `words` are the teacher's scores of the masked words,
-    where they are learnt; `world` are the processes that share the lesson.
+    `pretraining` is None for plain texts, which train only hidden states and vectors. `share` is
+    the lesson's share of the step's tokens; `words` are the teacher's logits of the masked words,
+    if these are learnt; `world` are the processes that share the lesson.
     """
 
     batch: Batch
@@ -50,8 +50,8 @@ class Distillation:
     """The task of distillation; see tasks.base.Task.
 
     A step has masked pairs (masked LM, sentence order, hidden states) and short plain texts (hidden
-    states, one vector a text). The teacher reads the text without masks: at a masked position the
-    student must guess the state that the hidden word would have (as data2vec, 2202.03555).
+    states, one vector per text). The teacher reads the text without masks: at a masked position the
+    student must predict the state of the hidden word (as in data2vec, arXiv 2202.03555).
 
     Hidden states are compared by squared error relative to the teacher's size, vectors by cosine.
     """
@@ -153,13 +153,13 @@ class Distillation:
         return values | {n: value for n, value in measured.items() if n.endswith("_error")}
 
     def num_tokens(self, work: Lesson) -> int:
-        """Count the real tokens that the student reads."""
+        """Count the tokens that the student reads; there is no padding."""
         return sum(work.batch.lengths)
 
     def _lesson(
         self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool
     ) -> Lesson:
-        """Let the teacher read a batch; the student sees it masked, or plain as the teacher."""
+        """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
         device = device_of(self.network)
         batch = longest_first(batch)
         ids = batch.ids.copy()
@@ -187,11 +187,11 @@ class Distillation:
         return self.network.read(hidden[work.batch.first_tokens], hidden[work.masked_positions])
 
     def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
-        """Return the mean relative error of the states; the last counts as all others together."""
+        """Return the mean relative error of the states; the last has half of the weight."""
         keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
         targets = [work.alignment.means(each)[keep] for each in work.reading.states]
         sizes = [target.square().sum() for target in targets]
-        work.world.sum_(sizes)  # of all texts of the lesson, as errors are relative to them
+        work.world.sum_(sizes)  # errors are relative to all texts of the lesson
         errors = [
             (ours[keep].float() - target).square().sum() / size
             for ours, target, size in zip(states, targets, sizes, strict=True)

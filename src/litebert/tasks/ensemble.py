@@ -1,4 +1,4 @@
-"""Which runs may be averaged on which data: none may have trained on rows that others hold out."""
+"""Check that runs may be averaged: none may have trained on rows that others hold out."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from litebert.tasks.own import TableDataset
 
 
 def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> None:
-    """Refuse to average the runs named, on own files, where their rows are not the same.
+    """Check that runs on a user's own files can be averaged: they must hold out the same rows.
 
     Raises:
-        LitebertError: LB-880, they read other columns; LB-881, `data` is what only some of them
-            were trained on.
+        LitebertError: LB-880, they read different columns; LB-881, only some of them were trained
+            on `data`.
     """
     own = {name: each for name, each in datasets.items() if isinstance(each, TableDataset)}
     columns = {name: " ".join(dataset.columns) for name, dataset in own.items()}

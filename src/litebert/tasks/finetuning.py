@@ -1,4 +1,4 @@
-"""Fine-tuning as the trainer sees it: any family of tasks, by features drawn once an epoch."""
+"""The task of fine-tuning, for any family; each epoch draws every feature once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output
 from litebert.tasks.kinds.teaching import Teaching, wanted_of
 
 Select: TypeAlias = Callable[[list[Feature]], list[Feature]]
-"""Chooses the features of a step; it is called with the weights that the step will change."""
+"""Chooses the features of a step, when the network has the weights that the step will change."""
 
 TOKENS_AT_ONCE = 8_192
-"""Tokens that are computed together when nothing is trained."""
+"""Tokens that are computed together at inference."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ class LabelledSet(Generic[Example]):
 
 @dataclass(frozen=True)
 class FinetuningWork:
-    """A micro-batch, with the weight of its whole step, so that shares of the loss add up."""
+    """A micro-batch and the weight of its whole step, so that shares of the loss add up.
+
+    `targets` lie end to end; `wanted` are the outputs of a teacher, if there is one.
+    """
 
     batch: Batch
     targets: Tensor
@@ -72,7 +75,7 @@ class Finetuning(Generic[Example, Answer]):
         self._answers: dict[str, list[Answer]] | None = None
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
-        """Yield the micro-batches of each step; every epoch has an order of its own."""
+        """Yield the micro-batches of each step; every epoch has another random order."""
         size = self._train.batch_size * self._pool
         for step in range(start, stop):
             numbers = drawn(len(self._features), step, batch_size=size, seed=self._train.seed)
@@ -94,7 +97,7 @@ class Finetuning(Generic[Example, Answer]):
         return {"loss": sums[0] / (sums[1] or 1.0)}
 
     def evaluate(self) -> dict[str, float]:
-        """Measure on every held-out set; where there are several, names begin with the set's."""
+        """Measure on every held-out set; if there are several, names begin with the set's name."""
         measured: dict[str, float] = {}
         self._answers = {}
         for name, held_out in self._held_out.items():
@@ -115,7 +118,7 @@ class Finetuning(Generic[Example, Answer]):
         }
 
     def _outputs(self, features: Sequence[Feature]) -> list[Output]:
-        """Return the outputs of features; those of similar length are computed by one process."""
+        """Return the outputs of features; processes share the groups of similar length."""
         groups = list(by_length([feature.num_tokens for feature in features]))
         mine = self._world.share(groups)
         chosen = [features[number] for numbers in mine for number in numbers]
@@ -127,11 +130,11 @@ class Finetuning(Generic[Example, Answer]):
         return [outputs[number] for number in range(len(features))]
 
     def num_tokens(self, work: FinetuningWork) -> int:
-        """Count the real tokens of a micro-batch."""
+        """Count the tokens of a micro-batch; there is no padding."""
         return sum(work.batch.lengths)
 
     def _works(self, features: list[Feature]) -> Iterator[FinetuningWork]:
-        """Cut a step into micro-batches, longest first, on the network's device."""
+        """Cut a step into micro-batches on the network's device, longest sequences first."""
         device = device_of(self.network)
         features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first one
         step_weight = sum(feature.weight for feature in features)
@@ -152,7 +155,7 @@ class Finetuning(Generic[Example, Answer]):
 
 
 def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
-    """Return the features of one step: each epoch visits every one once, in its own order.
+    """Return the indices of one step's features; each epoch visits all once, in random order.
 
     >>> sorted(drawn(4, 0, batch_size=2, seed=1) + drawn(4, 1, batch_size=2, seed=1))
     [0, 1, 2, 3]
@@ -209,7 +212,7 @@ def outputs_of(
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield numbers by similar length, longest first, at most TOKENS_AT_ONCE tokens together.
+    """Yield groups of indices by similar length, longest first, of at most TOKENS_AT_ONCE tokens.
 
     >>> list(by_length([3, 9, 5]))
     [[1, 2, 0]]

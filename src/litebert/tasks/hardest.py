@@ -1,6 +1,6 @@
-"""Hard example mining: of what is drawn for a step, train on what has the largest loss.
+"""Hard example mining: of the examples drawn for a step, train on those with the largest loss.
 
-The choice is a function of the step's number and of the weights, so a stopped run resumes exactly.
+The choice depends only on the step's number and the weights, so a stopped run resumes exactly.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def hardest_features(
     family: Family[Example, Answer],
     keep: int,
 ) -> list[Feature]:
-    """Return the `keep` features of the largest loss against their labels, without dropout."""
+    """Return the `keep` features with the largest loss, without dropout."""
     network.eval()
     losses = np.empty(len(features))
     for numbers in by_length([feature.num_tokens for feature in features]):
@@ -80,10 +80,10 @@ def hardest_features(
 
 
 def require_alone(mining: MiningConfig, world: World) -> None:
-    """Refuse a choice among several processes, each of which sees only its share.
+    """Check that hard example mining runs in one process: each would see only its share.
 
     Raises:
-        LitebertError: LB-280.
+        LitebertError: LB-280, there are several.
     """
     if mining.pool > 1 and world.size > 1:
         raise LitebertError(

@@ -1,4 +1,4 @@
-"""Learn a task from a fine-tuned run, too: its softened logits (1503.02531), its pooled state."""
+"""Learn a task from a fine-tuned run as well: its softened logits (arXiv 1503.02531) and state."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def taught(
 ) -> list[Feature]:
     """Return the features with the logits of a teacher, which reads with its own vocabulary.
 
-    With `state_size`, the hidden size of the student, what its head reads follows the logits.
+    With `state_size`, the student's hidden size, the state that the teacher's head reads follows
+    the logits.
 
     Raises:
-        LitebertError: LB-883, this kind of task has no teacher yet; LB-884, the teacher has another
-            head or other labels; LB-889, its states cannot be compared with the student's.
+        LitebertError: LB-883, this kind of task does not support teachers; LB-884, the teacher has
+            another head or other labels; LB-889, its states cannot be compared with the student's.
     """
     if not isinstance(family, Teachable):
         raise LitebertError(
@@ -71,7 +72,7 @@ def _require_comparable(teacher: AlbertForTask, head: HeadConfig, state_size: in
     if (kind, size) != (head.kind, state_size) or not head.record.has_problem_type:
         raise LitebertError(
             "LB-889",
-            "teacher.hidden compares what two heads of one kind and width read",
+            "teacher.hidden compares the states that two heads of the same kind and width read",
             received=f"{kind} of {size} (teacher), {head.kind} of {state_size}",
             expected="a text or a pair with labels or a score, the same head and hidden size",
             next="omit teacher.hidden, or choose model.pooling=cls for both",
@@ -80,7 +81,7 @@ def _require_comparable(teacher: AlbertForTask, head: HeadConfig, state_size: in
 
 @torch.inference_mode()
 def _states(network: AlbertForTask, features: Sequence[Feature]) -> list[Output]:
-    """Return what the head reads of each feature, after `outputs_of` has packed the network."""
+    """Return what the head reads for each feature; `outputs_of` has packed the network."""
     states: dict[int, Output] = {}
     for numbers in by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device_of(network))

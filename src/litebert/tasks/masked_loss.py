@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _ROWS = 32
-"""Rows in float32 at once: with 16,000 pieces 2 MB, which a core's cache holds."""
+"""Rows in float32 at a time: with 16,000 pieces 2 MB, which fit a core's cache."""
 
 
 def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the summed cross-entropy in float32, of logits (masked, vocab) in any precision.
+    """Return the cross-entropy, summed in float32, of logits (masked, vocab) in any precision.
 
     >>> masked_loss(torch.zeros(3, 8, dtype=torch.bfloat16), torch.tensor([1, 2, 3])).item()
     6.238...
@@ -25,7 +25,7 @@ def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class _InPieces(torch.autograd.Function):
-    """Work through a few rows at a time; the gradient is worked out again from the logits."""
+    """Compute a few rows at a time; the backward pass recomputes softmax from the logits."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Pretraining: masked words and sentence order, equally weighted (run_pretraining.py L177)."""
+"""Pretraining: masked LM and sentence order, weighted equally (run_pretraining.py L177)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.masked_loss import masked_loss
 
 Select: TypeAlias = Callable[[PretrainingBatch], PretrainingBatch]
-"""Chooses the sequences of a step; it is called with the weights that the step will change."""
+"""Chooses the sequences of a step, when the network has the weights that the step will change."""
 
 EPSILON = 1e-5
 """Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
@@ -33,7 +33,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class PretrainingWork:
-    """A micro-batch, with what its step has in all, so that shares of the loss add up."""
+    """A micro-batch and the totals of its step, so that shares of the loss add up."""
 
     batch: Batch
     masked_positions: Tensor
@@ -78,7 +78,7 @@ class Pretraining:
         self._deepest = network.albert.depth
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
-        """Yield the micro-batches of each step on the network's device; set the step's depth."""
+        """Yield the micro-batches of each step on the network's device; set the network's depth."""
         assert self._open_loader is not None, "a task without a loader only evaluates"
         steps, device = range(start, stop), device_of(self.network)
         made = prefetch(
@@ -103,12 +103,12 @@ class Pretraining:
         return self.loss_of(work, self.logits(work))
 
     def logits(self, work: PretrainingWork) -> PretrainingOutput:
-        """Return what the heads make of a micro-batch."""
+        """Return the logits of both heads for a micro-batch."""
         output: PretrainingOutput = self.network(work.batch, work.masked_positions)
         return output
 
     def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
-        """Return the loss of logits that are already there."""
+        """Return the loss of logits that are already computed."""
         masked = masked_loss(logits.masked_lm, work.masked_ids)
         total = masked / (work.step_masked + EPSILON)
         sums = [masked, _correct(logits.masked_lm, work.masked_ids), _count(work.masked_ids)]
@@ -122,7 +122,7 @@ class Pretraining:
         return Loss(total, summed(sums))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
-        """Return mean losses and accuracies in [0, 1]; sentence order only where it is trained."""
+        """Return mean losses and accuracies in [0, 1]; sentence order only if it is trained."""
         by_name = dict(zip(self.sum_names, sums, strict=True))
         masked = by_name["masked"] or 1.0
         values = {
@@ -136,10 +136,10 @@ class Pretraining:
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """Measure on the held-out sequences, with the share that the commonest token would get.
+        """Measure on the held-out sequences; the baseline always answers the commonest token.
 
-        `mask_token_*` count only positions that show [MASK]: at the others the answer is either
-        visible (kept pieces) or contradicted (random ones).
+        `mask_token_*` count only positions that show [MASK]: elsewhere the answer is visible (kept
+        pieces) or hidden behind a random piece.
         """
         device = device_of(self.network)
         self.network.albert.depth = self._deepest
@@ -163,7 +163,7 @@ class Pretraining:
         )
 
     def _mask_token_sums(self, work: PretrainingWork, logits: Tensor) -> Tensor:
-        """Return loss, correct answers and number of the positions that show [MASK]."""
+        """Return the loss, the correct answers and the number of positions that show [MASK]."""
         is_hidden = work.batch.ids[work.masked_positions] == self._mask_id
         logits, labels = logits[is_hidden].float(), work.masked_ids[is_hidden]
         loss = F.cross_entropy(logits, labels, reduction="sum")
@@ -176,20 +176,20 @@ class Pretraining:
         return {"mask_token_loss": loss / count, "mask_token_accuracy": correct / count}
 
     def num_tokens(self, work: PretrainingWork) -> int:
-        """Count the real tokens of a micro-batch."""
+        """Count the tokens of a micro-batch; there is no padding."""
         return sum(work.batch.lengths)
 
 
 @dataclass(frozen=True)
 class WholeStep:
-    """What a step has in all, over every process: the losses are means over it."""
+    """The totals of a step over all processes, by which the losses are divided."""
 
     masked: int
     sequences: int
 
 
 def whole_step(batch: PretrainingBatch, world: World = ALONE) -> WholeStep:
-    """Count what a step has in all, of which `batch` is this process's share."""
+    """Return the totals of a step, of which `batch` is this process's share."""
     masked, sequences = len(batch.masked_ids), len(batch.offsets) - 1
     return WholeStep(*map(int, world.totals(masked, sequences)))
 
@@ -200,7 +200,7 @@ def micro_batches(
     device: torch.device,
     whole: WholeStep | None = None,
 ) -> Iterator[PretrainingWork]:
-    """Cut a batch into runs of at most `size` sequences, longest first, and move them over."""
+    """Cut a batch into micro-batches of at most `size` sequences, longest first, on a device."""
     num_sequences = len(batch.offsets) - 1
     whole = whole or whole_step(batch)
     batch = longest_first(batch)
@@ -230,7 +230,7 @@ def micro_batches(
 
 
 def commonest_share(batches: Iterable[PretrainingBatch]) -> float:
-    """Return the accuracy of always answering the most frequent masked token."""
+    """Return the accuracy of always answering the commonest masked token."""
     ids = np.concatenate([batch.masked_ids for batch in batches])
     return float(np.bincount(ids).max() / ids.size)
 
@@ -246,7 +246,7 @@ def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:
 
 
 def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int) -> int:
-    """Return the depth of a training step: the deepest for one half, any for the other.
+    """Return the depth of a training step: the deepest for half of them, a random one otherwise.
 
     >>> elastic = ElasticConfig(least_depth=2)
     >>> [elastic_depth(step, elastic, 6, seed=1) for step in range(8)]
@@ -269,9 +269,9 @@ def at_depth(albert: Albert, depth: int) -> Iterator[None]:
 
 
 def _correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Count the rows whose largest logit is the label's, of equal ones the first's.
+    """Count the rows whose largest logit, the first of equal ones, is the label's.
 
-    On a CPU argmax is ten times as slow as amax, so it looks only at the rows that may count.
+    On a CPU argmax is ten times as slow as amax, so it is computed only for rows that may count.
     """
     logits = logits.detach()
     if not logits.is_cuda:
@@ -282,4 +282,4 @@ def _correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _count(labels: Tensor) -> Tensor:
-    return torch.full((), len(labels), device=labels.device)  # a filled one is not copied
+    return torch.full((), len(labels), device=labels.device)  # no copy from the host

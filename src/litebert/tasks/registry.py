@@ -1,4 +1,4 @@
-"""Every data set that has a name, and people's own: one place that finds and sets them up."""
+"""The registry of data sets: those with a name, and users' own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **race.DATASETS, **sq
 
 
 def register(dataset: Dataset[Any, Any]) -> None:
-    """Make a data set known by its name, as `litebert finetune NAME` and recipes use it.
+    """Register a data set, so that `litebert finetune NAME` and recipes find it by its name.
 
     Raises:
         LitebertError: LB-882, another one has this name.
@@ -26,7 +26,7 @@ def register(dataset: Dataset[Any, Any]) -> None:
     if dataset.name == OWN or DATASETS.setdefault(dataset.name, dataset) is not dataset:
         raise LitebertError(
             "LB-882",
-            "there is a task of this name",
+            "another task has this name",
             received=dataset.name,
             expected=f"a name that is not one of {', '.join([*DATASETS, OWN])}",
             next="litebert recipes list",
@@ -43,10 +43,10 @@ def open_dataset(
 ) -> Dataset[Any, Any]:
     """Return a data set whose family has the task's settings.
 
-    `settled` is what a run recorded of people's own files, for when the training file is gone.
+    `settled` is what a run recorded about a user's own files, in case the training file is gone.
 
     Raises:
-        LitebertError: LB-870, no task has this name; what reading your own files raises.
+        LitebertError: LB-870, no task has this name; or a user's own file cannot be read.
     """
     require_task(task.name)
     dataset = _own(data, settled or {}) if task.name == OWN else DATASETS[task.name]
@@ -56,7 +56,7 @@ def open_dataset(
 
 
 def require_task(name: str) -> None:
-    """Refuse a name that no task has."""
+    """Raise LB-870 if no task has this name."""
     if name != OWN and name not in DATASETS:
         raise no_such_name(
             "LB-870",

@@ -14,9 +14,9 @@ from litebert.nn import Albert, Batch
 
 
 def projections(albert: Albert, inputs: Tensor) -> Tensor:
-    """Return query, key and value of the last step, side by side, for what that step reads.
+    """Return query, key and value of the last step, side by side, shape (tokens, 3 hidden).
 
-    `inputs` has shape (tokens, hidden), the result (tokens, 3 hidden).
+    `inputs` (tokens, hidden) is what that step reads.
     """
     block = albert.get_submodule(f"attention.{albert.plan[-1].attention}")
     weight, bias = block.projection()  # type: ignore[operator]
@@ -26,11 +26,11 @@ def projections(albert: Albert, inputs: Tensor) -> Tensor:
 def relation_error(
     ours: Tensor, theirs: Tensor, *, batch: Batch, has_target: Tensor, heads: int
 ) -> Tensor:
-    """Return the sum over tokens of KL(teacher || student), the mean of all relations and heads.
+    """Return KL(teacher || student), summed over tokens, the mean over all relations and heads.
 
-    A relation is softmax(A A^T / sqrt(head size)) within a text, A one of query, key and value.
-    `ours` and `theirs` have shape (tokens, 3 hidden), `has_target` (tokens,); other tokens neither
-    look nor are looked at.
+    A relation is softmax(A A^T / sqrt(head size)) within a text, where A is query, key or value.
+    `ours` and `theirs` have shape (tokens, 3 hidden), `has_target` (tokens,); tokens without a
+    target are excluded from both sides of the relations.
     """
     rows = (sequence_of(batch), batch.positions)
     shape = (len(batch.lengths), max(batch.lengths))

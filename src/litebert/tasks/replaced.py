@@ -1,6 +1,6 @@
 """Replaced-token detection with one network (ELECTRA, arXiv 2003.10555, section 2).
 
-The first steps of the network fill the masks; all of its steps then tell which words are wrong.
+The first steps of the network fill the masks; then all of its steps tell which words are wrong.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from litebert.tasks.pretraining import Pretraining, PretrainingWork, at_depth
 
 
 class ReplacedTokens(Pretraining):
-    """Masked words at a part of the depth, wrong words and sentence order at the full one.
+    """Masked words at a part of the depth, wrong words and sentence order at full depth.
 
-    A token is scored by the product of its word vector with what the masked-LM head makes of its
-    state, without the bias (as Electric scores it, arXiv 2012.08561): there are no new weights, and
-    the model that is written is like any other.
+    A token's score is the product of its word vector with the masked-LM head's vector, without the
+    bias (as in Electric, arXiv 2012.08561). This needs no new weights, so the written model is like
+    any other.
     """
 
     sum_names = (*Pretraining.sum_names, "detection_loss", "detection_correct", "replaced", "read")
     _draws: torch.Generator | None = None
 
     def logits(self, work: PretrainingWork) -> PretrainingOutput:
-        """Return what the first steps make of the masks; the sentence head is not trained there."""
+        """Return the logits after the first steps; there only the masked words are trained."""
         assert self._replaced.depth is not None
         with at_depth(self.network.albert, self._replaced.depth):
             return super().logits(work)
 
     def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
-        """Return the loss of the masks, and of all tokens once the masks are filled."""
+        """Return the loss of the masked words, and of detection once the masks are filled."""
         network, batch = self.network, work.batch
         filled = batch.ids.clone()
         filled[work.masked_positions] = self._drawn(logits.masked_lm)
@@ -64,7 +64,7 @@ class ReplacedTokens(Pretraining):
         return Loss(base.total + self._replaced.weight * share, torch.cat([base.sums, sums]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
-        """Add how well wrong words are found; always `not replaced` would get the baseline."""
+        """Add the measures of detection; the baseline always answers "not replaced"."""
         *_, loss, correct, replaced, read = sums
         return super().measures(sums) | {
             "detection_loss": loss / (read or 1.0),
@@ -73,7 +73,7 @@ class ReplacedTokens(Pretraining):
         }
 
     def evaluate(self) -> dict[str, float]:
-        """Fill the masks with the same draws in every evaluation."""
+        """Measure, filling the masks with the same random draws in every evaluation."""
         seed = rng.torch_seed(self._train.seed, "replaced", 0)
         self._draws = torch.Generator(device_of(self.network)).manual_seed(seed)
         values = super().evaluate()
@@ -82,6 +82,6 @@ class ReplacedTokens(Pretraining):
 
     @torch.no_grad()
     def _drawn(self, logits: Tensor) -> Tensor:
-        """Draw a word for each mask; in training from the stream of the step."""
+        """Draw a word for each mask; in training from the step's random stream."""
         chances = logits.float().softmax(-1)
         return torch.multinomial(chances, 1, generator=self._draws).squeeze(-1)

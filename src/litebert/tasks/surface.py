@@ -1,4 +1,4 @@
-"""The text behind a batch of ids, and where each token stands in it: for a teacher to read."""
+"""Turn a batch of ids back into text for a teacher, with the span of each token."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Span = tuple[int, int]
 
 
 class Surface:
-    """Turn ids into text again; special pieces become nothing, an unknown piece a question mark.
+    """Turn ids back into text; special pieces become nothing, an unknown piece a question mark.
 
-    The text is normalised (lower case, as the vocabulary has it), which an uncased teacher is too.
+    The text is normalised as the vocabulary is (to lower case), as for an uncased teacher.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -25,9 +25,9 @@ class Surface:
         ]
 
     def read(self, ids: Ints, offsets: Ints) -> tuple[list[str], list[list[Span]]]:
-        """Return the text of each sequence and the span of each token without its space.
+        """Return the text of each sequence, and the span of each token without leading space.
 
-        `ids` (tokens,) are unmasked and framed, `offsets` (sequences + 1,) cut them.
+        `ids` (tokens,) are unmasked and framed; `offsets` (sequences + 1,) delimit the sequences.
         """
         texts, spans = [], []
         for start, stop in pairwise(offsets):

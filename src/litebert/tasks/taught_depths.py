@@ -1,4 +1,4 @@
-"""Elastic depth with self-distillation: shallow depths imitate what the full one predicts."""
+"""Elastic depth with self-distillation: shallow depths imitate the predictions of the full one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from litebert.tasks.pretraining import Pretraining, PretrainingWork, at_depth
 
 
 class TaughtDepths(Pretraining):
-    """A step of a random depth is one of the full depth, too, which teaches it.
+    """A training step with a random depth also trains the full depth, which teaches it.
 
-    One pass gives both: the states after the random depth and after the last step are read by the
-    same heads. The full depth learns from the text; the other one from the text and from the full
-    depth's distributions (as Born-Again and BYOT exits do, arXiv 1905.08094), which get no gradient
-    from that.
+    One pass gives both: the same heads read the states after the random depth and after the last
+    step. The full depth learns from the text; the other from the text and from the full depth's
+    distributions (as Born-Again and BYOT exits do, arXiv 1905.08094), without a gradient to these.
     """
 
     def loss(self, work: PretrainingWork) -> Loss:
-        """Return the loss of the full depth, and that of the exit where the step has one."""
+        """Return the loss of the full depth and, if the step has another depth, of that one."""
         network, depth = self.network, self.network.albert.depth
         if depth == self._deepest or not network.training:
             return super().loss(work)

@@ -1,4 +1,4 @@
-"""A teacher: a pretrained encoder that reads the text of a batch and returns its states."""
+"""A teacher: a pretrained encoder that reads the text of a batch and returns hidden states."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which teacher tokens stand for each student token: rows `first` to `stop` of the flat list.
+    """Which teacher tokens correspond to each student token: those from `first` to `stop`.
 
-    Both index the teacher's tokens of the whole batch, shape (tokens,). Where `first == stop` the
-    teacher has nothing to say of a token ([SEP] between two sentences, a lone `▁`).
+    Both have shape (tokens,) and index the teacher's tokens of the whole batch. If they are equal,
+    a token has no counterpart ([SEP] between two sentences, a lone `▁`).
     """
 
     first: Ints
     stop: Ints
 
     def means(self, states: Tensor) -> Tensor:
-        """Return the mean teacher state of each student token, zeros where there is none.
+        """Return the mean teacher state of each student token, zeros if it has no counterpart.
 
         `states` has shape (teacher tokens, hidden), the result (tokens, hidden).
         """
@@ -46,16 +46,16 @@ class Alignment:
 
     @property
     def has_target(self) -> NDArray[np.bool_]:
-        """Tell which student tokens have a teacher state, shape (tokens,)."""
+        """Which student tokens have a teacher state, shape (tokens,)."""
         return self.stop > self.first
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the teacher made of a batch: its hidden states and one vector a text.
+    """The teacher's output for a batch: its hidden states and one vector per text.
 
-    `states` are the requested layers, each (teacher tokens, teacher hidden); `vectors`
-    (texts, teacher hidden) are pooled as the teacher's folder says, the mean of all tokens if not;
+    `states` are those of the requested layers, each (teacher tokens, teacher hidden); `vectors`
+    (texts, teacher hidden) are pooled as the teacher's folder says, by default to the mean;
     `inputs` (teacher tokens, teacher hidden) is what its last step reads.
     """
 
@@ -67,7 +67,7 @@ class Reading:
 class Teacher:
     """An encoder with its own tokenizer; it reads plain text and never learns.
 
-    `masked_lm` is its network with a masked-LM head, where it has one.
+    `masked_lm` is its network with a masked-LM head, if it has one.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Teacher:
 
     @classmethod
     def load(cls, folder: Path, *, dtype: torch.dtype) -> Teacher:
-        """Read a model folder; a sentence-transformers folder says how it pools.
+        """Read a model folder; a sentence-transformers folder also defines the pooling.
 
         Raises:
             LitebertError: LB-990, its pooling is not supported.
@@ -106,11 +106,11 @@ class Teacher:
 
     @property
     def num_layers(self) -> int:
-        """How many hidden states it has after its embeddings."""
+        """The number of hidden states after the embeddings."""
         return len(self.encoder.plan)
 
     def encode(self, texts: Sequence[str]) -> tuple[Batch, list[list[Span]]]:
-        """Return the framed batch of texts, and the span of each token; frames are (0, 0)."""
+        """Return the framed batch of texts, and each token's span; [CLS] and [SEP] have (0, 0)."""
         longest = self.encoder.config.max_position_embeddings - 2
         ids, spans = [], []
         for text in texts:
@@ -128,7 +128,7 @@ class Teacher:
 
     @torch.no_grad()
     def words(self, batch: Batch, masked_positions: Tensor) -> Tensor:
-        """Return the scores of all words at the masked positions, shape (masked, vocab)."""
+        """Return the masked-LM logits at the masked positions, shape (masked, vocab)."""
         assert self.masked_lm is not None
         *_, hidden = self.encoder.states(batch)
         table = self.encoder.embedding.word.weight
@@ -137,7 +137,7 @@ class Teacher:
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
-    """Return one vector a sequence: the mean of its states, or that of its [CLS].
+    """Return one vector per sequence: the mean of its states, or the state of its [CLS].
 
     `hidden` has shape (tokens, hidden), the result (sequences, hidden).
     """
@@ -149,8 +149,8 @@ def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:
     """Align two tokenizations of the same texts by characters.
 
-    The first and the last span of a text are its frame: [CLS] goes with [CLS], the last [SEP] with
-    the last. Other empty spans have no counterpart.
+    The first and the last span of a text are [CLS] and the final [SEP], which correspond to each
+    other. Other empty spans have no counterpart.
 
     >>> alignment = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
     >>> alignment.first.tolist(), alignment.stop.tolist()
@@ -161,7 +161,7 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
         starts = np.array([begin for begin, _ in theirs[1:-1]])
         ends = np.array([end for _, end in theirs[1:-1]])
         begin, end = np.array(ours).T
-        # Teacher tokens that end after ours begins and begin before ours ends: they overlap.
+        # Teacher tokens that overlap ours: they end after its begin and begin before its end.
         low = row + 1 + np.searchsorted(ends, begin, side="right")
         high = row + 1 + np.searchsorted(starts, end, side="left")
         is_empty = begin == end

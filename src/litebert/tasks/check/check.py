@@ -1,4 +1,4 @@
-"""Look through examples before they are trained on: one pass a file, in bounded memory."""
+"""Check examples before training: one pass over each file, in bounded memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def rows_of(table: TableFile, found: TableFindings) -> Iterator[tuple[int, Row]]:
-    """Yield the good rows of a table; the others, and where it cannot be read on, are noted."""
+    """Yield the good rows of a table; add the bad ones, and where reading fails, to `found`."""
     try:
         for number, row in table.scan():
             if isinstance(row, LitebertError):
@@ -41,7 +41,7 @@ def rows_of(table: TableFile, found: TableFindings) -> Iterator[tuple[int, Row]]
 def items(
     table: TableFile, settled: Settled, found: TableFindings, *, has_labels: bool
 ) -> Iterator[tuple[int, CheckItem]]:
-    """Yield what to check in each row that training could use."""
+    """Yield the number and the check item of each row that training could use."""
     _note_mark(table, found)
     family = settled.reading.family
     for number, row in rows_of(table, found):
@@ -54,7 +54,7 @@ def items(
 
 
 def is_labelled(table: TableFile, settled: Settled) -> bool:
-    """Whether the first rows of a table say what is right."""
+    """Whether the first rows of a table have labels."""
     names = [name for role in LEARNT for name in settled.reading.columns.all(role)]
     return any(row.get(name) not in (None, "") for row in table.sample() for name in names)
 
@@ -77,14 +77,14 @@ def check_files(
     tokenizer: Tokenizer | None = None,
     max_length: int = 256,
 ) -> DataReport:
-    """Check a file of examples, and others that are evaluated on or to be answered.
+    """Check a training file, and other files to be evaluated on or answered.
 
     With a tokenizer, lengths and unknown pieces are counted, too. Whatever would stop training
-    becomes a finding of severity error, as far as possible one for each row.
+    becomes a finding of severity error, one for each row where possible.
 
     Raises:
-        LitebertError: A file is missing or of an unknown kind; columns or problem are not as they
-            were chosen, or are unclear.
+        LitebertError: A file is missing or of an unknown kind; the columns or the problem were
+            chosen wrongly, or cannot be guessed.
     """
     found = TableFindings()
     try:
@@ -103,9 +103,9 @@ def check_files(
         found.add_error("unusable file", str(train), error)
         deque(rows_of(table, found), maxlen=0)  # notes what is wrong with single rows
         return DataReport((f"{train}: {table.writing}",), (), found.report())
-    look = _Examination(settled.reading.family.head, found, tokenizer, max_length)
+    checker = _SplitChecker(settled.reading.family.head, found, tokenizer, max_length)
     rows = items(table, settled, found, has_labels=True)
-    look.at(str(train), table.place, rows, is_train=True)
+    checker.check(str(train), table.place, rows, is_train=True)
     for path in others:
         try:
             other = settled.open(path, is_labelled=False)
@@ -116,8 +116,8 @@ def check_files(
             found.add_error("unusable file", str(path), error)
         else:
             rows = items(other, settled, found, has_labels=has_labels)
-            look.at(str(path), other.place, rows, is_train=False)
-    return DataReport(settled.notes, tuple(look.reports), found.report())
+            checker.check(str(path), other.place, rows, is_train=False)
+    return DataReport(settled.notes, tuple(checker.reports), found.report())
 
 
 def check_dataset(
@@ -127,13 +127,13 @@ def check_dataset(
     tokenizer: Tokenizer | None = None,
     max_length: int = 256,
 ) -> DataReport:
-    """Check what a folder holds of a named task, or a single file as what is trained on.
+    """Check the files of a named task in a folder, or a single file as training data.
 
     Raises:
-        LitebertError: LB-820, it holds nothing of the task.
+        LitebertError: LB-820, the folder has no file of the task.
     """
     found, notes = TableFindings(), [f"{folder}: {dataset.name}"]
-    look = _Examination(dataset.family.head, found, tokenizer, max_length)
+    checker = _SplitChecker(dataset.family.head, found, tokenizer, max_length)
     names = (dataset.train_split, *dataset.dev_splits, *dataset.test_splits)
     names = names[:1] if folder.is_file() else names
     absent: list[LitebertError] = []
@@ -141,7 +141,7 @@ def check_dataset(
         try:
             examples = dataset.read(folder, name)
         except MissingFileError as error:
-            notes.append(f"{name}: not there")
+            notes.append(f"{name}: no such file")
             absent.append(error)
             continue
         except LitebertError as error:
@@ -149,14 +149,14 @@ def check_dataset(
             continue
         pairs = ((number, dataset.family.item(each)) for number, each in enumerate(examples, 1))
         place = partial("{}, example {:,}".format, name)
-        look.at(name, place, pairs, is_train=name == dataset.train_split)
+        checker.check(name, place, pairs, is_train=name == dataset.train_split)
     if len(absent) == len(names):
         raise absent[0]
-    return DataReport(tuple(notes), tuple(look.reports), found.report())
+    return DataReport(tuple(notes), tuple(checker.reports), found.report())
 
 
-class _Examination:
-    """Look at one split after the other; the others are compared with what is trained on."""
+class _SplitChecker:
+    """Check splits one after the other, training data first; compare the others with it."""
 
     def __init__(
         self, head: HeadConfig, found: TableFindings, tokenizer: Tokenizer | None, max_length: int
@@ -165,7 +165,7 @@ class _Examination:
         self._found, self._tokenizer, self._max_length = found, tokenizer, max_length
         self._train: Split | None = None
 
-    def at(
+    def check(
         self,
         name: str,
         place: Callable[[int], str],
@@ -173,7 +173,7 @@ class _Examination:
         *,
         is_train: bool,
     ) -> None:
-        """Look at the rows of one split."""
+        """Check the rows of one split."""
         lengths = (
             LengthCounter(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
         )

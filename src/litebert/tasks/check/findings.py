@@ -1,4 +1,4 @@
-"""What a check of examples has found: each kind once, counted, with the first places."""
+"""The findings of a check of examples: each kind once, with its count and the first places."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.tasks.check.lengths import LengthReport
 
 PLACES = 5
-"""So many places of a kind are named."""
+"""The most places that are named for each kind."""
 
 ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
     "unusable row": ("error", "correct or remove these rows: training would stop here"),
-    "both trained and evaluated on": ("warning", "remove them from one side, or results flatter"),
+    "both trained and evaluated on": ("warning", "remove them from one side: results are inflated"),
     "contradictory labels": ("warning", "one of them is wrong: look them up, keep one"),
     "repeated row": ("warning", "remove all but one: training would see them more often"),
     "empty text": ("warning", "an example without text teaches nothing"),
@@ -23,20 +23,20 @@ ADVICE: Advice = {
     "lost character": ("warning", "U+FFFD stands for lost bytes: reconvert the text"),
     "unknown piece": ("warning", "the vocabulary lacks these characters"),
     "too long": ("warning", "raise task.max_length, or accept the loss"),
-    "byte-order mark": ("note", "read as if it were not there"),
+    "byte-order mark": ("note", "ignored when the file is read"),
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
 }
-"""How grave each kind is, and what to do; in the order in which they are reported."""
+"""The severity of each kind and what to do, in the order in which they are reported."""
 
 
 class TableFindings(Findings):
-    """Collect what is wrong with rows; of each kind some places are named."""
+    """Collect what is wrong with rows; for each kind, the first PLACES places are named."""
 
     def __init__(self) -> None:
         super().__init__(ADVICE, num_places=PLACES)
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
-        """Count an error that reading raised, by its code, at the place that it names itself."""
+        """Count an error raised while reading, by its code; its message may name the place."""
         own, _, reason = error.what.rpartition(": ")
         example = f"{reason}: {error.received}"
         self.add(kind, own or place, example, detail=error.code, advice=error.next)
@@ -44,7 +44,7 @@ class TableFindings(Findings):
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What one file or split holds: rows by label, and lengths where a vocabulary was given."""
+    """The contents of one file or split: rows by label and, with a vocabulary, lengths."""
 
     name: str
     num_rows: int
@@ -54,7 +54,7 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class DataReport:
-    """What was guessed of the data, what each split holds, and what is wrong with it."""
+    """What was guessed about the data, what each split contains, and what is wrong with it."""
 
     notes: tuple[str, ...]
     splits: tuple[SplitReport, ...]
@@ -66,7 +66,7 @@ class DataReport:
         return any(finding.severity == "error" for finding in self.findings)
 
     def __str__(self) -> str:
-        """Tell a person."""
+        """Write the report for people."""
         lines = [*self.notes]
         for split in self.splits:
             lines.append(f"{split.name}: {split.num_rows:,} rows")

@@ -1,4 +1,4 @@
-"""Examples in pieces of a vocabulary: how long they are, what is cut off, what is unknown."""
+"""Count the pieces of examples: how long they are, what is cut off, what is unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_ONCE = 2_048
 
 @dataclass(frozen=True)
 class LengthReport:
-    """Pieces an example, [CLS] and [SEP] among them; rows are called by their numbers."""
+    """Pieces per example, including [CLS] and [SEP]; `first_*` are numbers of rows."""
 
     max_length: int
     mean: float
@@ -33,12 +33,12 @@ class LengthReport:
 
     @property
     def unknown_share(self) -> float:
-        """Share of the pieces that stand for what the vocabulary lacks."""
+        """The share of pieces that are unknown."""
         return self.num_unknown / max(1, self.num_pieces)
 
 
 class LengthCounter:
-    """Count the pieces of items; they are encoded together, many at once."""
+    """Count the pieces of items, encoding many of them at once."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_length: int) -> None:
         self._tokenizer, self._max_length = tokenizer, max_length
@@ -48,13 +48,13 @@ class LengthCounter:
         self._unknown = UnknownPieces(tokenizer)
 
     def add(self, number: int, item: CheckItem) -> None:
-        """Count an item, whose row has a number."""
+        """Count the item of row `number`."""
         self._held.append((number, item))
         if len(self._held) >= AT_ONCE:
             self._count()
 
     def report(self) -> LengthReport | None:
-        """Return what was counted; None: there was nothing to count."""
+        """Return what was counted; None if nothing was."""
         self._count()
         if not self._lengths:
             return None
@@ -89,7 +89,7 @@ class LengthCounter:
         self._held = []
 
     def _size(self, number: int, text: str, ids: Sequence[int]) -> int:
-        """Count the pieces of one text, and notice unknown ones."""
+        """Count the pieces of one text, and its unknown ones."""
         if self._unknown.add(text, ids):
             self._first_unknown = self._first_unknown or number
         return len(ids)

@@ -21,7 +21,7 @@ _NO_ANSWER = 0
 
 @dataclass(frozen=True)
 class Likeness:
-    """How many rows are alike, the number of the first of them, and of the one that it is like."""
+    """How many rows are alike, the number of the first one, and of the row that it is like."""
 
     count: int
     number: int
@@ -29,7 +29,7 @@ class Likeness:
 
 
 class Seen:
-    """Remember the texts and answers of rows by hashes, 20 bytes per row.
+    """Store hashes of the texts and answers of rows, 20 bytes per row.
 
     >>> seen = Seen()
     >>> for number, (text, answer) in enumerate([("a", "x"), ("b", "x"), ("a", "y")], 1):
@@ -42,13 +42,13 @@ class Seen:
         self._texts, self._answers, self._numbers = array("Q"), array("Q"), array("I")
 
     def add(self, texts: Iterable[str], answer: str | None, number: int) -> None:
-        """Remember a row; spaces in its texts do not count."""
+        """Store a row; differences in white space are ignored."""
         self._texts.append(_hash("\x1f".join(" ".join(text.split()) for text in texts)))
         self._answers.append(_NO_ANSWER if answer is None else _hash(answer) | 1)
         self._numbers.append(min(number, 0xFFFFFFFF))
 
     def repeated(self) -> Likeness | None:
-        """Return the rows that repeat an earlier one, with the same answer; None: all differ."""
+        """Return the rows that repeat an earlier one and its answer; None if there are none."""
         texts, answers, numbers = self._arrays()
         order = np.lexsort((answers, texts))
         is_same = _equal(texts[order]) & _equal(answers[order])
@@ -59,7 +59,7 @@ class Seen:
         return Likeness(int(is_same.sum()), int(numbers[at]), int(numbers[original]))
 
     def contradictory(self) -> Likeness | None:
-        """Return the rows of which another with the same texts has another answer."""
+        """Return the rows for which another row has the same texts and another answer."""
         texts, answers, numbers = self._arrays()
         is_labelled = answers != _NO_ANSWER
         texts, answers, numbers = texts[is_labelled], answers[is_labelled], numbers[is_labelled]
@@ -73,7 +73,7 @@ class Seen:
         return Likeness(len(rows), int(numbers[differs.argmax()]), int(numbers[first]))
 
     def overlap(self, others: Seen) -> Likeness | None:
-        """Return the rows whose texts are among those of others; `other` is a number of theirs."""
+        """Return the rows whose texts are also in `others`; `Likeness.other` is a row there."""
         texts, _, numbers = self._arrays()
         their_texts, _, their_numbers = others._arrays()
         rows = np.flatnonzero(np.isin(texts, their_texts))
@@ -102,8 +102,9 @@ def _hash(text: str) -> int:
 
 
 RARE, MOST = 10, 0.9
+"""A label with fewer rows is rare; one with a larger share of the rows is in most of them."""
 UNKNOWN_SHARE = 0.01
-"""Kinds of task that cut off what is too long; the others cut it into several sequences."""
+"""Up to this share, unknown pieces are not reported."""
 
 
 class Split:
@@ -123,7 +124,7 @@ class Split:
         self._labels = Counter[str]()
 
     def look(self, items: Iterable[tuple[int, CheckItem]]) -> None:
-        """Look at the rows, each with its number."""
+        """Check the rows one by one; `items` are pairs of a row's number and its item."""
         for number, item in items:
             self._num_rows += 1
             self._num_labelled += item.answer is not None
@@ -138,7 +139,7 @@ class Split:
                 self._lengths.add(number, item)
 
     def close(self, head: HeadConfig) -> SplitReport:
-        """Add what only all rows together show, and return what was counted."""
+        """Add the findings that need all rows, and return what was counted."""
         if self._num_rows and not self._num_labelled:
             self._say("no labels", self.name, "", self._num_rows)
         self._compare("repeated row", self.seen.repeated(), self, "the same as")
@@ -158,7 +159,7 @@ class Split:
         return SplitReport(self.name, self._num_rows, dict(sorted(self._labels.items())), lengths)
 
     def weigh(self) -> None:
-        """Look for labels that are too rare, and for one that most rows have."""
+        """Report labels that are too rare, and a label that most rows have."""
         for label, count in sorted(self._labels.items()):
             share = count / self._num_rows
             if count < RARE:
@@ -167,7 +168,7 @@ class Split:
                 self._say("one label in most rows", self.name, f"{label}: {share:.1%}", count)
 
     def compare(self, train: Split) -> None:
-        """Add the rows that are trained on, too."""
+        """Report rows that are also in the training data."""
         overlap = self.seen.overlap(train.seen)
         self._compare("both trained and evaluated on", overlap, train, "the same texts as")
 

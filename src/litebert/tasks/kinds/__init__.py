@@ -1,1 +1,1 @@
-"""Families of tasks: one file a kind, all behind the protocol of `family.py`."""
+"""Families of tasks: one file per kind, all behind the protocol of `family.py`."""

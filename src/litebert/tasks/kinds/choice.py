@@ -1,4 +1,4 @@
-"""A question on a text, and which of several choices answers it (official race_utils.py)."""
+"""Multiple choice: which of several choices answers a question on a text (race_utils.py)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HEAD = HeadConfig(kind="multiple-choice")
 """One logit for each choice."""
 
 _BLANK = re.compile("[_\uff3f]")
-"""Official preprocessing makes _ of the full-width one, too."""
+"""The blank; official preprocessing turns a full-width underscore into _, too."""
 
 
 @dataclass(frozen=True)
 class ChoiceExample:
-    """A question on a context with its choices; `group` is measured on its own, too."""
+    """A question on a context with its choices; each `group` is also measured separately."""
 
     id: str
     context: str
@@ -44,8 +44,8 @@ class ChoiceExample:
 class MultipleChoice:
     """The family of tasks that choose among texts; see tasks.kinds.family.Family.
 
-    Each question has `num_choices` sequences. Those that a question lacks are a lone [CLS], which
-    no real one is, and are never chosen; so questions may have fewer.
+    Each question has `num_choices` sequences. A question with fewer choices is filled up with
+    sequences of [CLS] alone, which no real choice has and which are never chosen.
     """
 
     head: HeadConfig = HEAD
@@ -62,7 +62,7 @@ class MultipleChoice:
     ) -> list[Feature]:
         """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
 
-        Of question and choice the last `max_qa_length` pieces stay; the context loses its end.
+        Question and choice keep their last `max_qa_length` pieces; the context loses its end.
 
         Raises:
             LitebertError: LB-828, a question has more choices than `num_choices`.
@@ -97,13 +97,13 @@ class MultipleChoice:
         return softened(logits, wanted, temperature)
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return the logits of each question's choices."""
+        """Return the logits of each question's choices, shape (num_choices,)."""
         return list(self.logits(network, batch).float().cpu().numpy())
 
     def answers(
         self, examples: Sequence[ChoiceExample], _: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[Scores]:
-        """Turn logits into a probability for each choice that there is."""
+        """Turn logits into a probability for each choice of the question."""
         return [
             Scores(tuple(map(float, softmax(logits[: len(example.choices)]))))
             for example, logits in zip(examples, outputs, strict=True)
@@ -112,7 +112,7 @@ class MultipleChoice:
     def measures(
         self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
     ) -> dict[str, float]:
-        """Return the share of right answers, in all and, where there are several, by group.
+        """Return the share of right answers, overall and, if there are several groups, by group.
 
         Raises:
             LitebertError: LB-430, there are no examples.
@@ -131,13 +131,13 @@ class MultipleChoice:
     def constant(
         self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /
     ) -> list[Scores]:
-        """Return the share of each place, for the choices that there are."""
+        """Return how often the right choice is at each position in training."""
         places = [example.label for example in training if example.label is not None]
         shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
         return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
 
     def item(self, example: ChoiceExample, /) -> CheckItem:
-        """Return what a data check looks at."""
+        """Return what a data check examines."""
         texts, label = (example.context, example.question), example.label
         if label is None:
             return CheckItem(texts, "".join(texts), example.choices)
@@ -147,7 +147,7 @@ class MultipleChoice:
     def rows(
         self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
     ) -> list[AnswerRow]:
-        """Return the question beside the chosen text and the right one."""
+        """Return each question with the chosen text and the right one."""
         return [_row(*pair) for pair in zip(examples, answers, strict=True)]
 
     def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
@@ -155,7 +155,7 @@ class MultipleChoice:
         return mean_scores(answers)
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        """Return a row of logits a question; choices that it lacks get NEVER."""
+        """Return the logits (questions, num_choices); choices that a question lacks get NEVER."""
         logits = network(batch).view(-1, self.num_choices)  # (questions, choices)
         is_lacking = moved(torch.tensor([n == 1 for n in batch.lengths]), logits.device)
         masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
@@ -182,7 +182,7 @@ class MultipleChoice:
 
 
 def question_texts(example: ChoiceExample) -> list[str]:
-    """Return the question with each choice: in its blanks, or after it where it has none.
+    """Return the question with each choice: in its blanks, or after it if it has none.
 
     >>> question_texts(ChoiceExample("1", "", "It is _ . Yes, _ .", ("red", "blue")))
     ['It is red . Yes, red .', 'It is blue . Yes, blue .']

@@ -1,4 +1,4 @@
-"""One or two texts to a label, to several labels, or to a score (official run_classifier.py)."""
+"""Classification of a text or a pair: one label, several labels, or a score (run_classifier.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from litebert.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TextExample:
-    """A text, or a pair, with its label by number; several numbers, or a score, by the problem."""
+    """A text or a pair; its label is an index, several indices or a score, by the problem."""
 
     id: str
     first: str
@@ -31,13 +31,13 @@ class TextExample:
 
 @dataclass(frozen=True)
 class Scores:
-    """The answer to one example: a probability (or, for regression, a score) by output."""
+    """The answer to one example: a probability for each output or, for regression, the score."""
 
     values: tuple[float, ...]
 
     @property
     def best(self) -> int:
-        """Number of the likeliest label."""
+        """The index of the likeliest label."""
         return int(np.argmax(self.values))
 
 
@@ -45,7 +45,8 @@ class Scores:
 class TextClassification:
     """The family of tasks with one answer per text or pair; see tasks.kinds.family.Family.
 
-    With `patience` a text is answered as soon as that many classifiers agreed with the one before.
+    With `patience`, a text is answered as soon as that many classifiers in a row have agreed with
+    the one before.
     """
 
     head: HeadConfig
@@ -70,7 +71,7 @@ class TextClassification:
         max_length: int,
         training: bool,
     ) -> list[Feature]:
-        """Frame [CLS] A [SEP] (B [SEP]); an empty second text is none (classifier_utils L556)."""
+        """Frame [CLS] A [SEP] (B [SEP]); an empty B counts as none (classifier_utils.py L556)."""
         firsts, seconds = (
             tokenizer.encode_ids([tokenizer.beginning(text, max_length) for text in texts])
             for texts in (
@@ -88,7 +89,7 @@ class TextClassification:
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the problem's losses; where every step has a head, a mean of theirs."""
+        """Return the loss of each sequence; with a head after every step, their weighted mean."""
         by_step = [self.losses_of(logits, targets) for logits in logits_by_step(network, batch)]
         return mean_by_depth(by_step)
 
@@ -143,7 +144,7 @@ class TextClassification:
         return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
 
     def item(self, example: TextExample, /) -> CheckItem:
-        """Return what a data check looks at."""
+        """Return what a data check examines."""
         texts = (example.first,) if example.second is None else (example.first, example.second)
         if example.label is None:
             return CheckItem(texts, example.first)
@@ -178,7 +179,7 @@ class TextClassification:
 
 
 def mean_scores(answers: Sequence[Sequence[Scores]]) -> list[Scores]:
-    """Return the mean of what several models answered, example by example."""
+    """Return the mean of the answers of several models, example by example."""
     return [
         Scores(tuple(np.mean([scores.values for scores in of_one], axis=0).tolist()))
         for of_one in zip(*answers, strict=True)

@@ -1,4 +1,4 @@
-"""What all fine-tuned tasks of one kind share: framing, features, a loss, answers, measures."""
+"""The protocol of a kind of fine-tuned task: features, loss, answers, measures; and framing."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NEVER = -1e30
 
 @dataclass(frozen=True)
 class Feature:
-    """One unit that is trained on: one framed sequence, or those of one question's choices.
+    """One unit of training: a framed sequence, or the sequences of one question's choices.
 
-    `target` is a flat array whose meaning the family knows (None: no label); `example` is the
-    number of the example it was cut from; a step's loss is the weighted mean over its features.
-    `teacher` has the logits of a network that is imitated, and its pooled state if it is, too.
+    `target` is a flat array whose meaning the family defines, or None without a label; `example` is
+    the index of the example that it comes from. A step's loss is the weighted mean over its
+    features. `teacher` has the logits of a teacher and, if it is learnt too, its pooled state.
     """
 
     ids: tuple[list[int], ...]
@@ -47,10 +47,10 @@ class Feature:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One answer beside what was expected, for people: files of answers, the report's errors.
+    """One answer and what was expected, as text: for files of answers and the report's errors.
 
-    `confidence` is the probability of the answer (None: the kind of task has none); `score` is 1
-    for a right answer and 0 for a wrong one, or between (F1 of a span, closeness of a number).
+    `confidence` is the probability of the answer, None if the kind of task has none; `score` is 1
+    for a right answer, 0 for a wrong one, or between (F1 of a span, closeness of a number).
     """
 
     id: str
@@ -63,10 +63,10 @@ class AnswerRow:
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """An example as a data check sees it: its texts, and their labels.
+    """An example as a data check sees it: its texts and labels.
 
     The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted
-    for the balance; `answer` is what equal texts must share, None where there is none.
+    for the balance of classes; equal texts must have equal `answer`s, None if there is none.
     """
 
     texts: tuple[str, ...]
@@ -79,8 +79,8 @@ class CheckItem:
 class Family(Protocol[ExampleIn, Answer]):
     """A kind of task, independent of where its examples come from.
 
-    Implementations are frozen dataclasses whose fields are the settings of the kind (the longest
-    question, for instance); a new data set needs none, a new kind of task needs one.
+    Implementations are frozen dataclasses whose fields are the settings of the kind, such as the
+    longest question. A new data set needs no new family, a new kind of task needs one.
     """
 
     @property
@@ -95,13 +95,13 @@ class Family(Protocol[ExampleIn, Answer]):
         max_length: int,
         training: bool,
     ) -> list[Feature]:
-        """Encode examples, in order; those for training have targets."""
+        """Encode examples, in order; with `training`, features have targets."""
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return each feature's loss times its weight; `targets` lie end to end."""
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return what `answers` needs of each feature, on the host."""
+        """Return for each feature the numpy array that `answers` needs."""
 
     def answers(
         self,
@@ -110,7 +110,7 @@ class Family(Protocol[ExampleIn, Answer]):
         outputs: Sequence[Output],
         /,
     ) -> list[Answer]:
-        """Return one answer an example from the outputs of its features."""
+        """Return one answer per example, from the outputs of its features."""
 
     def measures(
         self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /
@@ -120,13 +120,13 @@ class Family(Protocol[ExampleIn, Answer]):
     def constant(
         self, training: Sequence[ExampleIn], examples: Sequence[ExampleIn], /
     ) -> list[Answer]:
-        """Return the answers of always giving what is commonest in training: the baseline."""
+        """Return the baseline: for all examples, the answer that is commonest in training."""
 
     def item(self, example: ExampleIn, /) -> CheckItem:
-        """Return what a data check looks at."""
+        """Return what a data check examines."""
 
     def rows(self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /) -> list[AnswerRow]:
-        """Return answers and labels in words, one row an example."""
+        """Return answers and labels as text, one row per example."""
 
     def averaged(self, answers: Sequence[Sequence[Answer]], /) -> list[Answer]:
         """Return the answers of an ensemble from those of its members, example by example."""
@@ -152,7 +152,7 @@ def frame_ids(
 ) -> tuple[list[int], list[int]]:
     """Return ids and segments of [CLS] first [SEP] (second [SEP]), cut to `max_length`.
 
-    What is too long loses tokens at the end of the longer side, the second where both are equal
+    To fit, the longer text loses tokens at its end, the second one if both are equally long
     (official classifier_utils.py L556).
     """
     a, b = list(first), list(second or [])

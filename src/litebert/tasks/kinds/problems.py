@@ -1,7 +1,7 @@
-"""What the outputs of a classifier mean: one label, several labels, or a score.
+"""The problem types of a classifier: one label, several labels, or a score.
 
-Each problem is one object. A family chooses it once, by `HeadConfig.problem_type`, and uses its
-targets, losses, values, measures and words.
+A problem is an object that a family chooses once, by `HeadConfig.problem_type`. It gives targets,
+losses, values, measures and words.
 """
 
 from __future__ import annotations
@@ -22,17 +22,14 @@ from litebert.metrics import classification_measures, multi_label_measures, regr
 from litebert.metrics.labels import MARKED_FROM
 
 Label: TypeAlias = int | float | tuple[int, ...]
-"""A label by number, several of them, or a score."""
+"""The index of a label, several indices, or a score."""
 Values: TypeAlias = tuple[float, ...]
-"""One probability (or, for regression, one score) an output."""
+"""One probability per output or, for regression, the score."""
 
 
 @dataclass(frozen=True)
 class LabelProblem(ABC):
-    """What a classifier's outputs mean; `names` are those of the labels, or of the score.
-
-    Answers are the names of labels, with commas between, unless a problem has other words.
-    """
+    """What a classifier's outputs mean; `names` are those of the labels, or of the score."""
 
     names: tuple[str, ...]
     key_measure: ClassVar[str]
@@ -46,11 +43,11 @@ class LabelProblem(ABC):
 
     @abstractmethod
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return one loss a row of logits; `targets` lie end to end."""
+        """Return the loss of each row of logits; `targets` lie end to end."""
 
     @abstractmethod
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float, /) -> Tensor:
-        """Return one loss a row against a teacher's logits."""
+        """Return the loss of each row against a teacher's logits."""
 
     @abstractmethod
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -69,19 +66,19 @@ class LabelProblem(ABC):
         """Return the values of always giving the commonest label, or the mean score."""
 
     def words(self, label: Label) -> str:
-        """Return a label for people."""
+        """Return a label as text: names, with commas between them."""
         return ", ".join(self.names[number] for number in np.ravel(label).astype(int))
 
     def answer(self, values: Values) -> str:
-        """Return an answer for people."""
+        """Return an answer as text, as `words` writes labels."""
         return ", ".join(self.named(values))
 
     def score(self, label: Label, values: Values) -> float:
-        """Return 1 for a right answer and 0 for a wrong one, or between."""
+        """Return 1 for a right answer, 0 for a wrong one, or a number between."""
         return float(self.words(label) == self.answer(values))
 
     def confidence(self, values: Values, /) -> float | None:
-        """Return the probability of the answer; None where there is none."""
+        """Return the probability of the answer; None if it has none."""
         return max(values)
 
 
@@ -123,12 +120,12 @@ class SingleLabel(LabelProblem):
 
 @dataclass(frozen=True)
 class MultiLabel(LabelProblem):
-    """Any number of labels is right."""
+    """Any number of labels may be right, or none."""
 
     key_measure: ClassVar[str] = "micro_f1"
 
     def target(self, label: Label) -> NDArray[np.float32]:
-        """Return a mark, 0 or 1, for each label."""
+        """Return 0 or 1 for each label."""
         marked: NDArray[np.int64] = self._marked([label])[0]
         return marked.astype(np.float32)
 
@@ -144,12 +141,12 @@ class MultiLabel(LabelProblem):
         ).mean(1)
 
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return a probability of its own for each label."""
+        """Return an independent probability for each label."""
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
         return probabilities
 
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
-        """Return micro F1, macro F1 and the share of rows that are all right."""
+        """Return micro F1, macro F1 and the share of rows with all labels right."""
         return multi_label_measures(self._marked(labels), values)
 
     def named(self, values: Values, /) -> tuple[str, ...]:
@@ -174,7 +171,7 @@ class MultiLabel(LabelProblem):
 
 @dataclass(frozen=True)
 class Regression(LabelProblem):
-    """A score is estimated."""
+    """The answer is a score."""
 
     key_measure: ClassVar[str] = "pearson"
     is_number: ClassVar[bool] = True
@@ -213,7 +210,7 @@ class Regression(LabelProblem):
         return f"{values[0]:.4g}"
 
     def score(self, label: Label, values: Values) -> float:
-        """Return 1 for no difference, less the larger it is."""
+        """Return 1 / (1 + |difference|)."""
         return 1 / (1 + abs(float(np.ravel(label)[0]) - values[0]))
 
     def confidence(self, _: Values, /) -> float | None:
@@ -230,11 +227,11 @@ PROBLEMS: Mapping[str, type[LabelProblem]] = {
     "multi_label_classification": MultiLabel,
     "regression": Regression,
 }
-"""By `HeadConfig.problem_type`."""
+"""The problems by `HeadConfig.problem_type`."""
 
 
 def problem_of(head: HeadConfig) -> LabelProblem:
-    """Return what the outputs of a head mean."""
+    """Return the problem of a head."""
     return PROBLEMS[head.problem_type](head.labels)
 
 

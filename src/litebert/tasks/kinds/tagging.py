@@ -1,4 +1,4 @@
-"""A tag for every word of a sentence: names, parts of speech (Hugging Face's run_ner.py)."""
+"""Tag every word of a sentence: entities, parts of speech (Hugging Face's run_ner.py)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from litebert.tasks.kinds.problems import softmax
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
-"""The target of a token that answers for no word: all but the first piece of each."""
+"""The target of tokens without a tag: [CLS], [SEP], and all but the first piece of each word."""
 
 
 @dataclass(frozen=True)
 class TagExample:
-    """The words of a sentence with a tag each, by number."""
+    """The words of a sentence, and the index of each word's tag."""
 
     id: str
     words: tuple[str, ...]
@@ -41,7 +41,7 @@ class TagAnswer:
 
     @property
     def best(self) -> tuple[int, ...]:
-        """Number of the likeliest tag of each word."""
+        """The index of the likeliest tag of each word."""
         return tuple(map(int, self.probabilities.argmax(axis=1)))
 
 
@@ -49,9 +49,9 @@ class TagAnswer:
 class TokenClassification:
     """The family of tasks with one answer per word; see tasks.kinds.family.Family.
 
-    A word is answered at its first piece. A sentence that is too long becomes several sequences,
-    cut between words, so that every word has its answer; only a single word longer than all of
-    `max_length` loses pieces, its last.
+    The tag of a word is predicted at its first piece. A sentence that is too long is split into
+    several sequences between words, so that every word gets a tag; only a single word longer than
+    `max_length` loses its last pieces.
     """
 
     head: HeadConfig
@@ -64,9 +64,9 @@ class TokenClassification:
         max_length: int,
         training: bool,
     ) -> list[Feature]:
-        """Frame [CLS] words [SEP]; the weight is the number of words, so that each counts alike.
+        """Frame [CLS] words [SEP]; the weight is the number of words, so that all count equally.
 
-        Targets have one entry a token. Without labels they are 0 where a word is answered.
+        Targets have one entry per token. Without labels it is 0 at the first piece of each word.
         """
         encoded = encode_words(tokenizer, [example.words for example in examples])
         features: list[Feature] = []
@@ -120,7 +120,7 @@ class TokenClassification:
         return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
 
     def item(self, example: TagExample, /) -> CheckItem:
-        """Return what a data check looks at."""
+        """Return what a data check examines."""
         text, tags = " ".join(example.words), tuple(self._named(example.tags or ()))
         answer = None if example.tags is None else " ".join(tags)
         return CheckItem((text,), text, labels=tags, answer=answer)
@@ -128,7 +128,7 @@ class TokenClassification:
     def rows(
         self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
     ) -> list[AnswerRow]:
-        """Return tags with spaces between; confidence and score are means over the words."""
+        """Return tags with spaces between them; confidence and score are means over the words."""
         return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
 
     def averaged(self, answers: Sequence[Sequence[TagAnswer]], /) -> list[TagAnswer]:
@@ -155,12 +155,12 @@ class TokenClassification:
 
 
 def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-    """Return the ids of each word of each sentence, as in the sentence written with spaces.
+    """Return the ids of each word of each sentence, encoded with spaces between words.
 
-    Words are not encoded one by one: rules that depend on their neighbours (numbers with commas,
-    accents that join) then gave other ids than the same sentence as plain text gives. A piece
-    belongs to the word in which its characters begin. A word of which nothing is left, such as a
-    lone control character, gets the unknown piece: it has to be answered, too.
+    Words are not encoded one by one: because of rules that depend on neighbours (numbers with
+    commas, combining accents), the ids would differ from those of the same sentence as plain text.
+    A piece belongs to the word in which its characters begin. A word that is normalised to nothing,
+    such as a lone control character, gets the unknown piece, because it needs a tag, too.
     """
     encodings = tokenizer.encode_batch([" ".join(words) for words in sentences])
     return [
@@ -170,7 +170,7 @@ def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> li
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
-    """Cut words of these numbers of pieces into runs that fit; one too long is a run of its own.
+    """Split words of these sizes in pieces into runs that fit; a word too long is its own run.
 
     >>> list(runs([1, 2, 1, 9, 1], room=3))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]

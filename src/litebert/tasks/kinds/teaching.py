@@ -1,4 +1,4 @@
-"""A loss from a teacher's logits, and from its pooled state, beside the labels."""
+"""Combine the loss against labels with losses against a teacher's logits and pooled state."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from litebert.tasks.kinds.vectors import VectorHead
 
 @runtime_checkable
 class Teachable(Protocol):
-    """A family with one row of logits a feature, for any vocabulary."""
+    """A family that gives one row of logits per feature, whatever the vocabulary."""
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        """Return a row of logits a feature."""
+        """Return a row of logits per feature."""
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each row against its label."""
@@ -32,7 +32,7 @@ class Teachable(Protocol):
 
 @dataclass(frozen=True)
 class Teaching:
-    """How the teacher enters the loss: with a share, at a temperature, with its pooled state."""
+    """The loss with a teacher: a share of it imitates the teacher's logits, or its state, too."""
 
     family: Teachable
     config: TeacherConfig
@@ -42,8 +42,8 @@ class Teaching:
     ) -> Tensor:
         """Return the mixed loss of each feature, from one pass through the network.
 
-        `wanted` has the teacher's logits of each feature, and what its head reads after them if
-        that is learnt, too: by squared error relative to the state's size, as in `litebert distil`.
+        `wanted` has the teacher's logits of each feature, followed by the state that its head reads
+        if that is learnt, too: by squared error relative to its size, as in `litebert distil`.
         """
         share, weight = self.config.weight, self.config.hidden
         state = read_by_head(network, batch) if weight else None
@@ -62,13 +62,13 @@ class Teaching:
 
 
 def read_by_head(network: AlbertForTask, batch: Batch) -> Tensor:
-    """Return what the head reads of a text or a pair: the pooled [CLS], or rows of vectors."""
+    """Return what the head reads for a text or a pair: the pooled [CLS], or rows of vectors."""
     if isinstance(network.head, VectorHead):
         return network.head.rows(network.albert(batch).float(), batch)
     return network.albert.pool(network.albert(batch, batch.first_tokens))
 
 
 def wanted_of(features: Sequence[Feature]) -> Tensor | None:
-    """Lay what a teacher gave the features end to end; None: there is no teacher."""
+    """Concatenate the teacher's outputs for features; None if there is no teacher."""
     parts = [feature.teacher for feature in features if feature.teacher is not None]
     return torch.from_numpy(np.concatenate(parts)) if parts else None

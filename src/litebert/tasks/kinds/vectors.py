@@ -1,4 +1,4 @@
-"""A classifier on the vectors of texts, for models that were taught such vectors."""
+"""A classifier on text vectors, for models that were trained to give such vectors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from litebert.nn import Batch
 
 
 class VectorHead(nn.Module):
-    """One linear layer on the vector of a text, and on how the vectors of a pair differ.
+    """One linear layer on the vector of a text or, for a pair, also on how its vectors differ.
 
-    Models of text vectors are taught the mean of the tokens: their [CLS] holds little, and they
-    have no pooler. Of a pair the layer reads |a - b| and a * b, too (Reimers & Gurevych 2019),
-    where a and b are the means of unit variance; of one text these are zero.
+    A model of text vectors learns the mean of the tokens; its [CLS] says little, and it has no
+    pooler. For a pair, the layer also reads |a - b| and a * b (Reimers & Gurevych 2019), where a
+    and b are the means over each text, scaled to unit variance. For a single text both are zero.
     """
 
     def __init__(self, config: AlbertConfig, head: HeadConfig) -> None:
@@ -33,7 +33,7 @@ class VectorHead(nn.Module):
     def rows(
         self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
     ) -> Float[Tensor, "sequences three_hidden"]:
-        """Return what the linear layer reads of each sequence."""
+        """Return the input of the linear layer for each sequence."""
         num_texts, sizes = len(batch.lengths), batch.offsets.diff()
         text = torch.arange(num_texts, device=hidden.device).repeat_interleave(sizes)
         place = 2 * text + batch.segments.clamp(max=1)
@@ -43,7 +43,7 @@ class VectorHead(nn.Module):
         return vector_rows(first, second, has_token[1::2, None])
 
     def logits(self, rows: Float[Tensor, "sequences three_hidden"]) -> Tensor:
-        """Return the logits of rows."""
+        """Return the logits of what `rows` returned."""
         logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
         return logits
 
@@ -53,9 +53,9 @@ def vector_rows(
     second: Float[Tensor, "sequences hidden"],
     is_pair: Int[Tensor, "sequences 1"],
 ) -> Float[Tensor, "sequences three_hidden"]:
-    """Return what a VectorHead reads of the sums over the tokens of both texts.
+    """Return the input of a VectorHead's layer, given the sums over the tokens of both texts.
 
-    Layer norm gives the same of a sum and of a mean.
+    The layer norm of a sum is that of the mean.
     """
     a, b, both = (F.layer_norm(x, x.shape[-1:]) for x in (first, second, first + second))
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)

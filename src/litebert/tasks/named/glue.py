@@ -1,4 +1,4 @@
-"""GLUE as data sets: what is measured, and the files that the leaderboard wants."""
+"""GLUE as data sets: what is measured, and the files for the leaderboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from litebert.tasks.named.glue_files import HIGHEST_SCORE, read_glue
 from litebert.tasks.named.glue_tasks import GLUE_TASKS, GlueTask
 
 KEY_MEASURES = {"cola": "matthews", "stsb": "pearson"}
-"""What the official code chooses by (classifier_utils.py L881-949); accuracy elsewhere."""
+"""The measure that the official code selects by (classifier_utils.py L881-949), if not accuracy."""
 
 SUBMISSION_FILES = tuple(
     f"{name}.tsv"
@@ -27,7 +27,7 @@ SUBMISSION_FILES = tuple(
 def submission(
     task: GlueTask, split: str, examples: Sequence[TextExample], answers: Sequence[Scores]
 ) -> dict[str, str]:
-    """Write answers as gluebenchmark.com wants them: one file, by its name."""
+    """Return the answers as a file for gluebenchmark.com, by its name."""
     matching = {"_matched": "-m", "_mismatched": "-mm"}
     suffix = next((short for long, short in matching.items() if split.endswith(long)), "")
     rows = (
@@ -38,15 +38,15 @@ def submission(
 
 
 def glue_zip(files: Mapping[str, str]) -> bytes:
-    """Pack the files of all tasks, by name, into the one archive that is uploaded.
+    """Pack the files of all tasks, by name, into the archive to upload.
 
     Raises:
-        LitebertError: LB-826, a task has no file; the leaderboard takes all or nothing.
+        LitebertError: LB-826, a task has no file; the leaderboard requires all.
     """
     if missing := [name for name in SUBMISSION_FILES if name not in files]:
         raise LitebertError(
             "LB-826",
-            "the GLUE leaderboard takes all tasks together",
+            "the GLUE leaderboard requires all tasks together",
             received=f"no {', '.join(missing)}",
             expected=", ".join(SUBMISSION_FILES),
             next="answer the test data of the missing tasks, too",

@@ -1,4 +1,4 @@
-"""The files of a GLUE task, as its authors pack them and as the Hugging Face Hub does."""
+"""Read the files of a GLUE task, as packed by its authors or by the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from litebert.tasks.named.glue_tasks import GlueTask
 PlacedRows: TypeAlias = Iterator[tuple[RowPlace, Row]]
 
 ID_COLUMNS = ("index", "id", "idx")
-"""The column with a row's number; where there is none, rows are counted from 0."""
+"""The column with a row's number; without one, rows are counted from 0."""
 
 HIGHEST_SCORE = 5
-"""Of STS-B; the lowest is 0."""
+"""The highest score of STS-B; the lowest is 0."""
 
 
 def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
     """Read one split from the folder of all tasks or from the task's own; texts are unchanged.
 
     Raises:
-        LitebertError: LB-821, the task has no such split; LB-820, its file is not there; LB-822 to
-            LB-825, the file is not of this task, or a row is not as it must be.
+        LitebertError: LB-821, the task has no such split; LB-820, its file is missing; LB-822 to
+            LB-825, the file is of another task, or a row is invalid.
     """
     if split not in task.splits:
         raise LitebertError(
@@ -68,7 +68,7 @@ def _examples(task: GlueTask, source: Source, split: str) -> Iterator[TextExampl
 def _lines(
     task: GlueTask, source: Source, wanted: Sequence[str], *, header: tuple[str, ...]
 ) -> PlacedRows:
-    """Yield the rows of a file of the authors: tabs between cells, and quotes mean nothing."""
+    """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
     lines = read_lines(source)
     if not header:
         number, first = next(lines, (1, ""))
@@ -81,7 +81,7 @@ def _lines(
         if len(cells) != len(header):
             raise LitebertError(
                 "LB-823",
-                f"{RowPlace(source, number)}: not the number of columns that {task.name} has",
+                f"{RowPlace(source, number)}: {task.name} has another number of columns",
                 received=f"{len(cells)}: {line}",
                 expected=f"{len(header)}, with a tab between: {', '.join(header)}",
                 next="get the file again, or take this line out",
@@ -149,7 +149,8 @@ def _label(task: GlueTask, value: object, place: RowPlace) -> int | float:
 def _number(task: GlueTask, value: object, *, is_tsv: bool) -> int | None:
     """Return the number of a label: the authors' spelling in any case, or the Hub's name or number.
 
-    The authors' files take no other spelling: RTE's have the columns of WNLI, but words for digits.
+    No other spelling is accepted in the authors' files: those of RTE have the columns of WNLI, but
+    words where WNLI has digits.
     """
     names = task.spellings if is_tsv else task.labels
     if isinstance(value, str):

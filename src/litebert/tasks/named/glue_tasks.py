@@ -1,7 +1,7 @@
 """The ten data sets of GLUE as one table: their files, columns, labels and splits.
 
-Columns are found by their names in the header. In the authors' files they stand where the official
-readers count them (classifier_utils.py L87-553); in any other file a missing name is noticed.
+Columns are found by their names in the header. In the authors' files they are where the official
+readers count them (classifier_utils.py L87-553); in any other file, a missing name is an error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ HUB_FILES = ("-*.parquet", ".jsonl")
 
 @dataclass(frozen=True)
 class GlueTask:
-    """What is particular to the files and labels of one task.
+    """What is specific to the files and labels of one task.
 
-    `labels` are in the order of the official code (none: the answer is a score). Where the files
-    spell them otherwise, `written` says how. What the Hub has otherwise begins with `hub`.
-    `header` has the columns of labelled files that begin without a header line.
+    `labels` are in the order of the official code; without any, the answer is a score. `written`
+    are the labels as spelt in the files, if that differs; fields that begin with `hub` are what
+    differs on the Hub. `header` names the columns of labelled files without a header line.
     """
 
     name: str
@@ -36,11 +36,11 @@ class GlueTask:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Return the labels as the authors' files and the leaderboard spell them."""
+        """The labels as the authors' files and the leaderboard spell them."""
         return self.written or self.labels
 
     def patterns(self, split: str) -> tuple[str, ...]:
-        """Return where the files of a split may lie, the authors' before the Hub's.
+        """Return where the files of a split may be, the authors' before the Hub's.
 
         >>> GlueTask("rte", "RTE", ("sentence1", "sentence2")).patterns("dev")[:3]
         ('RTE/dev.tsv', 'dev.tsv', 'rte/validation-*.parquet')

@@ -1,4 +1,4 @@
-"""What the paper and the official README report for each task, for comparison."""
+"""The scores that the paper and the official README report for each task, for comparison."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedScore:
-    """One score in percent, and where it stands (arXiv 1909.11942 v6, README of google-research).
+    """One score in percent, and its source (arXiv 1909.11942 v6, README of google-research).
 
-    `model` is one of our presets where the row is one of them; `row` is the row's own name.
+    `model` is the preset of this row, or a description if it is none; `row` is the row's own name.
     """
 
     task: str
@@ -23,7 +23,7 @@ class PublishedScore:
 
 
 def published(task: str, *, model: str | None = None) -> list[PublishedScore]:
-    """Return what is published for a task, of one model or of all.
+    """Return the published scores of a task, for one model or for all.
 
     >>> [score.percent for score in published("sst2", model="base-v2")]
     [92.9]

@@ -1,4 +1,4 @@
-"""RACE: examinations for middle and high schools (research use only), and parts of it."""
+"""RACE, examinations for middle and high schools (research use only), whole and in parts."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class RacePassage(BaseModel):
 def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExample]:
     """Read the questions of one split, group after group.
 
-    The folder is RACE as it is packed, with a file a passage or all joined in all.txt, or one that
-    holds it; or it has a file such as dev-middle.jsonl for each split and group.
+    The folder is RACE as it is distributed, with one file per passage or all in all.txt, or the
+    parent of that; or it has a file such as dev-middle.jsonl for each split and group.
 
     Raises:
-        LitebertError: LB-820, the files are not there; LB-827, a line is no passage of RACE.
+        LitebertError: LB-820, the files are missing; LB-827, a line is not a passage of RACE.
     """
     examples: list[ChoiceExample] = []
     for group in groups:

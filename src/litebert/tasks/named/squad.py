@@ -1,4 +1,4 @@
-"""SQuAD by name: where its files lie, and the files that the official scripts write."""
+"""SQuAD as data sets: where its files are, and the files that the official scripts write."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
 
 _UNANSWERABLE = ".unanswerable.json"
 _PARTS = ("fit", "tune")
-"""Training articles without about one in twenty, and these: to tune a threshold on."""
+"""Parts of the training articles: about one in twenty to tune a threshold on, and the others."""
 
 
 def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
-    """Read the questions of one split: train, dev; or fit and tune, both out of train.
+    """Read the questions of one split: train or dev; or fit or tune, which are parts of train.
 
-    The folder has train-v1.1.json and so on, packed (.gz, .zst) or in parts
-    (dev-v2.0.part1.json). Training questions of 2.0 may also lie as train-v1.1.json and
-    train-v2.0.unanswerable.json; see `with_unanswerable`. Instead of a folder a file may be given.
+    `folder` has train-v1.1.json and so on, plain, compressed (.gz, .zst) or in parts
+    (dev-v2.0.part1.json); or it is a single file. Training questions of 2.0 may also be split into
+    train-v1.1.json and train-v2.0.unanswerable.json; see `with_unanswerable`.
 
     Raises:
         LitebertError: LB-820, there are no such files; what `read_squad` raises.
@@ -72,7 +72,7 @@ def _proposal(span: ProposedSpan) -> dict[str, str | float]:
 
 
 def _is_held_out(example: SpanExample) -> bool:
-    """Choose by article, so that no context lies on both sides."""
+    """Choose by article, so that no context is in both parts."""
     name = (example.title or example.context).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(name).digest()[0] % 20 == 0
 

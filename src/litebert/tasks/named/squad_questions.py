@@ -1,4 +1,4 @@
-"""Questions on contexts from SQuAD's files, 1.1 and 2.0, each checked against its context."""
+"""Read the questions of SQuAD's files, 1.1 and 2.0, and check them against their contexts."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def read_squad(source: Source) -> SquadFile:
     """Read a file of SQuAD 1.1 or 2.0.
 
     Raises:
-        DamagedError: LB-800, the file is no JSON.
-        LitebertError: LB-801, a field is missing or of another kind; LB-802, an answer does not
-            stand where its start says; LB-803, two questions have one id; LB-805, a question has
-            answers and is_impossible; LB-811, a context is too long.
+        DamagedError: LB-800, the file is not JSON.
+        LitebertError: LB-801, a field is missing or of another type; LB-802, an answer is not where
+            its start says; LB-803, two questions have the same id; LB-805, a question has answers
+            and is_impossible; LB-811, a context is too long.
     """
     file = read_layout(source, _SQUAD, what="SQuAD")
     paragraphs = [(article, part) for article in file.data for part in article.paragraphs]
@@ -90,8 +90,8 @@ def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanE
 
     The file is a JSON object: hex SHA-1 of a context in UTF-8 -> its questions, each with `id` and
     `question`. They follow the other questions on their context; contexts that are not among the
-    examples are passed over. If the file's questions are in lower case, a vocabulary that keeps
-    case gives the answer away.
+    examples are ignored. If only the file's questions are in lower case, a cased vocabulary gives
+    away which questions have no answer.
 
     Raises:
         LitebertError: LB-804, the file has no question on any of these contexts; what `read_squad`
@@ -154,8 +154,8 @@ def _require_placed(answer: GoldAnswer, context: str, where: str) -> None:
             "LB-802",
             f"{where}: the answer is not where answer_start says",
             received=f"{answer.text!r} at {answer.start:,}, where {stands!r} stands",
-            expected=f"a piece of the context, {len(context):,} characters (not bytes) long",
-            next="correct answer_start: the place of the answer's first character, from 0",
+            expected=f"a part of the context, which has {len(context):,} characters (not bytes)",
+            next="correct answer_start: the position of the answer's first character, from 0",
         )
 
 
@@ -165,9 +165,9 @@ def _require_distinct(examples: Sequence[SpanExample], name: str) -> None:
         if example.id in seen:
             raise LitebertError(
                 "LB-803",
-                f"{name}: two questions have one id",
+                f"{name}: two questions have the same id",
                 received=example.id,
-                expected="an id for each question: predictions are listed by it",
+                expected="a unique id for each question, because predictions are listed by id",
                 next="give one of them another id",
             )
         seen.add(example.id)

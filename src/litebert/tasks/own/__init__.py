@@ -1,4 +1,4 @@
-"""Your own files of examples: CSV, TSV, JSON, Parquet and CoNLL, as a data set."""
+"""A user's own files of examples as a data set: CSV, TSV, JSON, Parquet and CoNLL."""
 
 from litebert.tasks.own.dataset import TableDataset, table_dataset
 

@@ -1,4 +1,4 @@
-"""Rows as questions with choices, in a list, in columns of their own, or with names beside them."""
+"""Rows as questions with choices: in a list, in a column each, or in an object with their names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from litebert.tasks.own.values import label_of, list_of, text_of
 
 
 class ChoiceRows(RowReading[ChoiceExample, Scores]):
-    """Questions; `labels` are what the label column calls the choices, in order.
+    """Questions with choices; `labels` are the names of the choices in the label column, in order.
 
-    Where a row names its choices itself, or the label repeats the text of one, that is taken.
+    A row may also name its choices itself, or its label may repeat the text of a choice.
     """
 
     shape: ClassVar[RowShape] = "choices"
@@ -67,7 +67,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         return ChoiceExample(id, context, question, texts, label)
 
     def key(self, example: ChoiceExample) -> str:
-        """Return the context, which all its questions share; without one, the question."""
+        """Return the context, which several questions may share; without one, the question."""
         return example.context or example.question
 
     def _label(self, row: Row, texts: Sequence[str], names: Sequence[str], place: str) -> int:
@@ -85,7 +85,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
 
 def _spelling(number: int, found: set[str], *, counts_from_one: bool) -> tuple[str, ...]:
-    """Return the names of the first choices as the labels found spell them."""
+    """Return the names of the choices in the spelling that the labels `found` use."""
     spellings = (
         tuple(map(str, range(number))),
         tuple(map(str, range(1, number + 1))),
@@ -99,7 +99,7 @@ def _spelling(number: int, found: set[str], *, counts_from_one: bool) -> tuple[s
 
 
 def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts of the choices, and their names where the row has some."""
+    """Return the texts of the choices, and their names if the row gives them."""
     columns_of = columns.all("choices")
     cell = row.get(columns_of[0])
     if len(columns_of) > 1:

@@ -1,4 +1,4 @@
-"""Your own files as a data set: their contents are guessed and reported, and can be set instead."""
+"""A user's own files as a data set: how to read them is guessed and reported, or can be set."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SPLITS = ("train", "dev", "test")
 class TableDataset(Dataset[Example, Answer]):
     """A data set of the user's own files.
 
-    `columns`, `problem` and `labels` are what was settled: given to `table_dataset`, they answer
-    new files where the training file is not.
+    `columns`, `problem` and `labels` are what was settled. Given to `table_dataset`, they suffice
+    to read new files without the training file.
     """
 
     columns: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class TableDataset(Dataset[Example, Answer]):
 
     @property
     def settled(self) -> dict[str, Json]:
-        """What new files are read by."""
+        """What is needed to read new files."""
         columns, labels = list(self.columns), list(self.labels)
         return {"columns": columns, "problem": self.problem, "labels": labels}  # type: ignore[dict-item]
 
@@ -60,14 +60,15 @@ def table_dataset(
 ) -> TableDataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
 
-    `columns` are choices such as text=review or header=no; what is not chosen is guessed. Without
-    `dev` the share `held_out` of `train` is evaluated on, the same share of each label: rows are
-    drawn by a hash of their texts, so that equal ones stay together, in any order. With
-    `skips_unlabelled` rows without a label are omitted and counted in the notes. Of any other file,
-    `read` takes all rows: with labels as "train" or "dev", without as "test".
+    `columns` are assignments such as text=review or header=no; everything else is guessed. Without
+    `dev`, the share `held_out` of `train` is evaluated on, the same share of each label. These rows
+    are chosen by a hash of their texts, so that equal ones stay together and the order of rows does
+    not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the notes.
+    For any other file, `read` returns all rows: with labels as "train" or "dev", without as "test".
 
-    Raises: LitebertError, LB-868, there is neither a training file nor all that is known of one;
-        the file or the choices are not valid.
+    Raises:
+        LitebertError: LB-868, there is no training file, and `columns`, `problem` and `labels` do
+            not replace it; or the file or the assignments are not valid.
     """
     if train:
         table = open_table(train, has_header=chosen_header(columns))
@@ -97,7 +98,7 @@ def table_dataset(
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of a data set, read as it was settled."""
+    """The files of a data set, and how to read them."""
 
     settled: Settled
     train: Path | None
@@ -113,7 +114,7 @@ class _Files:
         return {name: sum(lacks(row) for _, row in table.rows()) for name, table in tables.items()}
 
     def read(self, path: Path, split: str) -> list[Any]:
-        """Return the examples of a split: of the training file a part, of any other all."""
+        """Return the examples of a split: a part of the training file, or all of another file."""
         if split not in SPLITS:
             raise LitebertError(
                 "LB-867",
@@ -138,7 +139,7 @@ class _Files:
         ]
 
     def _examples(self, path: Path, *, is_labelled: bool) -> list[Any]:
-        """Read all rows; they are called by their numbers where ids are missing or repeated."""
+        """Read all rows; if ids are missing or repeated, the numbers of the rows replace them."""
         table = self.settled.open(path, is_labelled=is_labelled)
         numbers, examples = [], []
         for number, row in table.rows():
@@ -155,10 +156,10 @@ class _Files:
 
 
 def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDArray[np.bool_]:
-    """Draw a share of the distinct keys, the same share of each stratum, at least one in all.
+    """Draw a share of the distinct keys, the same share of each stratum, but at least one key.
 
-    Equal keys are drawn together unless all are equal; such a key is of the stratum that comes
-    first by name.
+    Equal keys are drawn together unless all keys are equal; if their strata differ, the first by
+    name counts.
 
     >>> drawn(["a", "b", "a", "c"], 0.25).tolist()
     [True, False, True, False]
@@ -188,8 +189,8 @@ def answer_table(
 ) -> dict[str, str]:
     """Return one CSV file, named after the split, with a line for each example.
 
-    After `id` and `prediction` come the probability of each label (or the score); of choices, that
-    of each, by its number from 1; otherwise that of the answer.
+    After `id` and `prediction` come the probability of each label or choice, the score, or the
+    confidence of the answer, depending on the kind of task.
     """
     rows = family.rows(examples, answers)
     numbers = [_answer_numbers(row, answer) for row, answer in zip(rows, answers, strict=True)]

@@ -1,7 +1,7 @@
-"""Guess how a text of rows and cells is written: its delimiter, its quotes, a header.
+"""Guess how a delimited file is written: its delimiter, its quotes, whether it has a header.
 
-Nothing is assumed of a name but the order of preference: each dialect is tried on the
-first lines, and the one by which most of them have as many cells as the first is taken.
+The suffix decides only which dialects are preferred: each one is tried on the first lines, and the
+one with which most lines have as many cells as the first is taken.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 
 
 def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = ()) -> Dialect:
-    """Choose the dialect that fits the first lines best (without their ends).
+    """Choose the dialect that fits the first lines best; they have no line ends.
 
-    `known` are names that a header is likely to have. Where no dialect gives two cells, each
-    line is one.
+    `known` are names that a header is likely to have. If no dialect gives two cells, each line is
+    one cell.
 
     >>> guess_dialect(['text;stars', '"good; really";5'], kind=".csv")
     Dialect(delimiter=';', quoting='doubled')
@@ -35,7 +35,7 @@ def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = (
 
 
 def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:
-    """Tell whether the first of some rows names the columns.
+    """Tell whether the first row names the columns.
 
     >>> guess_header([["text", "stars"], ["good", "5"]])
     True
@@ -61,7 +61,7 @@ def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> 
 
 
 def _candidates(lines: Sequence[str], kind: str) -> list[Dialect]:
-    """List the dialects, preferred first: quotes rarely mean anything between tabs."""
+    """List the dialects, preferred first: with tabs, quotes are rarely special."""
     candidates: list[Dialect] = []
     for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
         has_quotes = delimiter != "\t" or _has_quoted_cells(lines)
@@ -73,12 +73,12 @@ def _candidates(lines: Sequence[str], kind: str) -> list[Dialect]:
 
 
 def _has_quoted_cells(lines: Sequence[str]) -> bool:
-    """Whether quotes are marks: around the first name, or doubled inside a quoted cell."""
+    """Whether quotes are special: around the first name, or doubled inside a quoted cell."""
     return lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
 
 
 def _fit(dialect: Dialect, lines: Sequence[str], names: Collection[str]) -> tuple[bool, float]:
-    """Return whether the first row has a known name, and the share of lines as wide as it."""
+    """Return whether the first row has a known name, and the share of lines of its width."""
     first: list[str] = []
     num_fitting = 0
     for cells, size in dialect.sized(lines):
@@ -97,12 +97,12 @@ def _one_cell(lines: Sequence[str]) -> Dialect:
 
 
 def _is_repeated(cell: str, column: Sequence[str]) -> bool:
-    """Whether the cell is one of the few values that the column has: then it is a value, too."""
+    """Whether the cell is one of the few values of its column, so that it is no name."""
     return cell in column and len(set(column)) <= max(2, len(column) // 2)
 
 
 def _stands_out(cell: str, column: Sequence[str]) -> bool:
-    """Whether all others are numbers, or are few values that repeat and this one does not."""
+    """Whether a cell differs from its column: others are numbers, or few repeated values."""
     filled = [value for value in column if value]
     if not filled:
         return False
@@ -112,7 +112,7 @@ def _stands_out(cell: str, column: Sequence[str]) -> bool:
 
 
 def _reads_as_names(columns: Sequence[tuple[str, Sequence[str]]]) -> bool:
-    """Whether all cells are short words, and what stands below one of them is far longer."""
+    """Whether all cells are distinct short words, and one has far longer cells below it."""
     looks_like_name = re.compile(r"[\w .()/#-]{1,30}")
     cells = [cell for cell, _ in columns]
     if len(set(cells)) < len(cells) or not all(map(looks_like_name.fullmatch, cells)):

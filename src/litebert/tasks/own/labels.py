@@ -1,4 +1,4 @@
-"""The labels of a table: what its label column holds, and the problem that this makes."""
+"""The label column of a table: what it contains, and which problem follows from that."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from litebert.reading.rows import Row
 from litebert.tasks.own.values import label_of, list_of, number_of
 
 MANY = 20
-"""Whole numbers, if there are more of them than this and they nearly all differ, are amounts."""
+"""Distinct whole numbers are scores if there are more than this and nearly all rows differ."""
 SEPARATORS = "|;,"
 SLIPS = 20
-"""Among fractions, at most one cell in this many may not be a number."""
+"""In a column of fractions, at most one cell in this many may not be a number."""
 AMOUNTS = ("score", "rating", "similarity", "relatedness")
-"""A column of many whole numbers whose name has one of these holds amounts."""
+"""A column of many whole numbers contains scores if its name has one of these words."""
 MISSING = ("nan", "na", "n/a", "null", "none")
-"""Words for nothing in a column of numbers."""
+"""Words for a missing value in a column of numbers."""
 
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """What the label column of a whole table holds: single labels, or members of lists, counted."""
+    """The counted labels of a whole table: those of single cells, and those in lists."""
 
     name: str
     single: Counter[str]
@@ -32,23 +32,23 @@ class LabelColumn:
 
     @cached_property
     def numbers(self) -> list[float]:
-        """The different numbers in it."""
+        """The distinct numbers in it."""
         found = (number_of(label) for label in self.single)
         return [number for number in found if number is not None]
 
     @property
     def are_numbers(self) -> bool:
-        """Whether it holds numbers, or words for nothing."""
+        """Whether it contains only numbers, apart from words for a missing value."""
         return bool(self.numbers) and len(self.numbers) == sum(
             label.lower() not in MISSING for label in self.single
         )
 
     @property
     def is_amounts(self) -> bool:
-        """Whether these are numbers to be estimated and not names of classes.
+        """Whether these are scores to be estimated, and not names of classes.
 
-        Among fractions a few cells may be no numbers: these are refused by their rows, for a slip
-        does not make classes of scores.
+        Among fractions a few cells may not be numbers: a typing error does not turn scores into
+        classes. Reading such a row is an error.
         """
         fractions = sum(
             count
@@ -63,18 +63,18 @@ class LabelColumn:
         return self.are_numbers and len(self.numbers) > MANY and (is_called_so or nearly_all_differ)
 
     def lacks(self, label: str) -> bool:
-        """Whether this is a word for nothing, and not a label."""
+        """Whether this is a word for a missing value, and not a label."""
         return is_missing(label, is_number=self.are_numbers)
 
 
 def is_missing(cell: object, *, is_number: bool) -> bool:
-    """Whether a cell holds nothing; among numbers, "nan" and the like are nothing, too."""
+    """Whether a cell has no value; among numbers, "nan" and the like are no values, either."""
     label = label_of(cell)
     return label is None or (is_number and label.lower() in MISSING)
 
 
 def label_column(name: str, rows: Iterable[Row]) -> LabelColumn:
-    """Count what a column holds; cells without a label are passed over."""
+    """Count the labels of a column; cells without one are skipped."""
     single, listed = Counter[str](), Counter[str]()
     for row in rows:
         cell = row.get(name)
@@ -86,7 +86,7 @@ def label_column(name: str, rows: Iterable[Row]) -> LabelColumn:
 
 
 def text_problem(column: LabelColumn) -> str:
-    """Decide which problem the labels of texts pose.
+    """Return the problem that follows from the labels of texts.
 
     >>> text_problem(LabelColumn("stars", Counter({"1": 5, "2": 7}), Counter()))
     'classification'
@@ -99,12 +99,12 @@ def text_problem(column: LabelColumn) -> str:
 
 
 def separator_in(text: str) -> str:
-    """Return the separator of several labels in one cell."""
+    """Return the separator between the labels of one cell."""
     return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
 
 
 def split_labels(cell: object, separator: str) -> list[str]:
-    """Return the labels of a cell that may have several: a list, or a text with separators.
+    """Return the labels of a cell that may have several, as a list or a text with separators.
 
     >>> split_labels("red| blue", "|"), split_labels(["red"], "|"), split_labels(None, "|")
     (['red', 'blue'], ['red'], [])
@@ -116,7 +116,7 @@ def split_labels(cell: object, separator: str) -> list[str]:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return labels in an order that the order of rows does not change: by number, or by name.
+    """Return labels sorted by number or by name, so that the order of rows does not matter.
 
     >>> in_order(["10", "9"]), in_order(["b", "a", "10"])
     (('9', '10'), ('10', 'a', 'b'))
@@ -128,7 +128,11 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def require_choice(labels: Sequence[str], place: str, column: str) -> None:
-    """Refuse labels that leave nothing to be learnt. Raises: LitebertError, LB-856."""
+    """Check that there is more than one label.
+
+    Raises:
+        LitebertError: LB-856, there is not, so nothing can be learnt.
+    """
     if len(labels) > 1:
         return
     raise LitebertError(

@@ -1,4 +1,4 @@
-"""How rows become examples: what all problems in users' files share."""
+"""Turn rows into examples: the base class of all problems in users' own files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 class RowReading(ABC, Generic[Read, Answer]):
     """Turns the rows of one problem into examples.
 
-    `labels` are the names of labels, tags or choices, as they stand in the file.
+    `labels` are the names of labels, tags or choices, as written in the file.
     """
 
     columns: Columns
@@ -30,7 +30,7 @@ class RowReading(ABC, Generic[Read, Answer]):
     shape: ClassVar[RowShape]
     problem: ClassVar[str]
     learnt: ClassVar[Role] = "label"
-    """The role of the column that says what is right."""
+    """The role of the column with the right answers."""
     needs_labels: ClassVar[bool] = True
 
     @classmethod
@@ -38,7 +38,8 @@ class RowReading(ABC, Generic[Read, Answer]):
     def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Self, str]:
         """Read a whole table; return how its rows become examples, and a note on its labels.
 
-        Raises: LitebertError, nothing can be learnt from it; what reading the table raises.
+        Raises:
+            LitebertError: Nothing can be learnt from it, or the table cannot be read.
         """
 
     @property
@@ -53,33 +54,38 @@ class RowReading(ABC, Generic[Read, Answer]):
 
     @abstractmethod
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Read:
-        """Turn a row into an example. Raises: LitebertError with the row's place."""
+        """Turn a row into an example.
+
+        Raises:
+            LitebertError: The row is not valid; the message names its place.
+        """
 
     @abstractmethod
     def key(self, example: Read) -> str:
-        """Return what may not be both trained and evaluated on."""
+        """Return the text that may not be in both training and held-out rows."""
 
     def stratum(self, example: Read) -> str:  # noqa: ARG002
-        """Return the label, if there is one: held-out rows are the same share of each."""
+        """Return the label, if there is one: the same share of each is held out."""
         return ""
 
     def lacks_label(self, row: Row) -> bool:
-        """Whether a row says nothing to learn."""
+        """Whether a row has no label to learn."""
         return label_of(row.get(self.label_column)) is None
 
     @property
     def label_column(self) -> str:
-        """The first column that says what is right."""
+        """The first column with the right answers."""
         return self.columns.all(self.learnt)[0]
 
     def texts(self, row: Row, *roles: Role) -> list[str]:
-        """Return the text of each column of the roles, empty where a row has none."""
+        """Return the text of each column of the roles, "" if the row has none."""
         return [text_of(row.get(name)) or "" for role in roles for name in self.columns.all(role)]
 
     def number(self, label: str | None, place: str) -> int:
-        """Return the number of a label.
+        """Return the index of a label.
 
-        Raises: LitebertError, LB-857, there is none; LB-858, the training data has no such label.
+        Raises:
+            LitebertError: LB-857, there is none; LB-858, the training data has no such label.
         """
         if label is None:
             raise LitebertError(
@@ -103,5 +109,5 @@ class RowReading(ABC, Generic[Read, Answer]):
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each label."""
+        """The index of each label."""
         return {label: number for number, label in enumerate(self.labels)}

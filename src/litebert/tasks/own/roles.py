@@ -1,4 +1,4 @@
-"""What a column can be, and the names that people give it; how a choice of columns is typed."""
+"""The roles of columns, the usual names of each, and how a user assigns them: role=name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
 }  # fmt: skip
 
 CHOSEN = ("answerkey", "correct", "correctanswer", "correctanswerid", "gold")
-"""More names of the label where it says which choice is right."""
+"""More names of the label column if it says which choice is right."""
 
 KNOWN_NAMES = frozenset(
     [*CHOSEN, *(name for names in NAMES.values() for name in names)]
@@ -56,12 +56,12 @@ KNOWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns play which role; most roles have one."""
+    """The columns of each role; most roles have one column."""
 
     names: Mapping[Role, tuple[str, ...]]
 
     def one(self, role: Role) -> str | None:
-        """Return the only column of a role; None where it has none."""
+        """Return the column of a role, the first of several; None if it has none."""
         names = self.names.get(role, ())
         return names[0] if names else None
 
@@ -71,16 +71,16 @@ class Columns:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Return the columns that are read at all."""
+        """The columns that have a role."""
         return tuple(name for names in self.names.values() for name in names)
 
     def without(self, roles: Collection[Role]) -> Columns:
-        """Return all roles but some."""
+        """Return the columns without those of some roles."""
         kept = {role: names for role, names in self.names.items() if role not in roles}
         return Columns(kept)
 
     def words(self) -> tuple[str, ...]:
-        """Return what one would type to choose the same.
+        """Return the assignments that a user would type for these columns.
 
         >>> Columns({"text": ("body",), "choices": ("a", "b")}).words()
         ('text=body', 'choices=a,b')
@@ -89,7 +89,7 @@ class Columns:
 
 
 def normal(name: str) -> str:
-    """Return a column's name as it is compared: letters and digits, in lower case.
+    """Return a column's name normalised for comparison: letters and digits, in lower case.
 
     >>> normal("Review Text"), normal("sentence_A")
     ('reviewtext', 'sentencea')
@@ -98,17 +98,18 @@ def normal(name: str) -> str:
 
 
 def chosen_header(words: Iterable[str]) -> bool | None:
-    """Return what header=yes or header=no among the words says; None: nothing."""
+    """Return True or False for header=yes or header=no among the words, None for neither."""
     headers = {"header=yes": True, "header=no": False}
     return next((headers[word] for word in words if word in headers), None)
 
 
 def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Columns:
-    """Read a choice of columns as it is typed: role=name, several names with commas between.
+    """Read assignments as a user types them: role=name, or role=name,name for several columns.
 
-    Names must be among `columns`, where these are known.
+    Names must be among `columns`, if these are known.
 
-    Raises: LitebertError, LB-850, this is not role=name; LB-851, no such column.
+    Raises:
+        RequestError: LB-850, this is not role=name; LB-851, there is no such column.
     """
     names: dict[Role, tuple[str, ...]] = {}
     for word in words:
@@ -131,9 +132,10 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
 
 
 def require_columns(wanted: Columns, columns: Sequence[str], *, where: str = "") -> None:
-    """Refuse roles whose columns a table does not have.
+    """Check that a table has the columns of all roles.
 
-    Raises: LitebertError, LB-851, there is no such column.
+    Raises:
+        RequestError: LB-851, there is no such column.
     """
     for role, names in wanted.names.items():
         for name in names:

@@ -1,4 +1,4 @@
-"""A table of any kind as its columns and its rows, one after the other, in bounded memory."""
+"""Open a table of any kind: its columns, and its rows one by one, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from litebert.reading.tagged import scan_tagged
 from litebert.tasks.own.dialect import guess_dialect, guess_header
 
 SAMPLE_ROWS = 1_000
-"""Rows from which the columns of a table and what they hold are guessed."""
+"""Rows from which the columns of a table and their contents are guessed."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of rows: how it is written (for people), its columns, and a way to read it.
+    """A file of rows: its format in words, its columns, and a function that reads it.
 
-    `has_header` is None where the kind of file has none.
+    `has_header` is None if this kind of file has none.
     """
 
     source: Source
@@ -38,7 +38,8 @@ class TableFile:
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Yield each row with its number.
 
-        Raises: LitebertError, the first row that is not as it must be; the file cannot be read on.
+        Raises:
+            LitebertError: A row is not valid, or the file cannot be read.
         """
         for number, row in self.scan():
             if isinstance(row, LitebertError):
@@ -46,9 +47,10 @@ class TableFile:
             yield number, row
 
     def sample(self) -> list[Row]:
-        """Return the first good rows.
+        """Return the valid ones of the first rows.
 
-        Raises: LitebertError, LB-853, there are no rows; where all are bad, what is wrong with one.
+        Raises:
+            LitebertError: LB-853, there are no rows; or none is valid, then the error of the first.
         """
         scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
         good = [row for row in scanned if not isinstance(row, LitebertError)]
@@ -60,19 +62,20 @@ class TableFile:
         return good
 
     def place(self, number: int) -> str:
-        """Name the place of a row: file, and line, row or item."""
+        """Name the place of a row: the file, and the line, row or item."""
         return str(RowPlace(self.source, number))
 
 
 def open_table(
     path: Path, *, has_header: bool | None = None, known: Collection[str] = ()
 ) -> TableFile:
-    """Find out how a file is written and which columns it has.
+    """Find out the format of a file and its columns.
 
-    `has_header` decides where a .csv or .tsv file names its columns (None: guessed); without a
-    header they are called 1, 2, 3, … `known` are names that a header is likely to have.
+    `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess);
+    without a header they are called 1, 2, 3, … `known` are names that a header is likely to have.
 
-    Raises: LitebertError, the file is missing or of an unknown kind; its first rows are not valid.
+    Raises:
+        LitebertError: The file is missing or of an unknown kind, or its first rows are not valid.
     """
     source = find_table(path)
     if source.kind in DELIMITED:
@@ -92,7 +95,7 @@ def _delimited(source: Source, has_header: bool | None, known: Collection[str]) 
         raise no_rows(source.name, source.size)
     dialect = guess_dialect(lines, kind=source.kind, known=known)
     sample = dialect.sample(lines)
-    if not sample:  # then what is wrong with the first row is the message
+    if not sample:  # raises the error of the first row
         cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
         TableFile(source, str(dialect), ("1",), cells).sample()
     named = guess_header(sample, known) if has_header is None else has_header
@@ -107,7 +110,7 @@ def _delimited(source: Source, has_header: bool | None, known: Collection[str]) 
 
 
 def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) -> TableFile:
-    """Take the keys of the first rows for columns, in order of appearance."""
+    """Take the keys of the first rows as columns, in order of appearance."""
     table = TableFile(source, writing, (), scan)
     keys = chain.from_iterable(table.sample())
     return TableFile(source, writing, tuple(dict.fromkeys(keys)), scan)

@@ -1,4 +1,4 @@
-"""How the rows of a table become examples: settled once on the training file, then for every file.
+"""Settle how the rows of a table become examples: once on the training file, then for every file.
 
 What is not set is guessed from the columns and, for labels, from all rows; each guess is reported.
 """
@@ -29,13 +29,13 @@ from litebert.tasks.own.values import Contents, label_of
 from litebert.tasks.own.words import WordRows
 
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
-"""Roles that a file to be answered need not have."""
+"""Roles that are not needed in a file without labels."""
 
 
 READINGS: dict[RowShape, type[TextRows | WordRows | ChoiceRows | SpanRows]] = {
     reading.shape: reading for reading in (TextRows, WordRows, ChoiceRows, SpanRows)
 }
-"""How rows of each shape are read; another shape is added here and to columns.py."""
+"""The reading of each shape; a new shape is added here and to columns.py."""
 PROBLEMS: dict[str, type[RowReading[Any, Any]]] = TEXTS | {
     reading.problem: reading for reading in (WordRows, ChoiceRows, SpanRows)
 }
@@ -43,7 +43,7 @@ PROBLEMS: dict[str, type[RowReading[Any, Any]]] = TEXTS | {
 
 @dataclass(frozen=True)
 class Settled:
-    """A reading, with what is known of files: do they have headers, and which names in them."""
+    """A reading, and what is known about the files: whether they have headers, and their names."""
 
     reading: RowReading[Any, Any]
     has_header: bool | None = None
@@ -51,9 +51,10 @@ class Settled:
     notes: tuple[str, ...] = ()
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
-        """Open a file with the same columns; where labels are not needed, it may lack theirs.
+        """Open a file with the same columns; only with `is_labelled` does it need the labels.
 
-        Raises: LitebertError, LB-851, a column is missing; the file cannot be read.
+        Raises:
+            LitebertError: LB-851, a column is missing; or the file cannot be read.
         """
         table = open_table(path, has_header=self.has_header, known=self.names)
         needed = self.reading.columns.without(("id",) if is_labelled else ("id", *LEARNT))
@@ -62,12 +63,12 @@ class Settled:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return what one would type to choose the same columns."""
+        """The assignments that a user would type for these columns."""
         header = ("header=no",) if self.has_header is False else ()
         return (*self.reading.columns.words(), *header)
 
     def example(self, table: TableFile, number: int, row: Row, *, is_labelled: bool) -> Any:
-        """Turn a row into an example, called by its id or, without one, by its number."""
+        """Turn a row into an example; its id is in the id column or, without one, its number."""
         id_column = self.reading.columns.one("id")
         own = label_of(row.get(id_column)) if id_column else None
         place = table.place(number)
@@ -77,7 +78,9 @@ class Settled:
 def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Settled:
     """Read a training table once to settle what its rows are.
 
-    Raises: LitebertError, a column or the problem is unclear or was chosen wrongly.
+    Raises:
+        LitebertError: LB-861, there is no column of labels; or a column or the problem is unclear
+            or was chosen wrongly.
     """
     chosen = chosen_columns(columns, table.columns)
     shape = _reading_of(problem).shape if problem else None
@@ -89,7 +92,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
             "LB-861",
             f"{table.source.name} has no column of labels",
             received=f"columns {', '.join(table.columns)}",
-            expected="a column that says what is right in every row, to learn from",
+            expected="a column with the right answer in every row, to learn from",
             next=f"--column {role}=NAME",
         )
     reading: RowReading[Any, Any]
@@ -120,9 +123,10 @@ def _maybe_pairs(unused: Sequence[str], found: Columns, contents: Contents) -> l
 
 
 def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str]) -> Settled:
-    """Return what was settled earlier, from its words.
+    """Return what was settled earlier, from what a run recorded.
 
-    Raises: LitebertError, LB-868, it does not say all that is needed.
+    Raises:
+        LitebertError: LB-868, the columns, the problem or the labels are missing.
     """
     chosen, known = chosen_columns(columns, None), tuple(labels)
     reading = _reading_of(problem) if problem else None

@@ -1,4 +1,4 @@
-"""Rows as questions that a span of a context answers, or, as in SQuAD 2.0, nothing does."""
+"""Rows as questions that are answered by a span of a context or, as in SQuAD 2.0, not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNANSWERABLE = "unanswerable"
 
 
 class SpanRows(RowReading[SpanExample, SpanAnswer]):
-    """Questions on a context; `labels` is a name for "no answer", or nothing."""
+    """Questions on a context; `labels` has a name for "no answer" if some have none."""
 
     shape: ClassVar[RowShape] = "spans"
     problem: ClassVar[str] = "question-answering"
@@ -52,7 +52,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         return "f1"
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
-        """Turn a row into an example; an empty list of answers says that there is none."""
+        """Turn a row into an example; an empty list of answers means that there is none."""
         question, context = self.texts(row, "question", "context")
         require_bounded_context(context, place)
         found = _answers(row, self.columns) if is_labelled else []
@@ -60,7 +60,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         return SpanExample(id, question, context, answers if is_labelled else None)
 
     def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
-        """Return False: a question without an answer is one that cannot be answered."""
+        """Return False: a question without an answer is labelled as unanswerable."""
         return False
 
     def stratum(self, example: SpanExample) -> str:
@@ -71,7 +71,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
 
 
 def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
-    """Return texts and starts of the answers: objects, an object of lists, or two columns."""
+    """Return texts and starts of the answers, from objects, an object of lists, or two columns."""
     cell = _parsed(row.get(columns.all("answers")[0]))
     start = row.get(columns.one("start") or "")
     if isinstance(cell, Mapping):
@@ -89,7 +89,7 @@ def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
 
 
 def _parsed(cell: object) -> object:
-    """Return an object that is written as JSON in a cell; anything else as it is."""
+    """Parse a cell that is a JSON object; return anything else unchanged."""
     if not isinstance(cell, str) or not cell.lstrip().startswith("{"):
         return cell
     try:
@@ -108,7 +108,7 @@ def _placed(text: str, start: float | None, context: str, place: str) -> GoldAns
             "LB-866",
             f"{place}: the answer is not in the context where it should be",
             received=repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}",
-            expected="a piece of the context, and the number of its first character from 0",
+            expected="a part of the context, and the position of its first character, from 0",
             next="correct this row; count characters, not bytes",
         )
     return GoldAnswer(text, begin)

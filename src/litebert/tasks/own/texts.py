@@ -31,11 +31,11 @@ from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, number_of
 
 _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
-"""What a column for one label holds."""
+"""The values of a column that marks one label."""
 
 
 class TextRows(RowReading[TextExample, Scores]):
-    """Texts with a label, labels or a score: the subclasses decide which."""
+    """Texts with a label, several labels or a score, by subclass."""
 
     shape: ClassVar[RowShape] = "texts"
     problem_type: ClassVar[ProblemType]
@@ -77,7 +77,7 @@ class TextRows(RowReading[TextExample, Scores]):
 
     @abstractmethod
     def label(self, row: Row, place: str) -> Label:
-        """Read what is to be learnt."""
+        """Read the label of a row: an index, several indices, or a score."""
 
     def key(self, example: TextExample) -> str:
         return f"{example.first}\n{example.second or ''}"
@@ -129,7 +129,7 @@ class SeveralLabels(TextRows):
             marks = [_mark(name, row, place) for name in names]
             return tuple(number for number, is_marked in enumerate(marks) if is_marked)
         cell = row.get(names[0])
-        is_one = label_of(cell) in self.numbers  # a label may hold a mark that separates others
+        is_one = label_of(cell) in self.numbers  # a label may contain the separator
         labels = [label_of(cell)] if is_one else split_labels(cell, separator_in(str(cell)))
         return tuple(sorted({self.number(label, place) for label in labels}))
 
@@ -138,7 +138,7 @@ class SeveralLabels(TextRows):
 
 
 class OneScore(TextRows):
-    """Each text has a number to estimate."""
+    """Each text has a score to estimate."""
 
     problem: ClassVar[str] = "regression"
     problem_type: ClassVar[ProblemType] = "regression"
@@ -174,7 +174,7 @@ TEXTS: dict[str, type[TextRows]] = {
 
 
 def _require_classes(table: TableFile, found: LabelColumn) -> None:
-    """Refuse to guess that a column whose values hardly repeat holds classes."""
+    """Raise LB-862 if the values of a column hardly repeat, so that they may not be classes."""
     num_distinct, num_rows = len(found.single), found.single.total()
     if num_distinct <= max(20, num_rows // 2):
         return

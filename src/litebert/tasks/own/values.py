@@ -1,4 +1,4 @@
-"""What a cell or a column holds: texts, labels, numbers, lists; None where a cell holds nothing."""
+"""Read cells as texts, labels, numbers or lists (None for an empty cell), and guess contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from litebert.reading.rows import Row
 from litebert.tokenizer.normalize import replace_surrogates
 
 _TEXT_CHARACTERS = 10
-"""Texts are this long in the mean, or longer."""
+"""The mean length of texts, at least."""
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _ESCAPED = re.compile(r"\\(.)")
 _BETWEEN = re.compile(r"[\s,]*")
@@ -37,7 +37,7 @@ def text_of(value: object) -> str | None:
 
 
 def label_of(value: object) -> str | None:
-    """Return a cell as the name of a label, without space around it.
+    """Return a cell as the name of a label, without surrounding white space.
 
     >>> label_of(" positive "), label_of(1), label_of("  ")
     ('positive', '1', None)
@@ -53,7 +53,7 @@ def number_of(value: object) -> float | None:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, str) and "_" in value:  # float("1_000") is Python, not data
+    if isinstance(value, str) and "_" in value:  # Python reads 1_000 as a number; data do not
         return None
     try:
         number = float(value)
@@ -63,7 +63,7 @@ def number_of(value: object) -> float | None:
 
 
 def list_of(value: object) -> list[object] | None:
-    """Return a cell as a list: one, or one written as JSON, Python or numpy would.
+    """Return a cell as a list: a list, or a text that JSON, Python or numpy wrote for one.
 
     >>> list_of('["a", "b"]'), list_of("['a', 'b']"), list_of("['a' 'b']"), list_of("a b")
     (['a', 'b'], ['a', 'b'], ['a', 'b'], None)
@@ -83,7 +83,7 @@ def list_of(value: object) -> list[object] | None:
 
 
 def _written_list(inside: str) -> list[object] | None:
-    """Read quoted strings, or bare words, with commas or spaces between."""
+    """Read quoted strings or bare words, with commas or spaces between them."""
     if "'" not in inside and '"' not in inside:
         return [word for word in re.split(r"[\s,]+", inside) if word]
     strings: list[object] = []
@@ -98,17 +98,17 @@ def _written_list(inside: str) -> list[object] | None:
 
 @dataclass(frozen=True)
 class Contents:
-    """The first rows of a table, from which the contents of a column are guessed."""
+    """Guess the contents of columns from the first rows of a table."""
 
     rows: Sequence[Row]
 
     def is_text(self, name: str) -> bool:
-        """Whether most rows have a text of several words, and most of these differ."""
+        """Whether most rows have a text of several words here, and most of these differ."""
         values = self.strings(name)
         return self.is_worded(name) and len(set(values)) * 2 > len(values)
 
     def is_worded(self, name: str) -> bool:
-        """Whether most rows have several words there."""
+        """Whether most rows have several words here."""
         values = self.strings(name)
         if not values or len(values) * 2 < len(self.rows):
             return False
@@ -116,7 +116,7 @@ class Contents:
         return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
 
     def is_label(self, name: str) -> bool:
-        """Whether few values repeat, or all are numbers and some not whole, or all are lists."""
+        """Whether there are few distinct values, or fractions, or nothing but lists."""
         values = [label_of(row.get(name)) for row in self.rows]
         filled = [value for value in values if value is not None]
         if not filled:
@@ -129,19 +129,19 @@ class Contents:
         return num_distinct > 1 and (num_distinct * 2 <= len(filled) or not is_whole)
 
     def is_list(self, name: str) -> bool:
-        """Whether a row has a list, also one that is written as text."""
+        """Whether any row has a list here, or a text that is a list."""
         return any(list_of(row.get(name)) is not None for row in self.rows)
 
     def is_object(self, name: str) -> bool:
-        """Whether a row has named values there."""
+        """Whether any row has an object with named values here."""
         return any(isinstance(row.get(name), Mapping) for row in self.rows)
 
     def is_span(self, name: str) -> bool:
-        """Whether a row says where an answer starts."""
+        """Whether any row says where an answer starts."""
         return any("answer_start" in str(row.get(name)) for row in self.rows)
 
     def strings(self, name: str) -> list[str]:
-        """Return the texts there that are no numbers."""
+        """Return the texts of a column that are not numbers."""
         cells = (row.get(name) for row in self.rows)
         values = (text_of(cell) for cell in cells if isinstance(cell, str))
         return [value for value in values if value is not None and number_of(value) is None]

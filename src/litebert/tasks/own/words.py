@@ -1,4 +1,4 @@
-"""Rows as the words of a sentence with a tag each."""
+"""Rows as sentences with a tag for each word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, list_of, text_of
 
 PREFIXES = ("B-", "I-", "O")
-"""What the names of tags begin with where runs of words are entities."""
+"""What tags begin with if they mark entities of several words."""
 
 
 class WordRows(RowReading[TagExample, TagAnswer]):
@@ -44,7 +44,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @property
     def key_measure(self) -> str:
-        """F1 of entities where tags mark these, otherwise the share of right tags."""
+        """F1 of entities if the tags mark entities, otherwise the share of right tags."""
         return "f1" if all(label.startswith(PREFIXES) for label in self.labels) else "accuracy"
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TagExample:

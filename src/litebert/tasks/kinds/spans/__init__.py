@@ -1,4 +1,4 @@
-"""Questions answered by a span of a text, as SQuAD 1.1 and 2.0 have them (squad_utils.py)."""
+"""Question answering by spans of a text, as in SQuAD 1.1 and 2.0 (squad_utils.py)."""
 
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering

@@ -40,7 +40,8 @@ Windows = Sequence[tuple[SpanFeature, Output]]
 class SpanAnswering:
     """The family of SQuAD 1.1 (squad_utils.py L708-1026); see tasks.kinds.family.Family.
 
-    Lengths count pieces; `num_starts` and `num_ends` are tried in each window.
+    Lengths are in pieces; in each window the `num_starts` likeliest starts are paired with the
+    `num_ends` likeliest ends.
     """
 
     head: HeadConfig = LINEAR
@@ -70,7 +71,7 @@ class SpanAnswering:
         max_length: int,
         training: bool = False,
     ) -> Iterator[SpanFeature]:
-        """Yield the features one by one: those of a long context need not be held together."""
+        """Yield the features one by one, so that those of a long context need not fit in memory."""
         return span_windows(
             examples,
             tokenizer,
@@ -118,11 +119,11 @@ class SpanAnswering:
     def constant(
         self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
     ) -> list[SpanAnswer]:
-        """Answer nothing at all: no span is commoner than another."""
+        """Answer nothing: no span is commoner than another."""
         return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
 
     def item(self, example: SpanExample, /) -> CheckItem:
-        """Return what a data check looks at."""
+        """Return what a data check examines."""
         texts = (example.question, example.context)
         if example.answers is None:
             return CheckItem(texts, example.context)
@@ -133,7 +134,7 @@ class SpanAnswering:
     def rows(
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
     ) -> list[AnswerRow]:
-        """Return the questions with right and given answers; `score` is F1."""
+        """Return each question with right and given answers; `score` is F1."""
         given = given_texts(examples, answers)
         return [_row(*each) for each in zip(examples, answers, given, strict=True)]
 
@@ -142,7 +143,7 @@ class SpanAnswering:
         return [self._averaged(of_one) for of_one in zip(*answers, strict=True)]
 
     def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
-        """Return the answer to a question from those that parts of its windows gave."""
+        """Return the answer to a question, given the answers from parts of its windows."""
         found = merge_spans(answers, n_best=self.n_best, nothing=EMPTY)
         return SpanAnswer(found[0].text, found)
 
@@ -166,12 +167,12 @@ class SpanAnswering:
 
 
 def without_totals(measures: dict[str, float]) -> dict[str, float]:
-    """Leave out how many questions there are, which no training changes."""
+    """Return measures without the numbers of questions."""
     return {name: value for name, value in measures.items() if not name.endswith("total")}
 
 
 def padded(batch: Batch, values: Tensor, *, fill: float) -> Tensor:
-    """Lay per-token values out as a rectangle with `fill` where no token is."""
+    """Lay per-token values out as a rectangle with `fill` where there is no token."""
     width = max(batch.lengths)
     is_token = batch.to_padded(torch.ones_like(batch.ids, dtype=torch.bool), width=width)
     rows = batch.to_padded(values, width=width)
@@ -192,7 +193,7 @@ def _row(example: SpanExample, answer: SpanAnswer, text: str) -> AnswerRow:
 
 
 def _confidence(answer: SpanAnswer, *, is_answered: bool) -> float:
-    """Return the probability of the answer, or of there being none."""
+    """Return the probability of the answer, or of "no answer"."""
     if answer.null_score is None:
         return answer.n_best[0].probability
     answerable = 1 / (1 + math.exp(min(answer.null_score, 700.0)))

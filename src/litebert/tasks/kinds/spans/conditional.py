@@ -38,9 +38,8 @@ CONDITIONAL = HeadConfig(kind="conditional-question-answering")
 class ConditionalSpanAnswering(SpanAnswering):
     """The family of SQuAD 2.0 (squad_utils.py L1230-1733); see tasks.kinds.family.Family.
 
-    `null_threshold` is the null score from which on no answer is given. None measures as the
-    official evaluation does, which tunes it on the answers it measures; where nothing is measured,
-    even odds decide.
+    At a null score of `null_threshold` or more, no answer is given. With None, measures tune it on
+    the answers that they measure, as the official evaluation does; otherwise even odds decide.
     """
 
     head: HeadConfig = CONDITIONAL
@@ -81,7 +80,7 @@ class ConditionalSpanAnswering(SpanAnswering):
         return [SpanAnswer("", (NO_SPAN,), NO_WINDOW, self.null_threshold) for _ in examples]
 
     def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
-        """Return the answer to a question from those that parts of its windows gave."""
+        """Return the answer to a question, given the answers from parts of its windows."""
         nulls = [answer.null_score for answer in answers if answer.null_score is not None]
         found = merge_spans(answers, n_best=self.n_best, nothing=NO_SPAN)
         return self._decided(found, min(nulls, default=NO_WINDOW))
@@ -120,6 +119,6 @@ class ConditionalSpanAnswering(SpanAnswering):
 
 
 def _allowed(batch: Batch) -> Tensor:
-    """Mark where answers may start and end: the pieces of the context, and [CLS] for none."""
+    """Mark where answers may start and end: in the context, and at [CLS] for "no answer"."""
     is_context = (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
     return padded(batch, is_context | (batch.positions == 0), fill=False)

@@ -1,7 +1,7 @@
-"""From scores of starts and ends to answers in the words of the context (squad_utils.py L870-1600).
+"""Decode scores of starts and ends into answers from the context (squad_utils.py L870-1600).
 
-Pure arithmetic. A candidate is a row (start, end, start score, end score); both places are
-positions in a window and inclusive.
+A candidate is a row (start, end, start score, end score); start and end are positions in a window,
+both inclusive.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class ProposedSpan:
 
 
 EMPTY = ProposedSpan("empty", 0, 0, 0.0, 0.0)
-"""What SQuAD 1.1 gets where no span is possible (squad_utils.py L957)."""
+"""The answer for SQuAD 1.1 if no span is possible (squad_utils.py L957)."""
 NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
-"""What SQuAD 2.0 gets where no span is possible (squad_utils.py L1389)."""
+"""The answer for SQuAD 2.0 if no span is possible (squad_utils.py L1389)."""
 NO_WINDOW = 1e6
 """The null score of a question without any window (squad_utils.py L1262)."""
 EVEN_ODDS = 0.0
-"""The null score, a logit, at which an answer is as likely as none."""
+"""The null score, a logit, at which "no answer" has probability one half."""
 
 
 @dataclass(frozen=True)
 class SpanAnswer:
-    """The answer to one question, empty where none is given, and the proposals, best first.
+    """The answer to one question, empty if none is given, and the proposals, best first.
 
-    `null_score` (conditional head) is the larger, the less the context seems to answer;
-    `threshold` is the null score from which on no answer is given, if one was set.
+    `null_score` (conditional head) is the logit of "no answer"; at `threshold` or more, if one was
+    set, no answer is given.
     """
 
     text: str
@@ -65,13 +65,13 @@ class SpanAnswer:
 
 
 def kept_text(answer: SpanAnswer, threshold: float | None) -> str:
-    """Return the best proposal, or nothing from the threshold on; None: always the proposal."""
+    """Return the best proposal, or "" if the null score reaches the threshold (None: never)."""
     is_answered = threshold is None or answer.null_score is None or answer.null_score < threshold
     return answer.n_best[0].text if is_answered else ""
 
 
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
-    """Return the places of the highest scores along the last axis, best first; ties keep order.
+    """Return the indices of the highest scores along the last axis, best first; ties keep order.
 
     >>> likeliest(np.array([1.0, 3.0, 3.0, 2.0]), 3).tolist()
     [1, 2, 3]
@@ -88,7 +88,7 @@ def candidates(
     *,
     max_answer_length: int,
 ) -> Candidates:
-    """Pair starts (n) with the ends of each (n or 1, m), in order; too long ones are left out.
+    """Pair starts (n,) with their ends (n or 1, m), in order; spans that are too long are omitted.
 
     >>> starts, ends = np.array([4, 2]), np.array([[3, 9]])
     >>> candidates(starts, np.zeros(2), ends, np.zeros((1, 2)), max_answer_length=6)[:, :2].tolist()
@@ -110,7 +110,7 @@ def proposals(
 ) -> tuple[ProposedSpan, ...]:
     """Return the best spans of all windows on a context, or `nothing`.
 
-    A span counts only in the window that shows most around its start.
+    A span counts only in the window that has the most context around its start.
     """
     tables = [np.zeros((0, 4)), *(_in_context(*pair) for pair in windows)]
     rows = np.concatenate(tables)
@@ -159,7 +159,7 @@ def _is(span: ProposedSpan, nothing: ProposedSpan) -> bool:
 def _in_context(window: SpanFeature, rows: Candidates) -> NDArray[np.float64]:
     """Turn positions in a window into characters (start, stop) of the context."""
     places = rows[:, :2].astype(np.int64) - window.first
-    # A start in the question or on [CLS] begins no span of the context.
+    # A start in the question or at [CLS] is not a span of the context.
     is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
     places, scores = places[is_inside], rows[is_inside, 2:]
     counts = window.has_most_context[places[:, 0]]
@@ -176,7 +176,7 @@ def _span(context: str, row: NDArray[np.float64]) -> ProposedSpan:
 
 
 def _distinct(best_first: Iterable[ProposedSpan]) -> Iterator[ProposedSpan]:
-    """Pass on the first span of each text."""
+    """Yield the first span of each text."""
     seen: set[str] = set()
     for span in best_first:
         if span.text not in seen:
@@ -187,7 +187,7 @@ def _distinct(best_first: Iterable[ProposedSpan]) -> Iterator[ProposedSpan]:
 def _shared(
     best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan
 ) -> tuple[ProposedSpan, ...]:
-    """Keep the best and give each its share of probability."""
+    """Keep the `n_best` spans; their probabilities are the softmax of their scores."""
     kept = list(islice(best_first, n_best)) or [nothing]
     powers = [math.exp(span.score - kept[0].score) for span in kept]
     return tuple(

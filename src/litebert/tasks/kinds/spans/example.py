@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from litebert.errors import LitebertError
 
 MAX_CONTEXT = 200_000
-"""Characters of the longest context in a data set: its windows are all in memory at once."""
+"""The longest context in a data set, in characters: all its windows are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SpanExample:
-    """A question on a context; `answers` is None where they are unknown, empty where there is none.
+    """A question on a context; `answers` is None if unknown, empty if the question has none.
 
     >>> SpanExample("q", "Who?", "Nobody knows.", ()).is_impossible
     True
@@ -39,7 +39,7 @@ class SpanExample:
 
 
 def require_bounded_context(context: str, where: str) -> None:
-    """Refuse a context whose windows would not fit in memory.
+    """Check that the windows of a context fit in memory.
 
     Raises:
         LitebertError: LB-811, it is longer than MAX_CONTEXT.
@@ -50,5 +50,5 @@ def require_bounded_context(context: str, where: str) -> None:
             f"{where} has a context that is too long for a data set",
             received=f"{len(context):,} characters",
             expected=f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length",
-            next="cut the context into chapters, each with its questions",
+            next="split the context into chapters, each with its questions",
         )

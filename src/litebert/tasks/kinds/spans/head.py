@@ -18,7 +18,7 @@ Map: TypeAlias = Callable[[Tensor], Tensor]
 
 
 class SpanPieces(NamedTuple):
-    """What a conditional span head is computed with."""
+    """The layers of a conditional span head, as functions."""
 
     start: Map
     end_token: Map
@@ -44,7 +44,7 @@ def conditional_spans(
     starts: Int[Tensor, "sequences starts"] | int,
     pieces: SpanPieces,
 ) -> ConditionalSpans:
-    """Score ends after the given starts, or after the likeliest ones, as many as given."""
+    """Score ends for the given starts; if `starts` is a number, for that many likeliest ones."""
     start = pieces.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
     chosen = start.topk(starts).indices if isinstance(starts, int) else starts
     index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
@@ -81,7 +81,7 @@ class ConditionalSpanHead(nn.Module):
         allowed: Bool[Tensor, "sequences width"],
         starts: Int[Tensor, "sequences starts"] | int,
     ) -> ConditionalSpans:
-        """Score ends after the given starts, or after the likeliest ones, best first."""
+        """Score ends for the given starts; a number means that many likeliest ones, best first."""
         for_token, for_start = self.end_hidden.weight.chunk(2, dim=1)
         pieces = SpanPieces(
             start=self.start,
@@ -102,7 +102,7 @@ def score_spans(
     allowed: Bool[Tensor, "sequences width"],
     starts: Int[Tensor, "sequences starts"] | int,
 ) -> ConditionalSpans:
-    """Apply a conditional head to the batch laid out as a rectangle as wide as `allowed`."""
+    """Apply a conditional head to a batch, laid out as a rectangle of the width of `allowed`."""
     hidden = batch.to_padded(network.albert(batch), width=allowed.shape[1])
     spans: ConditionalSpans = network.head(hidden.float(), allowed, starts)
     return spans

@@ -1,9 +1,9 @@
-"""When to give no answer: the official rule with its quirks, and a clean one.
+"""The threshold for "no answer": the official rule with its quirks, and a clean one.
 
-The official evaluation (squad_utils.py L1693) tunes the threshold on the answers it then measures,
-leaves unanswered the very question that set it (tuned with `>`, applied with `<`), and takes a
-null score above 1.0 as no answer, tuned or not. `tuned_threshold` has none of this; tune it on
-questions held out of training, and give it to the family as `null_threshold`.
+The official evaluation (squad_utils.py L1693) tunes the threshold on the answers that it measures,
+does not answer the very question that set it (tuned with `>`, applied with `<`), and takes a null
+score above 1.0 as "no answer", tuned or not. `tuned_threshold` does none of this; tune it on
+questions held out of training, and pass it to the family as `null_threshold`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def squad2_scores(
 
 
 def given_texts(examples: Examples, answers: Answers) -> list[str]:
-    """Return the answers to hand in, as the official files have them.
+    """Return the answers to submit, as in the official files.
 
-    Where no threshold was set and the right answers are known, they are tuned on these.
+    If no threshold was set and the right answers are known, it is tuned on these.
     """
     questions, measured = labelled(examples, answers)
     if not questions or measured[0].null_score is None or measured[0].threshold is not None:
@@ -55,7 +55,7 @@ def given_texts(examples: Examples, answers: Answers) -> list[str]:
 
 
 def official_threshold(examples: Examples, answers: Answers) -> float:
-    """Return the threshold that the official evaluation tunes on these very answers."""
+    """Return the threshold that the official evaluation tunes on the answers it measures."""
     wanted, found = gold(examples), answered(examples, answers, None)
     _, f1 = raw_scores(wanted, found)
     return best_threshold(f1, found, null_scores(examples, answers), wanted)[1]
@@ -64,7 +64,7 @@ def official_threshold(examples: Examples, answers: Answers) -> float:
 def tuned_threshold(examples: Examples, answers: Answers) -> float:
     """Return the threshold with the highest F1, midway between two null scores.
 
-    Questions with one null score are answered all or none; of equals the lowest is taken.
+    Among equally good thresholds, it is the lowest.
 
     Raises:
         LitebertError: LB-430, there are no answers.
@@ -93,7 +93,7 @@ def gold(examples: Examples) -> dict[str, list[str]]:
 
 
 def answered(examples: Examples, answers: Answers, threshold: float | None) -> dict[str, str]:
-    """Return the answers by question, with those from the threshold on left out."""
+    """Return the answers by question, "" for those whose null score reaches the threshold."""
     pairs = zip(examples, answers, strict=True)
     return {example.id: kept_text(answer, threshold) for example, answer in pairs}
 

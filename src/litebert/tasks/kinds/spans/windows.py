@@ -1,7 +1,7 @@
-"""Questions and contexts as windows of pieces that fit the network (official squad_utils.py L134).
+"""Cut questions and contexts into windows that fit the network (official squad_utils.py L134).
 
-Where the official code aligns pieces with characters by comparing texts, and drops what it cannot
-align, the tokenizer knows where its pieces come from: no question is ever dropped.
+The official code aligns pieces with characters by comparing texts, and drops questions where that
+fails. Here the tokenizer gives the characters of each piece, so no question is dropped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _BLOCK = 64
 class SpanFeature(Feature):
     """One window: [CLS] question [SEP] pieces of the context [SEP].
 
-    `target` is (start, end, is_impossible), both positions in the window and inclusive. `offsets`
-    has a row (start, end) in the context for each of its pieces, `has_most_context` tells which of
-    them no other window shows with more around.
+    `target` is (start, end, is_impossible); both positions are in the window and inclusive.
+    `offsets` has a row (start, end) of characters of the context for each of its pieces;
+    `has_most_context` is true for pieces that have no more context in any other window.
     """
 
     offsets: NDArray[np.int32]
@@ -36,19 +36,19 @@ class SpanFeature(Feature):
 
     @property
     def first(self) -> int:
-        """Position of the first piece of the context."""
+        """The position of the first piece of the context in the window."""
         return len(self.ids[0]) - 1 - len(self.offsets)
 
 
 @dataclass(frozen=True)
 class Context:
-    """The pieces of a context, and the characters behind each: int32, (pieces, 2)."""
+    """The pieces of a context, and the characters of each (start, end), int32 (pieces, 2)."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int32]
 
     def pieces_of(self, start: int, stop: int) -> tuple[int, int]:
-        """Return first and last piece of the characters from `start` to before `stop`."""
+        """Return the first and the last piece of the characters start, ... stop - 1."""
         last_piece = len(self.ids) - 1
         first = int(np.searchsorted(self.offsets[:, 1], start, side="right"))
         last = int(np.searchsorted(self.offsets[:, 0], stop, side="left")) - 1
@@ -70,10 +70,10 @@ def span_windows(
     Training windows without the answer stay, and point to [CLS] as impossible.
 
     Raises:
-        LitebertError: LB-806, an example for training has not one answer, or none; LB-807, no
-            piece of a context has room beside its question.
+        LitebertError: LB-806, an example for training has several answers or unknown ones; LB-807,
+            a question leaves no room for its context.
     """
-    segments = cache(_segments)  # windows alike share one list
+    segments = cache(_segments)  # windows of the same sizes share one list
     for number, (example, question, context) in enumerate(_encoded(examples, tokenizer)):
         question = question[:max_query_length]
         room = max_length - len(question) - 3
@@ -93,7 +93,7 @@ def span_windows(
 
 
 def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int, int]]:
-    """Return where the windows on a context start and stop.
+    """Return where the windows of a context start and stop.
 
     >>> windows_of(10, room=6, doc_stride=3)
     [(0, 6), (3, 9), (6, 10)]
@@ -107,9 +107,9 @@ def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int
 
 
 def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int64]:
-    """Return for each piece the window that shows most on its scarcer side; the first of equals.
+    """Return for each piece the first window with the highest score for it.
 
-    A hundredth of a window's length counts, too.
+    The score is the context on the shorter side plus 0.01 times the window's length.
 
     >>> most_context([(0, 6), (3, 9), (6, 10)], 10).tolist()
     [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
@@ -126,11 +126,11 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
 
 
 def _most_context(windows: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.bool_]]:
-    """Yield for each window which of its pieces no other one shows with more around."""
+    """Yield for each window which of its pieces have the most context there."""
     for first in range(0, len(windows), _BLOCK):
         last = min(first + _BLOCK, len(windows))
         begin, end = windows[first][0], windows[last - 1][1]
-        low, high = first, last  # with the neighbours that show some of the same pieces
+        low, high = first, last  # extended to all windows that overlap these
         while low and windows[low - 1][1] > begin:
             low -= 1
         while high < len(windows) and windows[high][0] < end:
@@ -184,7 +184,7 @@ def _require_room(room: int, example: SpanExample, *, max_length: int) -> None:
         f"question {example.id} leaves no room for its context",
         received=f"task.max_length {max_length}, {1 - room} too short",
         expected="room for [CLS] question [SEP] context [SEP]",
-        next="make task.max_length larger (384 is usual), or task.max_query_length smaller",
+        next="raise task.max_length (384 is usual), or lower task.max_query_length",
     )
 
 
