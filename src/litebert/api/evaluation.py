@@ -83,9 +83,9 @@ def evaluate(
 
     A pretrained model is measured by masked LM and sentence order, on the texts `data` or on what
     its run held out. `precision` defaults to the one that the run was trained in; `columns` name
-    the roles of the columns of your own file; `task` is for a model folder without its run; `best`
-    takes the checkpoint of the best evaluation, not the last one; `clean` tunes the threshold of
-    SQuAD 2.0 on training articles; `patience` stops early, see `Model.classify`.
+    the roles of your own file's columns; `task` is for a model folder without its run; `best` takes
+    the best evaluation's model; `clean` tunes SQuAD 2.0's threshold on training articles;
+    `patience` is that of `Model.classify`.
 
     Raises:
         LitebertError: The models, the data and the task do not fit together.
@@ -116,11 +116,15 @@ def evaluate(
             opened = with_clean_threshold(opened, folder)
         if patience is not None:
             opened = with_patience(opened, patience)
-        splits = [split] if split else list(opened[0].dataset.dev_splits)
-        found = {name: measured(opened, folder, name) for name in splits}
+        return _of_splits(opened, folder, [split] if split else opened[0].dataset.dev_splits)
+
+
+def _of_splits(opened: Sequence[Finetuned], data: Path, splits: Sequence[str]) -> Evaluation:
+    """Measure fine-tuned models, and the baseline beside them, on splits of a data set."""
     dataset = opened[0].dataset
     measures, constant, doubtful = {}, {}, list[str]()
-    for name, (values, examples, answers) in found.items():
+    for name in splits:
+        values, examples, answers = measured(opened, data, name)
         always = dataset.family.constant(examples, examples)
         measures[name], constant[name] = values, dataset.family.measures(examples, always)
         rows = {name: dataset.family.rows(examples, answers)}

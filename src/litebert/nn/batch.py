@@ -32,11 +32,7 @@ class Batch:
     def from_lists(
         cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None
     ) -> Batch:
-        """Join lists of ids and of segment ids (default 0).
-
-        Raises:
-            LitebertError: LB-450, a sequence is empty.
-        """
+        """Join lists of ids and of segment ids (default 0); raise LB-450 for an empty sequence."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
             raise LitebertError(
