@@ -210,18 +210,59 @@ def test_the_same_command_resumes_after_a_kill(
     assert run(cli, [*words, output]) == 1  # it is finished
 
 
-def test_a_command_with_another_option_does_not_resume(
+def test_rows_are_resumed_by_the_same_command_alone(
     models: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Path("t.txt").write_text("\n".join(TEXTS) + "\n")
     words = ["embed", "t.txt", "--model", str(models / "base"), "--output", "v.npy"]
     with monkeypatch.context() as patch:
-        patch.setattr(Model, "embed", Mock(side_effect=KeyboardInterrupt))
+        first = Model.load(models / "base").embed(TEXTS[:4])
+        patch.setattr(Model, "embed", Mock(side_effect=[first, KeyboardInterrupt]))
         with pytest.raises(SystemExit):
             run(cli, words)
     assert run(cli, [*words, "--pooling", "cls"]) == 1
     assert "LB-942" in capfd.readouterr().err
     assert run(cli, [*words, "--quiet"]) == 0
+
+
+def test_a_corrected_command_takes_over_an_output_without_rows(models: Path) -> None:
+    table = _table("t.csv", [{"body": text} for text in TEXTS])
+    words = ["embed", table, "--model", str(models / "base"), "--output", "v.npy"]
+    assert run(cli, words) == 1
+    assert run(cli, [*words, "--column", "body"]) == 0
+    assert len(np.load("v.npy")) == len(TEXTS)
+
+
+REFUSED = {
+    "a file that is not there": (["embed", "mising.csv"], "LB-943"),
+    "one of two files that is not there": (["embed", "t.txt", "mising.txt"], "LB-943"),
+    "a file beside a text": (["embed", "t.txt", "a small cat"], "LB-948"),
+    "a role that is none": (["embed", "t.csv", "--column", "txt=first"], "LB-915"),
+    "no role": (["embed", "t.csv", "--column", "=first"], "LB-915"),
+    "a second column that is not there": (
+        ["similar", "t.csv", "--column", "second=other"],
+        "LB-944",
+    ),
+    "an output of another format": (["embed", "t.txt", "--output", "v.parquet"], "LB-914"),
+    "a compressed output": (["embed", "t.txt", "--output", "v.jsonl.gz"], "LB-914"),
+    "the input as output": (["embed", "t.txt", "--output", "./t.txt", "--force"], "LB-949"),
+    "a verb that the model has not": (["classify", "t.txt"], "LB-615"),
+    "exits that the model has not": (["embed", "t.txt", "--depth", "9"], "LB-452"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mistake_in_the_command_ends_it_before_any_row(
+    models: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("t.txt").write_text("\n".join(TEXTS) + "\n")
+    _table("t.csv", [{"first": text} for text in TEXTS])
+    words, code = REFUSED[name]
+    assert run(cli, [*words, "--model", str(models / "base")]) == 1
+    found = capfd.readouterr()
+    assert code in found.err and "skipped" not in found.err
+    assert found.out == ""
+    assert sorted(path.name for path in Path().iterdir() if path.is_file()) == ["t.csv", "t.txt"]
 
 
 def test_only_vectors_are_an_array(models: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -23,8 +23,10 @@ from litebert.files import (
     write_json,
     write_stream,
 )
+from litebert.reading.source import COMPRESSIONS
 
 _PIECE = 1 << 20
+_OTHER_FORMATS = (".parquet", ".tsv", ".npz", *COMPRESSIONS)
 
 
 class AnswerFile:
@@ -54,7 +56,8 @@ class AnswerFile:
                 next="choose another --output, or add --force",
             )
         ours: dict[str, Json] = {**command}
-        began = self._command.exists()
+        # A command that failed before its first row binds no other.
+        began = self._command.exists() and self._unfinished.exists()
         if began and read_json(self._command, command=f"ls {path.parent}") != ours:
             raise LitebertError(
                 "LB-942",
@@ -185,8 +188,8 @@ def answer_file(path: Path, command: Mapping[str, str], *, force: bool) -> Answe
     """Open a file of answers; its suffix selects the format, JSONL by default.
 
     Raises:
-        LitebertError: LB-913, the path is a folder; LB-911, the answers are not vectors, so they
-            cannot be an array; those of `AnswerFile`.
+        LitebertError: LB-913, the path is a folder; LB-914, the format is not written; LB-911, the
+            answers are not vectors, so they cannot be an array; those of `AnswerFile`.
     """
     if not path.name or path.is_dir():
         raise LitebertError(
@@ -195,6 +198,14 @@ def answer_file(path: Path, command: Mapping[str, str], *, force: bool) -> Answe
             received=str(path),
             expected="a name that ends in .jsonl or .csv, or in .npy for vectors",
             next=f"--output {path / 'answers.jsonl'}",
+        )
+    if path.suffix in _OTHER_FORMATS:
+        raise LitebertError(
+            "LB-914",
+            f"answers are not written as {path.suffix}",
+            received=str(path),
+            expected="a name that ends in .jsonl or .csv, or in .npy for vectors",
+            next=f"--output {path.with_suffix('.jsonl')}",
         )
     if path.suffix == ".npy" and command["command"] != "embed":
         raise LitebertError(

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, RequestError
 from litebert.reading.find import TABLES, TEXTS, find_text
 from litebert.reading.lines import read_lines
 from litebert.reading.source import COMPRESSIONS
@@ -44,8 +44,27 @@ class NumberedAnswer(Generic[Answer]):
 
 
 def is_file(words: Sequence[str]) -> bool:
-    """Tell whether arguments are files, or "-" for standard input, rather than texts."""
-    return all(word == "-" or (_has_kind(word) and Path(word).is_file()) for word in words)
+    """Tell whether arguments are files, or "-" for standard input, rather than texts.
+
+    Raises:
+        LitebertError: LB-943, one of them names no file; LB-948, there are files and texts.
+    """
+    found = [word for word in words if word == "-" or (_has_kind(word) and Path(word).is_file())]
+    if len(found) == len(words):
+        return True
+    texts = [word for word in words if word not in found]
+    for word in texts:
+        if _has_kind(word) and not any(map(str.isspace, word)):
+            raise _no_file(Path(word))
+    if found:
+        raise RequestError(
+            "LB-948",
+            "files and texts cannot be mixed",
+            received=f"the file {found[0]} and the text {texts[0]!r}",
+            expected="files alone, or texts alone",
+            next="use two commands",
+        )
+    return False
 
 
 def rows_of(
@@ -53,12 +72,12 @@ def rows_of(
 ) -> Iterator[Numbered]:
     """Yield rows of files, or of standard input ("-").
 
-    `columns` are assignments such as text=body, or body alone for the first role.
+    `columns` are choices such as text=body, or body alone for the first role.
+
+    Raises:
+        LitebertError: LB-915, a choice names no role; LB-944, a table lacks the column.
     """
-    named = {role: role for role in roles}
-    for choice in columns:
-        role, equals, name = choice.rpartition("=")
-        named[role if equals else roles[0]] = name
+    chosen = dict(_chosen(choice, roles) for choice in columns)
     for word in words:
         if word == "-":
             lines: Iterator[tuple[int, str]] = enumerate(
@@ -69,7 +88,7 @@ def rows_of(
             source = find_text(word)
             yield from ((n, {roles[0]: x}) for n, x in read_lines(source) if x.strip())
         else:
-            yield from _table_rows(Path(word), named, tuple(dict.fromkeys(columns)))
+            yield from _table_rows(Path(word), roles, chosen)
 
 
 def answered(
@@ -121,22 +140,47 @@ def read_texts_of(path: Path, column: str) -> list[str]:
 def _existing(path: Path) -> Path:
     """Return `path`; raise LB-943 unless it is a file of texts of a known kind."""
     if not is_file([str(path)]):
-        raise LitebertError(
-            "LB-943",
-            f"{path} is not a file of texts",
-            received="a file of another kind" if path.exists() else "no such file",
-            expected=", ".join(sorted({*TEXTS, *TABLES})),
-            next=f"ls {path.parent}",
-        )
+        raise _no_file(path)
     return path
+
+
+def _no_file(path: Path) -> LitebertError:
+    return RequestError(
+        "LB-943",
+        f"{path} is not a file of texts",
+        received="a file of another kind" if path.exists() else "no such file",
+        expected=", ".join(sorted({*TEXTS, *TABLES})),
+        next=f"ls {path.parent}",
+    )
+
+
+def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
+    """Read ROLE=NAME, or the NAME of the first role."""
+    role, equals, name = choice.partition("=")
+    if not equals:
+        return roles[0], choice
+    if role not in roles or not name:
+        raise RequestError(
+            "LB-915",
+            "this does not choose a column",
+            received=choice,
+            expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}",
+            next=f"--column {roles[0]}=NAME",
+        )
+    return role, name
 
 
 def _each(
     rows: list[Values], answer: Callable[[list[Values]], Sequence[Answer]]
 ) -> Iterator[Answer | LitebertError]:
-    """Answer rows together; if that fails, one by one, so that only the bad ones fail."""
+    """Answer rows together; where one of them is refused, each by itself.
+
+    What is wrong with the request is wrong with every row, and ends it.
+    """
     try:
         yield from answer(rows) if rows else ()
+    except RequestError:
+        raise
     except LitebertError:
         for row in rows:
             try:
@@ -145,18 +189,19 @@ def _each(
                 yield error
 
 
-def _table_rows(path: Path, named: Mapping[str, str], chosen: Sequence[str]) -> Iterator[Numbered]:
-    """Yield the chosen columns of a table; optional roles may be missing."""
+def _table_rows(path: Path, roles: Sequence[str], chosen: Mapping[str, str]) -> Iterator[Numbered]:
+    """Yield the columns of some roles in a table; those that nobody chose may be missing."""
     table = open_table(path, has_header=True if chosen else None)  # a chosen name is in a header
-    first = next(iter(named))
-    if named[first] not in table.columns:
-        raise LitebertError(
-            "LB-944",
-            f"{path} has no column {named[first]}",
-            received=", ".join(map(str, table.columns))[:200],
-            expected=f"the column of the {first}s",
-            next=f"add --column {first}=NAME",
-        )
+    named = {role: chosen.get(role, role) for role in roles}
+    for role in (roles[0], *chosen):
+        if named[role] not in table.columns:
+            raise RequestError(
+                "LB-944",
+                f"{path} has no column {named[role]}",
+                received=", ".join(map(str, table.columns))[:200],
+                expected=f"the column of each {role}",
+                next=f"add --column {role}=NAME",
+            )
     there = {role: name for role, name in named.items() if name in table.columns}
     for number, row in table.scan():
         if isinstance(row, LitebertError):

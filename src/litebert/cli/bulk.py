@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import click
 
 from litebert.cli.output import Command, note, show, show_json
+from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
     from litebert.api.answer_file import AnswerFile
@@ -122,11 +123,10 @@ def run_rows(
     """
     from litebert.api.bulk import answered, count_rows, rows_of
     from litebert.api.progress import Progress
-    from litebert.errors import LitebertError
 
     network = load()
     rows = enumerate(typed, 1) if typed else rows_of(words, bulk.columns, verb.roles)
-    file = None if bulk.output is None else _output(bulk, network)
+    file = None if bulk.output is None else _output(() if typed else words, bulk, network)
     bad: list[LitebertError] = []
     number = 0
     num_done = file.num_done if file else 0
@@ -151,14 +151,22 @@ def run_rows(
         note(f"{number:,} rows, {len(bad):,} of them skipped{place}")
 
 
-def _output(bulk: BulkOptions, model: Model) -> AnswerFile:
+def _output(inputs: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile:
     """Open the output; the command is resumed only with the same arguments and options."""
     from litebert.api.answer_file import answer_file
 
+    assert bulk.output is not None
+    if bulk.output.resolve() in [Path(name).resolve() for name in inputs]:
+        raise LitebertError(
+            "LB-949",
+            "the output would replace the input",
+            received=str(bulk.output),
+            expected="a name that is not an input's",
+            next="choose another --output",
+        )
     context = click.get_current_context()
     given = {name: str(value) for name, value in context.params.items() if name not in _NO_MATTER}
     command = {**given, "command": str(context.info_name), "model": model.source}
-    assert bulk.output is not None
     file = answer_file(bulk.output, command, force=bulk.force)
     if file.num_done:
         note(f"resuming after {file.num_done:,} rows")
@@ -166,16 +174,12 @@ def _output(bulk: BulkOptions, model: Model) -> AnswerFile:
 
 
 def _record(each: NumberedAnswer[Answer], verb: Verb[Answer]) -> dict[str, object]:
-    from litebert.errors import LitebertError
-
     if isinstance(each.answer, LitebertError):
         return {"row": each.number, "error": each.answer.what}
     return {"row": each.number, "answer": verb.as_json(each.answer)}
 
 
 def _show(chunk: Sequence[NumberedAnswer[Answer]], verb: Verb[Answer], *, in_json: bool) -> None:
-    from litebert.errors import LitebertError
-
     for each in chunk:
         if in_json:
             show_json(_record(each, verb))

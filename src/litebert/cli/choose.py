@@ -40,7 +40,7 @@ def choose(
     \b
     litebert choose "The sky is _ ." blue green --context "A clear day." --model runs/race
     litebert choose "Who came?" Ada Nobody --context "Ada came." --model runs/race --json
-    litebert choose questions.csv --column choice1=A --column choice2=B --output chosen.jsonl
+    litebert choose questions.csv --column choice1=A --column choice2=B --model runs/race
     """
     from litebert.api.bulk import is_file
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import ProblemType
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, RequestError
 from litebert.nn.batch import Batch, Layout
 from litebert.nn.heads import AlbertForTask, Network
 from litebert.nn.model import initialise
@@ -78,7 +78,7 @@ def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
         LitebertError: LB-453, LB-454.
     """
     if patience < 1:
-        raise LitebertError(
+        raise RequestError(
             "LB-453",
             "patience counts classifiers that agree with the one before",
             received=f"patience {patience}",
@@ -86,7 +86,7 @@ def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
             next="omit patience to take every step",
         )
     if not isinstance(network, AlbertWithExits):
-        raise LitebertError(
+        raise RequestError(
             "LB-454",
             "this model cannot stop early",
             received="a head after its last step alone",

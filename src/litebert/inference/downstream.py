@@ -9,7 +9,7 @@ from itertools import islice
 
 from litebert.answers import Choice, Classification, Results, SpanFound, Tagged
 from litebert.config import HEADS
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, RequestError
 from litebert.fast.exits import require_exits
 from litebert.inference.given import require_bounded
 from litebert.nn import AlbertForTask, Network
@@ -183,7 +183,7 @@ def not_trained_for(
     has = head_in_words(network)
     if unknown:
         has = f"a head that no imported module knows, {', '.join(unknown[:3])}"
-    return LitebertError(
+    return RequestError(
         "LB-615",
         f"{source} cannot {verb}: it was not fine-tuned for that",
         received=has,

@@ -26,7 +26,7 @@ from litebert.answers import (
     Tagged,
 )
 from litebert.config import Backend, Precision
-from litebert.errors import LitebertError
+from litebert.errors import RequestError
 from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
@@ -329,7 +329,7 @@ class Model:
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
         has = downstream.head_in_words(self.network)
-        raise LitebertError(
+        raise RequestError(
             "LB-612",
             f"{self.source} cannot {verb}: its file lacks weights for that",
             received=f"no {', '.join(lacking[:3])}" if lacking else has,
