@@ -114,9 +114,11 @@ def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None
         assert [model.id for model in client.models.list()] == list(folders)
         packed = client.embeddings.create(model="base", input=TEXTS)
         plain = client.embeddings.create(model="base", input=TEXTS[0], encoding_format="float")
+        many = client.embeddings.create(model="base", input=[f"text {n}" for n in range(1_000)])
         with pytest.raises(openai.NotFoundError):
             client.embeddings.create(model="nobody", input="a")
     assert packed.usage.prompt_tokens > 3 * 2
+    assert [each.index for each in many.data] == list(range(1_000))
     assert packed.data[0].embedding == pytest.approx(plain.data[0].embedding, abs=1e-6)
     assert sum(x * x for x in plain.data[0].embedding) == pytest.approx(1)
     ours = server.ask("/v1/embed", {"texts": TEXTS}).json["result"][0]
@@ -147,6 +149,20 @@ LIMITS = {
     "one sentence": (422, "LB-936", "/v1/order", {"first": "secret-word"}),
     "no blank": (422, "LB-610", "/v1/fill", {"text": "secret-word"}),
     "no head": (422, "LB-956", "/v1/classify", {"texts": ["secret-word"]}),
+    "no head to explain": (
+        422,
+        "LB-956",
+        "/v1/explain",
+        {"verb": "classify", "texts": ["secret-word"]},
+    ),
+    "token ids": (422, "LB-954", "/v1/embeddings", {"model": "base", "input": [1, 2]}),
+    "inputs": (422, "LB-954", "/v1/embeddings", {"model": "base", "input": ["a"] * 2_049}),
+    "input characters": (
+        422,
+        "LB-954",
+        "/v1/embeddings",
+        {"model": "base", "input": ["a" * MAX_CHARACTERS] * (MAX_TEXTS + 1)},
+    ),
     "no model": (404, "LB-955", "/v1/fill", {"text": "[MASK]", "model": "secret-word"}),
     "no route": (404, "LB-961", "/v1/secret-word", {}),
 }
@@ -171,6 +187,9 @@ def test_a_request_beyond_the_limits_is_refused_by_code(server, status, code, pa
         ("pairs", "pairs must be as many as texts"),
         ("number as text", "text"),
         ("text as number", "a whole number"),
+        ("token ids", "text"),
+        ("inputs", "a list of at most 2,048"),
+        ("input characters", "at most 320,000 characters together"),
         ("unknown field", "only the fields that /docs lists"),
     ],
 )

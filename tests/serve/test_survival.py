@@ -1,5 +1,6 @@
 """The model process may die, be replaced or be told to stop: clients always get a clear answer."""
 
+import asyncio
 import http.client
 import os
 import shutil
@@ -12,6 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
+
+from litebert.serve.server import _Server
 
 EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
 
@@ -134,6 +138,23 @@ def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> No
     mortal.wait_for_line("the running model stays", seen=seen)
     (folder / "model.safetensors").write_bytes(weights)
     assert mortal.ask(*EMBED).status == 200
+
+
+def test_files_that_change_during_a_reload_are_loaded_after_it() -> None:
+    loads: list[int] = []
+
+    async def reload() -> None:
+        loads.append(len(loads))
+        if len(loads) == 1:
+            server._begin_reload()
+
+    async def reloaded() -> None:
+        server._begin_reload()
+        await server._reloading
+
+    server = _Server(uvicorn.Config("unused"), reload=reload)
+    asyncio.run(reloaded())
+    assert loads == [0, 1]
 
 
 def test_sigterm_loses_no_accepted_request_and_exits_with_zero(run_server, folder: Path) -> None:

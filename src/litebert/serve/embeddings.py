@@ -33,8 +33,8 @@ async def embeddings(request: Request, body: Annotated[schemas.EmbeddingsBody, B
         request,
         model,
         "embed",
-        {"texts": cast(list[Json], body.texts), "normalize": True, "has_usage": True},
-        tokens=count_tokens(body.texts),
+        {"texts": cast(list[Json], body.input), "normalize": True, "has_usage": True},
+        tokens=count_tokens(body.input),
         timeout_ms=body.timeout_ms,
     )
     rows = rows_of(found)

@@ -9,6 +9,8 @@ MAX_BODY_DEPTH = 16
 MAX_HEADER_BYTES = 16_384
 MAX_TEXTS = 32
 MAX_CHARACTERS = 10_000
+MAX_INPUTS = 2_048
+"""Texts of one request for OpenAI's embeddings, together no more characters than ours may have."""
 MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from litebert.serve.limits import (
     MAX_CHARACTERS,
+    MAX_INPUTS,
     MAX_SCORED_CHARACTERS,
     MAX_TEXTS,
     MAX_TIMEOUT_MS,
@@ -17,6 +26,7 @@ from litebert.serve.queueing import count_tokens
 
 Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+Inputs = Annotated[list[Text], Field(min_length=1, max_length=MAX_INPUTS)]
 Top = Annotated[int, Field(ge=1, le=MAX_TOP)]
 Name = Annotated[str, StringConstraints(max_length=200)]
 Result = TypeVar("Result")
@@ -148,20 +158,31 @@ class AttentionBody(Body):
     step: Annotated[int, Field(ge=1, le=1_000, examples=[1])] = 1
 
 
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _bounded(texts: list[str]) -> list[str]:
+    most = MAX_TEXTS * MAX_CHARACTERS
+    if sum(map(len, texts)) > most:
+        raise ValueError(f"at most {most:,} characters together")
+    return texts
+
+
 class EmbeddingsBody(BaseModel):
     """OpenAI's request for embeddings; token ids and `dimensions` are not supported."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    input: Annotated[Text, Field(examples=["A fine film."])] | Texts
+    input: Annotated[
+        Inputs,
+        AfterValidator(_bounded),
+        BeforeValidator(_listed, json_schema_input_type=Text | Inputs),
+        Field(examples=["A fine film."]),
+    ]
     model: Name
     encoding_format: Literal["float", "base64"] = "float"
     user: Name | None = None
     timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts, one or several."""
-        return [self.input] if isinstance(self.input, str) else self.input
 
 
 class Out(BaseModel):

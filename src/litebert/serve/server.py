@@ -95,6 +95,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._reload = reload
         self._reloading: asyncio.Task[None] | None = None
+        self._is_outdated = False
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -108,9 +109,15 @@ class _Server(uvicorn.Server):
             loop.remove_signal_handler(number)
 
     def _begin_reload(self) -> None:
-        """Reload; a signal that comes during a reload is part of it."""
+        """Reload; after a signal that comes during a reload, once more: files may have changed."""
+        self._is_outdated = True
         if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.get_running_loop().create_task(self._reload())
+            self._reloading = asyncio.get_running_loop().create_task(self._reload_to_newest())
+
+    async def _reload_to_newest(self) -> None:
+        while self._is_outdated:
+            self._is_outdated = False
+            await self._reload()
 
 
 def _bound(host: str, port: int) -> socket.socket:

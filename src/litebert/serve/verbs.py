@@ -111,6 +111,8 @@ async def attention(request: Request, body: Annotated[schemas.AttentionBody, Bod
 @router.post("/explain", response_model=schemas.Answer[answers.Explanation])
 async def explain(request: Request, body: Annotated[schemas.ExplainBody, Body()]) -> Response:
     """Say how much each word of the texts adds to the score of an answer."""
+    model = cast(Models, request.app.state.models).named(body.model)
+    _require_verb(model, "embed" if body.verb == "similar" else body.verb)
     return await _answered(request, "explain", body)
 
 
@@ -139,6 +141,16 @@ async def ask(
     timeout_ms: int | None,
 ) -> dict[str, Json]:
     """Put a verb to a model and wait, as long as the client does."""
+    _require_verb(model, verb)
+    job = Job(verb, arguments, tokens)
+    default = request.app.state.settings.timeout_ms
+    found = await model.answer(
+        job, timeout_ms=timeout_ms or default, left=partial(_departure, request)
+    )
+    return cast(dict[str, Json], found)
+
+
+def _require_verb(model: ServedModel, verb: str) -> None:
     verbs = [*cast(list[str], model.facts.get("verbs", [])), *_OF_EVERY_MODEL]
     if model.is_ready and verb not in verbs:
         raise HttpError(
@@ -148,12 +160,6 @@ async def ask(
             expected=f"one of {', '.join(verbs)}",
             next="GET /v1/models says what each model can do",
         )
-    job = Job(verb, arguments, tokens)
-    default = request.app.state.settings.timeout_ms
-    found = await model.answer(
-        job, timeout_ms=timeout_ms or default, left=partial(_departure, request)
-    )
-    return cast(dict[str, Json], found)
 
 
 def rows_of(found: dict[str, Json]) -> list[dict[str, Json]]:
