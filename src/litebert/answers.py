@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, SupportsIndex, TypeVar, overload
 
 from litebert.errors import LitebertError
 
@@ -26,6 +26,16 @@ class Results(tuple[Item, ...]):
     """
 
     __slots__ = ()
+
+    @overload
+    def __getitem__(self, place: SupportsIndex, /) -> Item: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> Results[Item]: ...
+    def __getitem__(self, place: SupportsIndex | slice, /) -> Item | Results[Item]:
+        """Return one answer, or a part of them."""
+        if isinstance(place, slice):
+            return Results(super().__getitem__(place))
+        return super().__getitem__(place)
 
     def __repr__(self) -> str:
         """Show the first 20 answers, one per line."""

@@ -6,6 +6,7 @@ from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -93,7 +94,10 @@ def test_one_string_gives_one_answer_and_a_list_a_list(folder: Path) -> None:
     assert isinstance(model.similar("a", "b"), float)
 
 
-@pytest.mark.parametrize("wrong", [3, None, [3], ["a", None], b"bytes"])
+@pytest.mark.parametrize(
+    "wrong",
+    [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})],
+)
 def test_what_is_no_text_is_one_clear_error(folder: Path, wrong: object) -> None:
     with pytest.raises(LitebertError, match="LB-611"):
         litebert.load(folder).embed(wrong)  # type: ignore[arg-type]
@@ -193,6 +197,8 @@ def test_answers_are_frozen_readable_and_tables(folder: Path) -> None:
     model = litebert.load(folder)
     found = model.fill("Anna [MASK].", top=2)
     assert repr(found).startswith("Results of 2:\n  Filling(text='Anna ")
+    assert repr(model) == f"Model({str(folder)!r}, verbs: fill, score, order, embed)"
+    assert list(found[1:].to_pandas()["text"]) == [found[1].text]
     assert list(found.to_pandas()["probability"]) == [each.probability for each in found]
     nested = model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()
     assert list(nested["text_number"]) == [0, 0, 1, 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import get_args
 
 from litebert.config import Precision
@@ -25,7 +25,7 @@ def several(texts: Texts, verb: str) -> list[str]:
     """
     if isinstance(texts, str):
         return [texts]
-    found = list(texts) if isinstance(texts, Iterable) else [texts]
+    found = list(texts) if _is_list(texts) else [texts]
     for text in found:
         if not isinstance(text, str):
             raise LitebertError(
@@ -33,9 +33,15 @@ def several(texts: Texts, verb: str) -> list[str]:
                 f"{verb} takes texts",
                 received=f"{text!r:.100} ({type(text).__name__})",
                 expected="a string, or a list of strings",
-                next=f'model.{verb}("a text"), or model.{verb}(["a text", "another"])',
+                next="give every text as a str; of a table, one column",
             )
-    return [text for text in found if isinstance(text, str)]
+    return [str(text) for text in found]  # numpy's strings become plain ones
+
+
+def _is_list(texts: Texts) -> bool:
+    """Tell whether texts come in an order of their own, as those of a set or a table do not."""
+    is_flat = getattr(texts, "ndim", 1) == 1
+    return isinstance(texts, Iterable) and is_flat and not isinstance(texts, bytes | Mapping | Set)
 
 
 def require_bounded(text: str, verb: str) -> None:
@@ -71,24 +77,25 @@ def list_of(texts: Iterable[str], verb: str, name: str) -> list[str]:
     return several(texts, verb)
 
 
-def paired(texts: list[str], pairs: Texts | None, verb: str) -> list[str] | None:
-    """Return the second text of each pair; None without pairs.
+def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
+    """Return the texts, and the second text of each pair; None without pairs.
 
     Raises:
         LitebertError: LB-931, there are more or fewer second texts than texts.
     """
+    listed = several(texts, verb)
     if pairs is None:
-        return None
+        return listed, None
     found = several(pairs, verb)
-    if len(found) != len(texts):
+    if len(found) != len(listed):
         raise LitebertError(
             "LB-931",
             "texts and pairs do not match",
-            received=f"{len(texts)} texts and {len(found)} pairs",
+            received=f"{len(listed)} texts and {len(found)} pairs",
             expected="one pair for each text",
             next="give as many pairs as texts",
         )
-    return found
+    return listed, found
 
 
 def count(value: int, name: str, *, least: int = 1) -> int:

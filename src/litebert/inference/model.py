@@ -75,6 +75,9 @@ class Model:
         self._missing, self._unused, self.source = missing, unused, source
         self.vectors = vectors or SentenceVectors()
 
+    def __repr__(self) -> str:
+        return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
+
     @classmethod
     def load(
         cls,
@@ -249,8 +252,7 @@ class Model:
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        listed = several(texts, "too_long")
-        seconds = paired(listed, pairs, "too_long")
+        listed, seconds = paired(texts, pairs, "too_long")
         room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)
         sizes = [0] * len(listed)
         for column in (listed, seconds or []):
@@ -281,8 +283,7 @@ class Model:
         than the model reads is cut at its end.
         """
         network = self._with_head("classify")
-        listed = several(texts, "classify")
-        seconds = paired(listed, pairs, "classify")
+        listed, seconds = paired(texts, pairs, "classify")
         answers = downstream.classify(network, self.tokenizer, listed, seconds, patience=patience)
         return answers[0] if isinstance(texts, str) else Results(answers)
 
@@ -292,9 +293,8 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word of each text; words end at white space."""
-        listed = several(texts, "tag")
-        found = Results(downstream.tag(self._with_head("tag"), self.tokenizer, listed))
-        return found[0] if isinstance(texts, str) else found
+        found = downstream.tag(self._with_head("tag"), self.tokenizer, several(texts, "tag"))
+        return found[0] if isinstance(texts, str) else Results(found)
 
     def choose(self, question: str, choices: Iterable[str], *, context: str = "") -> Choice:
         """Return which of several choices answers a question about a context.
