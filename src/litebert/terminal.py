@@ -25,6 +25,15 @@ def harmless(text: str) -> str:
     return "".join(map(_escaped, text))
 
 
+def counted(number: int, what: str) -> str:
+    """Write a number of things for people.
+
+    >>> counted(1, "layer"), counted(3_000, "row")
+    ('1 layer', '3,000 rows')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def say(text: str) -> None:
     """Print a line on stderr, over the status line if there is one.
 

@@ -23,6 +23,7 @@ from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.inference.given import count
 from litebert.reading.find import find_texts
+from litebert.terminal import counted
 from litebert.tokenizer import Tokenizer
 from litebert.train import Estimate, most_tokens, plan
 from litebert.train import pretrain as train_model
@@ -169,7 +170,7 @@ class PretrainJob:
             return str(self.corpus)
         sources = find_texts(paths(self.texts))
         megabytes = sum(source.size for source in sources) / 1e6
-        return f"{len(sources)} files, {megabytes:,.1f} MB; {self.held_out:.1%} held out"
+        return f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; {self.held_out:.1%} held out"
 
 
 def pretrain(

@@ -13,6 +13,7 @@ import click
 
 from litebert.cli.output import Command, note, show, show_json
 from litebert.errors import LitebertError
+from litebert.terminal import counted
 
 if TYPE_CHECKING:
     from litebert.api.answer_file import AnswerFile
@@ -148,7 +149,8 @@ def run_rows(
         file.finish()
     if file is not None or bad:
         place = f": {bulk.output}" if bulk.output else ""
-        note(f"{number:,} rows, {len(bad):,} of them skipped{place}")
+        skipped = f", {len(bad):,} of them skipped" if bad else ""
+        note(f"{counted(number, 'row')}{skipped}{place}")
 
 
 def _output(inputs: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFile:
@@ -169,7 +171,7 @@ def _output(inputs: Sequence[str], bulk: BulkOptions, model: Model) -> AnswerFil
     command = {**given, "command": str(context.info_name), "model": model.source}
     file = answer_file(bulk.output, command, force=bulk.force)
     if file.num_done:
-        note(f"resuming after {file.num_done:,} rows")
+        note(f"resuming after {counted(file.num_done, 'row')}")
     return file
 
 

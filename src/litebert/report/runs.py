@@ -97,7 +97,8 @@ def _line(name: str, run: RecordOrSeeds) -> tuple[Cell, ...]:
     first, reached = records[0], outcomes(run)
     is_finetuning = first.kind == "fine-tuning"
     measure = reached[0].measure if reached else None
-    steps = first.settings.get("train.steps")
+    is_timed = first.settings.get("train.minutes") is not None  # its steps are an estimate
+    steps = None if is_timed else first.settings.get("train.steps")
     return (
         name,
         first.kind,

@@ -132,7 +132,7 @@ def _explained(message: str, vocab_size: int, num_lines: int) -> LitebertError:
             "the text is too small for this vocabulary",
             received=f"vocab_size={vocab_size:,} and {num_lines:,} lines",
             expected=f"at most {int(found[1]):,} pieces for this text",
-            next=f"set vocab_size={found[1]} or less, or give more text",
+            next=f"set vocab_size={found[1]} (--vocab-size {found[1]}) or less, or give more text",
         )
     if found := _TOO_SMALL.search(message):
         return LitebertError(

@@ -16,7 +16,7 @@ import torch
 from litebert.files import Json
 from litebert.runs.metrics import DAMAGED_FILE, append_row, sync_metrics, truncate_after
 from litebert.runs.run import require_run
-from litebert.terminal import say, show_status
+from litebert.terminal import counted, say, show_status
 
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
@@ -62,7 +62,7 @@ class RunLog:
         self.total_steps = total_steps
         self._since = time.perf_counter()
         threads = torch.get_num_threads()
-        self.say(f"training from step {step:,} of {total_steps:,} on {threads} threads")
+        self.say(f"training from step {step:,} of {total_steps:,} on {counted(threads, 'thread')}")
 
     def advance(self, step: int, total_steps: int) -> None:
         """Count a step: update the progress bar, or print a line after a long silence."""

@@ -6,6 +6,7 @@ import math
 
 from litebert.study.ablation.cost import training_flops
 from litebert.study.ablation.grid import Grid, Scale, Variant, Words
+from litebert.terminal import counted
 
 AVERAGE = "average of five tasks, %"
 MLM = "mask_token_accuracy"
@@ -30,15 +31,6 @@ _WIDTH = {1: 71.2, 2: 74.6, 4: 76.3, 6: 74.0}
 
 def _base(scale: Scale, *words: str) -> Words:
     return (*scale.network(scale.base), *words)
-
-
-def counted(number: int, what: str) -> str:
-    """Count in words.
-
-    >>> counted(1, "layer"), counted(3, "layer")
-    ('1 layer', '3 layers')
-    """
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _embedding(scale: Scale) -> tuple[Variant, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from litebert.errors import LitebertError
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.tasks.check.lengths import LengthReport
+from litebert.terminal import counted
 
 PLACES = 5
 """The most places that are named for each kind."""
@@ -69,7 +70,7 @@ class DataReport:
         """Write the report for people."""
         lines = [*self.notes]
         for split in self.splits:
-            lines.append(f"{split.name}: {split.num_rows:,} rows")
+            lines.append(f"{split.name}: {counted(split.num_rows, 'row')}")
             lines += [f"  {line}" for line in (_balance(split), _lengths(split)) if line]
         counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
         return "\n".join([*lines, "", str(CheckReport(self.findings, counts))])
