@@ -228,11 +228,24 @@ def test_answers_are_resumed_where_they_stopped(
 def test_standard_input_is_answered(
     command: Command, pretrained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("Anna [MASK].\nno blank\nBert [MASK].\n"))
+    typed = "\ufeffAnna [MASK].\r\nno blank\nBert [MASK]."
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
     done = command("fill", "-", "--model", pretrained, "--json", "--top", 1, "--quiet")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert ["answer" in row for row in found] == [True, False, True]
+    assert found[0]["answer"][0]["offsets"] == [[5, 11]]
+    assert found[0]["answer"][0]["text"].endswith(".")
     assert "1 of them skipped" in done.stderr
+
+
+def test_standard_input_is_utf8_as_files_are(
+    command: Command, pretrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nB\xf6se [MASK]\n")))
+    done = command("fill", "-", "--model", pretrained)
+    assert "LB-309: -, line 2: not UTF-8" in done.stderr
+    monkeypatch.setattr("sys.stdin", None)
+    assert command("fill", "-", "--model", pretrained).exit_code == 0
 
 
 def test_a_pretrained_model_is_evaluated_on_a_text(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from litebert.errors import LitebertError, RequestError
 from litebert.reading.find import TABLES, TEXTS, find_text
-from litebert.reading.lines import read_lines
+from litebert.reading.lines import STANDARD_INPUT, read_lines
 from litebert.reading.source import COMPRESSIONS
 from litebert.tasks.own.rows import open_table
 
@@ -79,13 +78,8 @@ def rows_of(
     """
     chosen = dict(_chosen(choice, roles) for choice in columns)
     for word in words:
-        if word == "-":
-            lines: Iterator[tuple[int, str]] = enumerate(
-                (line.rstrip("\n") for line in sys.stdin), 1
-            )
-            yield from ((n, {roles[0]: line}) for n, line in lines if line.strip())
-        elif _kind(word) == ".txt":
-            source = find_text(word)
+        if word == "-" or _kind(word) == ".txt":
+            source = STANDARD_INPUT if word == "-" else find_text(word)
             yield from ((n, {roles[0]: x}) for n, x in read_lines(source) if x.strip())
         else:
             yield from _table_rows(Path(word), roles, chosen)

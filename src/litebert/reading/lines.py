@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.reading.source import CorruptStreamError, Source, read_pieces
+from litebert.reading.source import PIECE_BYTES, CorruptStreamError, Source, read_pieces
 
 MAX_LINE_BYTES = 64 << 20
 MAX_ROW_BYTES = 8 << 20
 """In a table a line is a row, of which several copies are held."""
+STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -61,7 +63,7 @@ def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
 def _pieces(source: Source) -> Iterable[bytes]:
     num_lines, is_first = 0, True
     try:
-        for piece in read_pieces(source):
+        for piece in _typed() if source is STANDARD_INPUT else read_pieces(source):
             num_lines += piece.count(b"\n")
             yield piece.removeprefix(_BYTE_ORDER_MARK) if is_first else piece
             is_first = is_first and not piece
@@ -73,6 +75,12 @@ def _pieces(source: Source) -> Iterable[bytes]:
             expected=f"a whole {source.compression} file",
             next=f"copy it again, then test it: {_test_command(source)}",
         ) from error
+
+
+def _typed() -> Iterator[bytes]:
+    """Yield what comes on standard input as it comes; nothing where it is closed."""
+    if sys.stdin is not None:
+        yield from iter(lambda: sys.stdin.buffer.read1(PIECE_BYTES), b"")
 
 
 def _test_command(source: Source) -> str:
