@@ -111,3 +111,8 @@ def __getattr__(name: str) -> object:
     if name in set(_HOMES.values()):
         return importlib.import_module(f"litebert.{name}")
     raise AttributeError(f"module 'litebert' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that are not imported yet: for completion in a notebook."""
+    return sorted({*globals(), *__all__})

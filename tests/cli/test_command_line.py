@@ -143,6 +143,7 @@ def test_a_tokenizer_is_trained_and_shows_its_pieces(stories: Path, tmp_path: Pa
         (["config", "show", "nowhere"], 1, "LB-520"),
         (["finetune", "mrcp", "--model", "x", "--data", "y"], 1, "did you mean mrpc?"),
         (["finetune", "mrpc", "--model", "x"], 1, "LB-531"),
+        (["finetune", "mrcp"], 1, "did you mean mrpc?"),
         (["finetune", "mrpc", "--model", "nowhere", "--data", "."], 1, "LB-620"),
         (["evaluate"], 1, "LB-525"),
         (["evaluate", "--predictions", "x.json"], 1, "LB-526"),

@@ -99,8 +99,13 @@ def test_one_string_gives_one_answer_and_a_list_a_list(folder: Path) -> None:
     [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})],
 )
 def test_what_is_no_text_is_one_clear_error(folder: Path, wrong: object) -> None:
+    model = litebert.load(folder)
     with pytest.raises(LitebertError, match="LB-611"):
-        litebert.load(folder).embed(wrong)  # type: ignore[arg-type]
+        model.embed(wrong)  # type: ignore[arg-type]
+    with pytest.raises(LitebertError, match="LB-611"):
+        next(model.embed_batches(wrong))  # type: ignore[arg-type]
+    with pytest.raises(LitebertError, match="LB-930"):
+        next(model.embed_batches("one text"))
 
 
 def test_a_blank_beyond_what_the_model_reads_is_filled_by_what_is_around_it(folder: Path) -> None:

@@ -49,6 +49,8 @@ class FinetuneJob:
 
     def __post_init__(self) -> None:
         """Check everything that can be checked before any work."""
+        if self.own is None:
+            require_task(self.task)
         if self.own is None and self.data is None:
             _require_data(self.task, self.settings)
         _ = self.resolved, self.folder

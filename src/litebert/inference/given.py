@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import get_args
 
 from litebert.config import Precision
@@ -67,14 +67,29 @@ def list_of(texts: Iterable[str], verb: str, name: str) -> list[str]:
         LitebertError: LB-930, it is a single string.
     """
     if isinstance(texts, str):
-        raise LitebertError(
-            "LB-930",
-            f"{verb} takes several {name}",
-            received="one string",
-            expected="a list of strings",
-            next=f"put the {name} in a list",
-        )
+        raise _lone(verb, name)
     return several(texts, verb)
+
+
+def stream_of(texts: Iterable[str], verb: str) -> Iterator[str]:
+    """Iterate over texts of which there may be too many for a list.
+
+    Raises:
+        LitebertError: LB-930, it is a single string; LB-611, it is no list.
+    """
+    if isinstance(texts, str):
+        raise _lone(verb, "texts")
+    return iter(texts if _is_list(texts) else several(texts, verb))
+
+
+def _lone(verb: str, name: str) -> LitebertError:
+    return LitebertError(
+        "LB-930",
+        f"{verb} takes several {name}",
+        received="one string",
+        expected="a list of strings",
+        next=f"put the {name} in a list",
+    )
 
 
 def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:

@@ -42,6 +42,7 @@ from litebert.inference.given import (
     list_of,
     paired,
     several,
+    stream_of,
 )
 from litebert.inference.packaged import model_folder
 from litebert.inference.scoring import score
@@ -134,8 +135,7 @@ class Model:
             LitebertError: LB-610, there is no [MASK]; LB-934, the blanks are too far apart; LB-935,
                 the text is too long.
         """
-        network = self._pretraining("masked_lm", "fill")
-        top = count(top, "top")
+        network, top = self._pretraining("masked_lm", "fill"), count(top, "top")
         texts, fill = several(text, "fill"), partial(pretrained.fill, network, self.tokenizer)
         found = Results(fill(each, top=top) for each in texts)
         return found[0] if isinstance(text, str) else found
@@ -211,7 +211,7 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = iter(texts)
+        remaining = stream_of(texts, "embed_batches")
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
+from typing import cast
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.source import PIECE_BYTES, CorruptStreamError, Source, read_pieces
@@ -80,7 +82,8 @@ def _pieces(source: Source) -> Iterable[bytes]:
 def _typed() -> Iterator[bytes]:
     """Yield what comes on standard input as it comes; nothing where it is closed."""
     if sys.stdin is not None:
-        yield from iter(lambda: sys.stdin.buffer.read1(PIECE_BYTES), b"")
+        file = cast(BufferedIOBase, sys.stdin.buffer)
+        yield from iter(lambda: file.read1(PIECE_BYTES), b"")
 
 
 def _test_command(source: Source) -> str:
