@@ -143,6 +143,15 @@ def test_pairs_are_ordered_and_single_texts_too(models: Path) -> None:
     assert "no order in one sentence" in alone["error"]
 
 
+@pytest.mark.parametrize("columns", [["text=2"], ["2", "header=no"], ["header=no", "text=2"]])
+def test_columns_without_names_are_chosen_by_number(models: Path, columns: list[str]) -> None:
+    Path("t.csv").write_text("".join(f"{number},{text}\n" for number, text in enumerate(TEXTS)))
+    words = [word for column in columns for word in ("--column", column)]
+    words += ["--model", str(models / "base"), "--output", "v.npy"]
+    assert run(cli, ["embed", "t.csv", *words]) == 0
+    assert len(np.load("v.npy")) == len(TEXTS)
+
+
 TYPED = {
     "similar": ("base", ["similar", *TEXTS[:2]]),
     "order": ("base", ["order", *TEXTS[:2]]),
@@ -243,6 +252,7 @@ REFUSED = {
         ["similar", "t.csv", "--column", "second=other"],
         "LB-944",
     ),
+    "a pair beside a file": (["classify", "t.txt", "--pair", "a"], "LB-946"),
     "an output of another format": (["embed", "t.txt", "--output", "v.parquet"], "LB-914"),
     "a compressed output": (["embed", "t.txt", "--output", "v.jsonl.gz"], "LB-914"),
     "the input as output": (["embed", "t.txt", "--output", "./t.txt", "--force"], "LB-949"),

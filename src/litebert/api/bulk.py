@@ -12,6 +12,7 @@ from litebert.errors import LitebertError, RequestError
 from litebert.reading.find import TABLES, TEXTS, find_text
 from litebert.reading.lines import STANDARD_INPUT, read_lines
 from litebert.reading.source import COMPRESSIONS
+from litebert.tasks.own.roles import chosen_header
 from litebert.tasks.own.rows import open_table
 
 CHUNK = 256
@@ -76,13 +77,15 @@ def rows_of(
     Raises:
         LitebertError: LB-915, a choice names no role; LB-944, a table lacks the column.
     """
-    chosen = dict(_chosen(choice, roles) for choice in columns)
+    has_header = chosen_header(columns)
+    choices = [choice for choice in columns if chosen_header([choice]) is None]
+    chosen = dict(_chosen(choice, roles) for choice in choices)
     for word in words:
         if word == "-" or _kind(word) == ".txt":
             source = STANDARD_INPUT if word == "-" else find_text(word)
             yield from ((n, {roles[0]: x}) for n, x in read_lines(source) if x.strip())
         else:
-            yield from _table_rows(Path(word), roles, chosen)
+            yield from _table_rows(Path(word), roles, chosen, has_header=has_header)
 
 
 def answered(
@@ -158,7 +161,7 @@ def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
             "LB-915",
             "this does not choose a column",
             received=choice,
-            expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}",
+            expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
             next=f"--column {roles[0]}=NAME",
         )
     return role, name
@@ -183,9 +186,13 @@ def _each(
                 yield error
 
 
-def _table_rows(path: Path, roles: Sequence[str], chosen: Mapping[str, str]) -> Iterator[Numbered]:
+def _table_rows(
+    path: Path, roles: Sequence[str], chosen: Mapping[str, str], *, has_header: bool | None
+) -> Iterator[Numbered]:
     """Yield the columns of some roles in a table; those that nobody chose may be missing."""
-    table = open_table(path, has_header=True if chosen else None)  # a chosen name is in a header
+    table = open_table(path, has_header=has_header)
+    if has_header is None and not set(chosen.values()) <= set(table.columns):
+        table = open_table(path, has_header=True)  # a chosen name is in a header
     named = {role: chosen.get(role, role) for role in roles}
     for role in (roles[0], *chosen):
         if named[role] not in table.columns:

@@ -40,12 +40,14 @@ def classify(
     litebert classify "It rains." --pair "It is wet." --model runs/rte --json
     litebert classify reviews.csv --column body --model runs/sst2 --output answers.jsonl
     """
-    if pairs and len(pairs) != len(texts):
+    from litebert.api.bulk import is_file
+
+    if pairs and (len(pairs) != len(texts) or is_file(texts)):
         raise LitebertError(
             "LB-946",
             "texts and pairs do not match",
-            received=f"{len(texts)} texts and {len(pairs)} --pair",
-            expected="one --pair for each text",
+            received=f"{len(texts)} texts or files and {len(pairs)} --pair",
+            expected="one --pair for each typed text; of a file, a column: --column pair=NAME",
             next='litebert classify "It rains." --pair "It is wet." --model FOLDER',
         )
 
