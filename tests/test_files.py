@@ -13,10 +13,9 @@ import torch
 
 from litebert import files
 from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.failures import as_litebert_error, disk_errors
 from litebert.files import (
     append_line,
-    as_litebert_error,
-    disk_errors,
     hash_file,
     read_capped,
     read_json,

@@ -1,4 +1,4 @@
-"""All writing goes through here, whole or not at all, synced and hashed; so does capped reading."""
+"""Write files atomically, synced to disk, and read small files with a size limit."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from pathlib import Path
 from typing import TypeAlias, Union
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.failures import as_litebert_error as as_litebert_error
-from litebert.failures import disk_errors as disk_errors
-from litebert.failures import free_bytes as free_bytes
+from litebert.failures import disk_errors
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
 STAGING_MARK = ".partial-"
-"""Names of unfinished siblings carry this mark; anyone may delete it."""
+"""The mark in the names of unfinished siblings, which anyone may delete."""
 
 
 def require_absent(
     code: str, what: str, *paths: Path, expected: str, next: str, or_empty: bool = False
 ) -> None:
-    """Refuse to write over files or folders; with `or_empty` an empty folder is free, too.
+    """Check that nothing would be overwritten; with `or_empty` an empty folder may exist.
 
-    Raises: LitebertError with the code, what is wrong and the next step of the caller.
+    Raises:
+        LitebertError: A path exists; the caller gives the code, the message and the next step.
     """
     taken = [path for path in paths if path.exists()]
     if or_empty:
@@ -47,9 +46,9 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_stream(path: Path, chunks: Iterable[bytes], *, is_temporary: bool = False) -> None:
-    """Replace `path` by the chunks end to end; when one cannot be made, `path` stays as it was.
+    """Replace `path` by the chunks end to end; if one of them fails, `path` stays unchanged.
 
-    A temporary file need not survive a power cut: it is not synced.
+    A temporary file need not survive a power cut, so it is not synced.
     """
     require_replaceable(path)
     _make_parent(path)
@@ -98,9 +97,9 @@ def cut_off(path: Path, size: int) -> None:
 
 @contextmanager
 def staged_folder(final: Path) -> Iterator[Path]:
-    """Yield a sibling to fill; when the block ends well, sync it all and rename it to `final`.
+    """Yield a sibling folder to fill; after the block, sync it and rename it to `final`.
 
-    An existing `final` is replaced. When the block raises, nothing is left and `final` stays.
+    An existing `final` is replaced. If the block raises, `final` is unchanged and nothing is left.
     """
     _make_parent(final)
     staged = _staged_sibling(final)
@@ -123,9 +122,10 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path, busy: Callable[[], LitebertError]) -> Iterator[None]:
-    """Hold a folder against other processes; the system frees it when this one ends, however.
+    """Lock a folder against other processes; the system unlocks it when this process ends.
 
-    Raises: what `busy` returns, while another process holds it.
+    Raises:
+        LitebertError: What `busy` returns, if another process has locked it.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,14 +141,14 @@ def locked(folder: Path, busy: Callable[[], LitebertError]) -> Iterator[None]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder: it is gone under its name at once, and is never found half deleted."""
+    """Delete a folder: it is renamed first, so that nobody finds it half deleted."""
     retired = _staged_sibling(folder)
     folder.rename(retired)
     shutil.rmtree(retired)
 
 
 def remove_unfinished(folder: Path, name: str | None = None) -> None:
-    """Delete what killed writers left half done in `folder`, or of one file or folder in it."""
+    """Delete what killed writers left in `folder`; with `name`, only for that file or folder."""
     for path in folder.glob(f"{'*' if name is None else glob.escape(name)}{STAGING_MARK}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -157,13 +157,13 @@ def remove_unfinished(folder: Path, name: str | None = None) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what was appended to a file survive a power cut."""
+    """Sync a file, so that what was appended survives a power cut."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` survive a power cut."""
+    """Sync a folder, so that renames in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -192,7 +192,11 @@ def hash_file(path: Path) -> str:
 
 
 def read_capped(path: Path, limit: int, *, command: str) -> bytes:
-    """Read a small file whole; refuse a missing, unreadable or oversized one, naming `command`."""
+    """Read a file of at most `limit` bytes; errors name `command` as the next step.
+
+    Raises:
+        LitebertError: LB-003, it is too large or not a file; LB-004, it cannot be read.
+    """
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
@@ -217,7 +221,12 @@ def read_capped(path: Path, limit: int, *, command: str) -> bytes:
 
 
 def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
-    """Read a JSON object from a file of at most `limit` bytes; anything else is one clear error."""
+    """Read a JSON object from a file of at most `limit` bytes.
+
+    Raises:
+        DamagedError: LB-005, LB-006, it is not JSON, or not an object.
+        LitebertError: What `read_capped` raises.
+    """
     data = read_capped(path, limit, command=command)
     try:
         value = parse_json(data.decode("utf-8"))
@@ -232,7 +241,7 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
     if not isinstance(value, dict):
         raise DamagedError(
             "LB-006",
-            f"{path} does not hold a JSON object",
+            f"{path} is not a JSON object",
             received=type(value).__name__,
             expected="an object, {...}",
             next=command,
@@ -241,9 +250,11 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
 
 
 def parse_json(text: str, *, distinct_keys: bool = False) -> object:
-    """Parse JSON without NaN and Infinity; `distinct_keys` also refuses a key given twice.
+    """Parse JSON without NaN and Infinity; with `distinct_keys`, also without duplicate keys.
 
-    Raises: ValueError; RecursionError where it is nested too deeply.
+    Raises:
+        ValueError: It is something else.
+        RecursionError: It is nested too deeply.
     """
     pairs = _distinct if distinct_keys else None
     return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=pairs)
@@ -252,7 +263,7 @@ def parse_json(text: str, *, distinct_keys: bool = False) -> object:
 def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is given twice")
     return value
 
 
@@ -261,9 +272,10 @@ def _refuse_constant(name: str) -> None:
 
 
 def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
-    """Refuse a path at which there is a folder, a device or a pipe; for a folder, any file.
+    """Check that a path is free or a regular file; with `as_folder`, free or a folder.
 
-    Raises: LitebertError LB-008.
+    Raises:
+        LitebertError: LB-008, it is something else.
     """
     with disk_errors(path):
         if not path.exists() or (path.is_dir() if as_folder else path.is_file()):

@@ -184,7 +184,7 @@ def test_a_request_beyond_the_limits_is_refused_by_code(server, status, code, pa
         ("no texts", "a list of at least 1"),
         ("characters", "at most 10,000 characters"),
         ("top", "at most 50"),
-        ("pairs", "pairs must be as many as texts"),
+        ("pairs", "as many pairs as texts"),
         ("number as text", "text"),
         ("text as number", "a whole number"),
         ("token ids", "text"),

@@ -15,7 +15,7 @@ import torch
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.files import as_litebert_error, free_bytes
+from litebert.failures import as_litebert_error, free_bytes
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, Batch

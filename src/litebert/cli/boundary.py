@@ -10,7 +10,7 @@ import click
 
 from litebert.cli.output import note
 from litebert.errors import LitebertError
-from litebert.files import as_litebert_error
+from litebert.failures import as_litebert_error
 
 INTERRUPTED = 130
 

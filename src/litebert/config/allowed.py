@@ -1,4 +1,4 @@
-"""A group of settings, and in words what each may be: its kind and its range."""
+"""The base of settings, and descriptions of what each setting may be: its type and its range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 
 class Section(BaseModel):
-    """Group settings that are read together; unknown names are refused, values never change."""
+    """A group of settings: frozen, and unknown names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -51,11 +51,11 @@ _BY_TYPE = {
     "literal_error": "{expected}",
     "string_pattern_mismatch": "text of the form {pattern}",
 }
-"""What pydantic's kinds of errors ask for; its own messages are in its own words."""
+"""What was expected, for each of pydantic's types of errors."""
 
 
 def allowed(field: FieldInfo) -> str:
-    """Return what a setting may be.
+    """Describe the values that a setting may have.
 
     >>> from litebert.config import OptimConfig
     >>> allowed(OptimConfig.model_fields["learning_rate"])
@@ -83,7 +83,7 @@ def expected(error: ValidationError, schema: type[BaseModel]) -> str:
 
 
 def wanted(error: ErrorDetails) -> str:
-    """Return what a refused value should have been, in words that do not repeat the value.
+    """Return what a refused value should have been, without repeating the value.
 
     >>> wanted({"type": "less_than_equal", "loc": ("top",), "msg": "", "input": 99,
     ...     "ctx": {"le": 50}})
@@ -106,7 +106,7 @@ def refused(error: ValidationError) -> str:
 
 
 def _field(schema: type[BaseModel], place: Place) -> FieldInfo | None:
-    """Return the setting at a place; nothing for what lies within a setting, or has no name."""
+    """Return the setting at a place; None if there is no setting of this name."""
     *sections, name = place or ("",)
     for section in sections:
         inner = schema.model_fields.get(str(section))

@@ -1,4 +1,4 @@
-"""What changes while a run lasts: masks, depth, lengths, batches, the choice of sequences."""
+"""Settings that vary over a run: masks, depth, lengths, batches, the choice of sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Size = Annotated[int, Field(ge=1)]
 
 
 class EarlyConfig(Section):
-    """Say what differs in the early steps: a function of the step alone, so resume is exact."""
+    """Say what differs in the early steps; it depends on the step alone, so resume is exact."""
 
     mask_prob: float | None = Field(
         None, gt=0, lt=1, description="share of pieces to predict at first; unset: no difference"
@@ -29,19 +29,19 @@ class EarlyConfig(Section):
 
 
 class ElasticConfig(Section):
-    """Say how the depth varies, so that the network serves at any depth."""
+    """Say how the depth varies in training, so that the network can be used at any depth."""
 
     least_depth: int | None = Field(
         None,
         ge=1,
         description="half of the training steps apply a random number of steps of the network, at "
-        "least so many; unset: all steps always",
+        "least this many; unset: all steps always",
     )
     teaching: float = Field(
         0.0,
         ge=0,
         le=100,
-        description="weight of imitating the full depth at the random one; 0: no full depth there",
+        description="weight of imitating the full depth at the random one; 0: the random one alone",
     )
 
     @model_validator(mode="after")
@@ -64,18 +64,18 @@ class ReplacedConfig(Section):
 
 
 class MiningConfig(Section):
-    """Say whether training prefers the sequences or examples of large loss."""
+    """Say whether training prefers sequences or examples with a large loss."""
 
     pool: int = Field(
         1,
         ge=1,
         le=64,
-        description="drawn for each one that is trained on, which is the hardest; 1: no choice",
+        description="how many are drawn for each one that is trained on, the hardest; 1: no choice",
     )
 
 
 class RampConfig(Section):
-    """Say how a run begins with short sequences, or with small batches: stages, one after another.
+    """Say how a run begins with short sequences or small batches, in consecutive stages.
 
     The steps after the last stage have objective.max_seq_length and train.batch_size.
     """
@@ -98,5 +98,5 @@ class RampConfig(Section):
             if values is not None and len(values) != number:
                 raise ValueError(f"ramp.{name} has {len(values)} stages, ramp.shares {number}")
         if sum(self.shares or ()) >= 1:
-            raise ValueError("ramp.shares must leave steps for the time after the last stage")
+            raise ValueError("ramp.shares must add up to less than 1: steps follow the last stage")
         return self

@@ -1,4 +1,4 @@
-"""What can be set about fine-tuning: the task, its data, the model it starts from, training."""
+"""The settings of fine-tuning: the task, its data, the model that it starts from, training."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TaskDataConfig(Section):
 
 
 class StartConfig(Section):
-    """Say which network is fine-tuned; what is unset is as its config.json says."""
+    """Say which network is fine-tuned; unset values are those of its config.json."""
 
     start: str = Field(description="model folder, or a name on the Hub")
     random: bool = Field(False, description="its shape, but random weights: the control")
@@ -100,7 +100,7 @@ class FinetuneTrainConfig(TrainConfig):
 
 
 class TeacherConfig(Section):
-    """Say which fine-tuned run is imitated beside the labels, and how much."""
+    """Say which fine-tuned run is imitated as well as the labels, and with what weight."""
 
     run: str | None = Field(None, description="fine-tuned run of the same task; unset: no teacher")
     temperature: float = Field(2.0, gt=0, le=100, description="softens both sides' logits")
@@ -111,7 +111,7 @@ class TeacherConfig(Section):
 
 
 class FinetuneConfig(Section):
-    """Hold everything that decides a fine-tuning run."""
+    """Everything that determines a fine-tuning run."""
 
     task: TaskConfig
     data: TaskDataConfig = TaskDataConfig()

@@ -20,17 +20,17 @@ _ANSWER = (
 
 @dataclass(frozen=True)
 class HeadRecord:
-    """Everything that the package knows of one kind of head.
+    """Everything that the package knows about one kind of head.
 
-    `class_name` ends the names of its classes in transformers (AlbertFor..., BertFor...), `layer`
-    is its linear layer on disk, `pipeline` its task on the Hub. A head without labels has
-    `num_outputs`. `verb` is the method of `litebert.load(...)` that uses it; the
-    examples follow `litebert` in a shell and `model.` in Python. Of a head that transformers does
-    not have it reads the encoder alone. `has_dropout` is for the linear layer's input. `module` is
-    its class, `package.module:Class`; `logits` names the columns of a linear head that is read
-    token by token. `variable` shows the head in an official checkpoint.
-    `has_problem_type`: the outputs can be one label, a set of labels, or a score. A head that
-    `reads_texts` is given every token with the batch, and has a row a sequence.
+    `class_name` ends the names of its classes in transformers (AlbertFor..., BertFor...); if it
+    has no such class (`is_in_transformers`), transformers reads the encoder alone. `layer` is the
+    linear layer on disk, `variable` a variable by which an official checkpoint shows this head,
+    and `pipeline` its task on the Hub. A head without labels has `num_outputs`. `verb` is the
+    method of `litebert.load(...)` that uses it; the examples follow `litebert` in a shell and
+    `model.` in Python. `module` is its class, `package.module:Class`; `logits` names the columns of
+    a linear head that is read token by token. `has_dropout` is about the linear layer's input.
+    With `has_problem_type` the outputs can be one label, a set of labels, or a score. A head that
+    `reads_texts` gets all tokens and the batch, and returns one row per sequence.
     """
 
     kind: HeadKind
@@ -150,7 +150,7 @@ _RECORDS = (
     ),
 )
 HEADS: dict[HeadKind, HeadRecord] = {record.kind: record for record in _RECORDS}
-"""The kinds of heads; add a record to make a kind known to folders, cards, verbs and reports."""
+"""The kinds of heads; folders, cards, verbs and reports know every kind that has a record."""
 
 
 class HeadConfig(Section):
@@ -168,12 +168,12 @@ class HeadConfig(Section):
 
     @property
     def record(self) -> HeadRecord:
-        """What the package knows of heads of this kind."""
+        """The record of this kind of head."""
         return HEADS[self.kind]
 
     @property
     def num_outputs(self) -> int:
-        """How many logits a token or a sequence gets from the linear layer."""
+        """The number of logits per token or sequence."""
         return len(self.labels) if self.record.has_labels else self.record.num_outputs
 
     @property
@@ -190,7 +190,7 @@ class HeadConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.kind not in HEADS:
-            raise ValueError(f"no head is called {self.kind!r}: one of {', '.join(HEADS)}")
+            raise ValueError(f"there is no head {self.kind!r}, only {', '.join(HEADS)}")
         if self.record.has_labels and not self.labels:
             raise ValueError(f"a {self.kind} head needs the names of its labels")
         if not self.record.has_labels and self.labels:
@@ -204,7 +204,7 @@ class HeadConfig(Section):
 
 
 def kind_of_class(name: str) -> HeadKind | None:
-    """Return which head a class of transformers has; None for pretraining heads or none.
+    """Return the head of a transformers class; None for pretraining heads or no head.
 
     >>> kind_of_class("BertForTokenClassification")
     'token-classification'

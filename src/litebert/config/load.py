@@ -1,4 +1,4 @@
-"""One checked configuration out of recipe, file and command line, with the origin of each value."""
+"""Merge recipe, file and command line into a checked configuration, with each value's origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Setting:
-    """One value and the place it was set."""
+    """A value and where it was set."""
 
     value: Json
     origin: Origin
@@ -41,7 +41,11 @@ class Resolved(Generic[Schema]):
 
 
 def settings_from_toml(path: Path, *, origin: Origin | None = None) -> Settings:
-    """Read a TOML file as dotted settings."""
+    """Read a TOML file as dotted settings.
+
+    Raises:
+        LitebertError: LB-101, it is not valid TOML.
+    """
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
         table = tomllib.loads(data.decode("utf-8"))
@@ -82,6 +86,9 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     """Merge settings, later layers over earlier ones, and check them against `schema`.
 
     `model.preset` stands for all fields of that network; single fields override it.
+
+    Raises:
+        LitebertError: LB-103, there is no such setting; LB-104, a value is missing or not allowed.
     """
     merged = _with_preset({key: value for layer in layers for key, value in layer.items()})
     known = dict(_fields(schema))
@@ -161,7 +168,7 @@ def _with_preset(settings: Settings) -> Settings:
 def _explained(
     error: ValidationError, settings: Settings, schema: type[BaseModel]
 ) -> LitebertError:
-    """Turn the first complaint of pydantic into our four lines."""
+    """Turn pydantic's first error into ours."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"])
     if name not in settings:
@@ -178,7 +185,7 @@ def _explained(
 
 
 def _named_in(message: str, section: str, settings: Settings) -> str | None:
-    """Return the setting that a rule about several complains of: a typed one before others."""
+    """Return a setting that the message of a rule about several names, a typed one first."""
     words = set(re.findall(r"\w+", message))
     named = [
         name for name in settings if name.startswith(section) and name.rpartition(".")[2] in words
@@ -207,7 +214,7 @@ def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[st
 
 
 def _nested(known: Iterable[str], settings: Settings) -> dict[str, Json]:
-    """Return tables as pydantic reads them; a section that nothing sets is there and empty."""
+    """Return nested tables as pydantic reads them; a section without settings is an empty table."""
     root: dict[str, Json] = {}
     for key in known:
         *sections, name = key.split(".")

@@ -16,9 +16,9 @@ _ALONE = {"measured": "measured here", "suited": "measured default"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Name who set a value, and where: the word as typed, the recipe, the file, the preset.
+    """Where a value was set: the word as typed, the recipe, the file, or the preset.
 
-    `chosen_by` is the origin of `model.preset`, for a value that a preset holds.
+    `chosen_by` is the origin of `model.preset`, for a value from a preset.
 
     >>> str(Origin("flag", "train.steps=3"))
     'command line: train.steps=3'
@@ -45,7 +45,7 @@ class Origin:
 
     @classmethod
     def read(cls, text: str) -> Origin:
-        """Read what `str` wrote, in this version or an older one; unknown words name a file.
+        """Parse what `str` wrote, in this version or an older one; other words name a file.
 
         >>> all(Origin.read(str(o)) == o for o in (
         ...     Origin(), Origin("flag"), Origin("flag", "a.b=1"), Origin("file", "my.toml"),

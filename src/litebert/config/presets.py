@@ -31,12 +31,12 @@ def _bert(hidden_size: int, layers: int, heads: int) -> AlbertConfig:
 
 
 PRESETS: dict[str, AlbertConfig] = {
-    # Ours take the erf form of GELU: on a CPU torch computes it faster than the tanh form.
+    # Ours use the erf form of GELU, which torch computes faster on a CPU than the tanh form.
     "tiny": _shape(128, 3, 2, hidden_act="gelu"),
     "mini": _shape(256, 6, 4, hidden_act="gelu"),
     "small": _shape(512, 6, 8, hidden_act="gelu"),
-    # Paper Table 1. v1 was trained with dropout .1 (xxlarge without), v2 without; both used the
-    # tanh GELU whatever later labels say; xlarge has the published 16 heads, not H/64 = 32.
+    # Paper Table 1. v1 was trained with dropout 0.1 (xxlarge without), v2 without. Both used the
+    # tanh GELU, whatever later configurations say; xlarge has the published 16 heads, not H/64.
     "base-v1": _shape(768, 12, 12, dropout=0.1),
     "large-v1": _shape(1_024, 24, 16, dropout=0.1),
     "xlarge-v1": _shape(2_048, 24, 16, dropout=0.1),

@@ -1,4 +1,4 @@
-"""What can be set, with default, range and source: model, data, objectives, training."""
+"""The settings of a network and of pretraining, with defaults, ranges and sources."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "l
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Backend = Literal["torch", "onnxruntime", "auto"]
-"""What computes a text alone; auto takes onnxruntime where it is installed and faster."""
+"""What computes a single short text; auto is onnxruntime where it is installed and faster."""
 Weight = Annotated[float, Field(gt=0)]
 
 
 ATTENTION_KINDS = {"full": "litebert.nn.attention:full", "local": "litebert.fast.local:local_of"}
-"""What makes each kind of attention, `module:function`; docs/extending/attention.md adds one."""
+"""The function that makes each kind of attention (docs/extending/attention.md adds one)."""
 
 
 class AlbertConfig(Section):
@@ -77,14 +77,14 @@ class AlbertConfig(Section):
 
     @property
     def num_steps(self) -> int:
-        """How many blocks a token passes: layers times inner groups."""
+        """How many blocks are applied to a token: layers times inner groups."""
         return self.num_hidden_layers * self.inner_group_num
 
     def require_room(self, num_tokens: int) -> None:
-        """Refuse a sequence that is longer than the position table.
+        """Check the length of a sequence.
 
         Raises:
-            LitebertError: LB-451.
+            LitebertError: LB-451, it is longer than the position table.
         """
         if num_tokens > self.max_position_embeddings:
             raise LitebertError(
@@ -126,7 +126,7 @@ class DataConfig(Section):
         None, description="more corpora of the same vocabulary, drawn from beside `corpus`"
     )
     weights: tuple[Weight, ...] | None = Field(
-        None, description="of corpus and mix, in this order; unset: their tokens"
+        None, description="weights of corpus and mix, in this order; unset: their tokens"
     )
     temperature: float | None = Field(
         None, gt=0, le=100, description="shares are weights ** (1 / temperature); unset: 1"
@@ -149,7 +149,7 @@ class DataConfig(Section):
 
 
 class ObjectiveConfig(Section):
-    """Choose what is learnt (paper 3.1 and 4.2; official create_pretraining_data.py)."""
+    """Choose the objectives (paper 3.1 and 4.2; official create_pretraining_data.py)."""
 
     sentence: str = Field(
         "order",
@@ -203,13 +203,13 @@ class OptimConfig(Section):
 
 
 class TrainConfig(Section):
-    """Say how long, how large, how precise, and what is kept."""
+    """Say how long to train, with what batches and precision, and what to keep."""
 
     steps: int = Field(125_000, ge=1, description="optimizer steps in all")
     minutes: float | None = Field(
         None,
         gt=0,
-        description="end by the clock: the schedule follows the time; `steps` is its plan",
+        description="end after this time: the schedule follows the clock; `steps` is the plan",
     )
     batch_size: int = Field(4_096, ge=1, description="sequences in one step")
     micro_batch_size: int | None = Field(
@@ -229,7 +229,7 @@ class TrainConfig(Section):
     save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
     keep_every: int | None = Field(
-        None, ge=1, description="checkpoints at multiples of so many steps stay, too"
+        None, ge=1, description="checkpoints at multiples of this many steps stay, too"
     )
     keep_best: bool | None = Field(
         None, description="pretraining: keep the model of the best evaluation in `best`, too"
@@ -239,8 +239,8 @@ class TrainConfig(Section):
     spike_sigma: float | None = Field(
         None,
         gt=0,
-        description="a loss so many deviations above the last 128 returns to the last checkpoint; "
-        "unset: no loss does",
+        description="a loss this many standard deviations above the last 128 returns to the last "
+        "checkpoint; unset: never",
     )
     threads: int | None = Field(
         None, ge=1, description="CPU threads; unset: torch's own, or with minutes the faster choice"
@@ -249,7 +249,7 @@ class TrainConfig(Section):
 
 
 class PretrainStart(Section):
-    """Say how the weights begin: from a model, whose shape `model` then takes, or from nothing."""
+    """Say where the weights start: from a model, whose shape is then used, or at random."""
 
     model: str | None = Field(None, description="model folder, or a name on the Hub")
     optimizer: bool = Field(False, description="take its optimizer's state, too")
@@ -265,7 +265,7 @@ class PretrainStart(Section):
 
 
 class DistilConfig(Section):
-    """Say what is learnt from a teacher, beside masked words and sentence order."""
+    """Say what is learnt from a teacher, besides masked words and sentence order."""
 
     teacher: str | None = Field(None, description="model folder, or a name on the Hub; unset: none")
     hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
@@ -285,7 +285,7 @@ class DistilConfig(Section):
 
 
 class PretrainConfig(Section):
-    """Hold everything that decides a pretraining run."""
+    """Everything that determines a pretraining run."""
 
     start: PretrainStart = PretrainStart()
     model: AlbertConfig = AlbertConfig()
@@ -327,7 +327,7 @@ class PretrainConfig(Section):
         return self
 
     def _check_together(self) -> None:
-        """Refuse what cannot be trained in one run."""
+        """Refuse combinations that cannot be trained in one run."""
         is_contrast = self.objective.sentence == "contrast"
         alone = {
             "distil.teacher": bool(self.distil.teacher),
@@ -342,6 +342,6 @@ class PretrainConfig(Section):
             raise ValueError("replaced.depth takes no early.depth and no elastic.least_depth")
         if is_contrast and (self.train.micro_batch_size or self.mining.pool > 1):
             raise ValueError(
-                "objective.sentence contrast compares the sequences of a step with each other: "
+                "objective.sentence contrast compares all sequences of a step with each other: "
                 "leave train.micro_batch_size and mining.pool unset"
             )

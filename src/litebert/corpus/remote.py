@@ -16,8 +16,8 @@ from pathlib import Path
 
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
 from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.failures import free_bytes
 from litebert.files import (
-    free_bytes,
     hash_file,
     locked,
     readable_bytes,

@@ -1,4 +1,4 @@
-"""The engine: faster training, packed and eight-bit weights for inference, and early exit."""
+"""The engine: fast training, packed and eight-bit weights for inference, early exit."""
 
 from litebert.fast.calibration import calibrate, to_int8
 from litebert.fast.exits import AlbertWithExits, limit_depth, patient_logits

@@ -1,4 +1,4 @@
-"""Full attention for training, and on CUDA: the kernel that is fastest for each stack."""
+"""Full attention for training and for CUDA, with the fastest kernel for each stack."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from litebert.nn.attention import Attend, attention
 from litebert.nn.batch import Layout
 
 _MANY = 4
-"""Sequences from which a stack counts as large."""
+"""A stack of this many sequences or more counts as large."""
 _ALIGNED = 8
-"""Rectangles are a multiple of this wide, which masks in half precision must be."""
+"""Widths of rectangles are multiples of this, as masks in half precision require."""
 
 
 def faster(attend: Attend, kernel: Attend) -> Attend:
-    """Return the kernel where the attention is the reference's, and any other kind as it is."""
+    """Return the kernel in place of the reference's attention; return another kind unchanged."""
     return kernel if attend is attention else attend
 
 
@@ -34,9 +34,8 @@ def full(
 ) -> Float[Tensor, "queries heads head_size"]:
     """Return what `litebert.nn.attention` returns, stack by stack.
 
-    A stack is a run of sequences with equally many queries and equally many keys.
-
-    Stacks are views, which suits the backward pass.
+    A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a
+    view, so the backward pass copies nothing.
     """
     is_ragged = layout.queries is not None or len(set(layout.batch.lengths)) > 1
     if query.is_cuda and is_ragged:
@@ -61,10 +60,10 @@ def stacked(
 
 
 def _within(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    """Attend within each sequence of a stack, by what measured fastest (benchmarks/RESULTS.md).
+    """Attend within each sequence of a stack, with the fastest kernel (benchmarks/RESULTS.md).
 
-    In bf16 on a CPU, large stacks train fastest as three plain products; the few sequences of odd
-    lengths go through float32, whose kernels are not compiled again for every length.
+    In bf16 on a CPU, large stacks train fastest as three plain products; small stacks of odd
+    lengths use float32, whose kernels are not compiled anew for every length.
     """
     if query.is_cuda or query.dtype != torch.bfloat16:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
@@ -75,7 +74,7 @@ def _within(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> T
 
 
 def _has_flash(query: Tensor) -> bool:
-    """Tell whether variable-length flash attention takes these rows: Ampere (sm80) or later."""
+    """Tell whether variable-length flash attention supports these rows: Ampere (sm80) or later."""
     is_half, size = query.dtype in (torch.float16, torch.bfloat16), query.shape[-1]
     return is_half and size % 8 == 0 and size <= 256 and _capability(query.device) >= (8, 0)
 
@@ -90,8 +89,8 @@ def padded(
 ) -> Tensor:
     """Attend within rectangles as wide as the longest sequence; nothing is read on the host.
 
-    How many queries each sequence has is known on the device alone, so where they are a part of
-    the tokens, each stands where its token does.
+    The number of queries of each sequence is known only on the device, so each query is placed in
+    the column of its token.
     """
     batch, width = layout.batch, -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
     sequences = sequence_of(batch)
@@ -111,7 +110,7 @@ def padded(
 def _variable(
     query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float
 ) -> Tensor:
-    """Attend with variable-length flash attention (CUDA, half precision), without leaving it."""
+    """Attend with variable-length flash attention (CUDA, half precision)."""
     from torch.nn.attention.varlen import varlen_attn
 
     offsets = (layout.query_offsets.to(torch.int32), layout.batch.offsets.to(torch.int32))

@@ -1,4 +1,4 @@
-"""Ranges of activations, found on texts like those that the model will read."""
+"""Calibrate the ranges of activations on texts like those that the model will read."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear
 from litebert.nn.model import Albert
 
 _NUM_DRAWN = 4_096
-"""Numbers kept of each batch for each product of each step."""
+"""Sampled numbers per batch, for each product of each step."""
 _SHRINKS = [1.0 - 0.05 * number for number in range(13)]
 _SMALLEST = 16_384
-"""Weights from which a layer outside the blocks is worth eight bits."""
+"""A layer outside the blocks is stored in eight bits from this many weights on."""
 _BLOCKS = (AttentionBlock, FeedForwardBlock)
 
 
 class Observer:
-    """What a product was given: extremes and mean of each channel, and some rows."""
+    """Observes the inputs of a product: extremes and mean of each channel, and some rows."""
 
     def __init__(self) -> None:
         self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
@@ -40,7 +40,7 @@ class Observer:
         self._draws = torch.Generator().manual_seed(0)
 
     def see(self, x: Tensor) -> None:
-        """Take note of an input."""
+        """Observe an input (rows, channels)."""
         x = x.float()
         self._low, self._high = self._low.minimum(x.amin(0)), self._high.maximum(x.amax(0))
         self._sum, self._num_rows = self._sum + x.sum(0), self._num_rows + len(x)
@@ -52,9 +52,9 @@ class Observer:
         return self._sum / self._num_rows
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
-        """Return the range, of those between zero and the extremes, that rounds with least error.
+        """Return the range with the least rounding error, among shrunken ranges of the extremes.
 
-        Cutting a rare extreme off costs less than a coarser grid for everything else.
+        Clipping a rare extreme costs less than a coarser grid for everything else.
         """
         low, high = float((self._low - shift).min()), float((self._high - shift).max())
         sample = torch.cat(self._rows) - shift
@@ -64,7 +64,7 @@ class Observer:
 
 
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
-    """Observe what each product of each step multiplies."""
+    """Return the ranges, shifts and biases of each step's products, observed on batches."""
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
     attention = list(blocks(albert, AttentionBlock))
     feed_forward = list(blocks(albert, FeedForwardBlock))
@@ -108,7 +108,7 @@ def _biases(
     second: Tensor,
     wide: Tensor,
 ) -> Tensor:
-    """Return the biases of a step's products, end to end, for the means of what they are given."""
+    """Return the biases of a step's products, end to end, given the means of their inputs."""
     projections = (attention.query, attention.key, attention.value)
     return torch.cat(
         [
@@ -121,13 +121,13 @@ def _biases(
 
 
 def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
-    """Return the bias with what rounding the weights takes from the mean product."""
+    """Return the bias, corrected for the effect of rounding the weights on the mean product."""
     lost: Tensor = linear(mean) - Int8Linear(linear)(mean)
     return linear.bias + lost
 
 
 def _observed(observers: list[Observer]) -> MakeLinear:
-    """Return what makes linear layers whose inputs are observed, one observer a layer."""
+    """Return a factory of linear layers whose inputs are observed, one observer per layer."""
     remaining = iter(observers)
 
     def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation) -> Linear:
@@ -164,7 +164,7 @@ def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
 
 
 def without_calibration(config: AlbertConfig) -> Int8Calibration:
-    """Return a calibration that has shapes but no numbers, which a file will bring."""
+    """Return a calibration with shapes but without numbers, to be filled from a file."""
     steps, size = config.num_steps, config.hidden_size
     with torch.device("meta"):
         return Int8Calibration(

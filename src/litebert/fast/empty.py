@@ -1,4 +1,4 @@
-"""Networks without numbers: shapes alone, to be filled from a file."""
+"""Build networks without numbers: shapes alone, to be filled from a file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def without_numbers() -> Iterator[None]:
-    """Build modules with shapes alone, on no device, while this is entered.
+    """Within the block, build modules on the meta device and skip their initialisation.
 
-    On the meta device alone, drawing numbers that are discarded would load torch's compiler.
+    Drawing numbers on the meta device, only to discard them, would load torch's compiler.
     """
     with torch.device("meta"), _LeaveOutInit():
         yield

@@ -1,4 +1,4 @@
-"""Adaptive depth: a classifier after every step, so that easy texts need not take them all.
+"""Adaptive depth: a classifier after every step, so that easy texts need fewer steps.
 
 Patience-based early exit (PABEE, arXiv 2006.04152), at any batch size: the tokens of a sequence
 that has stopped leave the token list.
@@ -22,7 +22,7 @@ from litebert.nn.heads import AlbertForTask, Network
 from litebert.nn.model import initialise
 
 SAME_SCORE = 0.1
-"""Scores closer than this count as the same (section 3.2, tau; its authors' example for STS-B)."""
+"""Scores closer than this count as equal (section 3.2, tau; the authors' example for STS-B)."""
 
 
 class AlbertWithExits(AlbertForTask):
@@ -55,7 +55,7 @@ def heads_of(network: AlbertForTask) -> list[nn.Module]:
 
 
 def limit_depth(network: Network, depth: int) -> None:
-    """Apply only the first `depth` steps from now on; where there are exits, the one there answers.
+    """Apply only the first `depth` steps from now on; with exits, the head of that step answers.
 
     Raises:
         LitebertError: LB-452, the network has fewer steps.
@@ -72,17 +72,17 @@ def limit_depth(network: Network, depth: int) -> None:
 
 
 def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
-    """Return the network if it has a classifier after every step, else refuse patience.
+    """Return the network if it can stop early.
 
     Raises:
-        LitebertError: LB-453, LB-454.
+        LitebertError: LB-453, patience is below 1; LB-454, there is no head after every step.
     """
     if patience < 1:
         raise RequestError(
             "LB-453",
-            "patience counts classifiers that agree with the one before",
+            "patience is a number of classifiers that agree with the one before",
             received=f"patience {patience}",
-            expected="1 or more; more is slower and surer",
+            expected="1 or more; higher is slower and more accurate",
             next="omit patience to take every step",
         )
     if not isinstance(network, AlbertWithExits):
@@ -99,7 +99,7 @@ def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
 def logits_by_step(
     network: AlbertForTask, batch: Batch
 ) -> list[Float[Tensor, "sequences outputs"]]:
-    """Return the logits after every step that has a head, the last one at least."""
+    """Return the logits after every step that has a head; the last step always has one."""
     if not isinstance(network, AlbertWithExits):
         return [network(batch)]
     first = batch.first_tokens
@@ -110,7 +110,7 @@ def logits_by_step(
 
 
 def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
-    """Return the mean of the losses after each step, step j counting j times (section 3.3).
+    """Return the mean of the losses after each step, weighted by the step's number (section 3.3).
 
     >>> mean_by_depth([torch.tensor([4.0]), torch.tensor([1.0])])
     tensor([2.])
@@ -125,8 +125,8 @@ def patient_logits(
 ) -> Float[Tensor, "sequences outputs"]:
     """Return the logits of each sequence at the step where it stops.
 
-    That is where a classifier has given the same answer as the one before `patience` times in a
-    row (section 3.2), or the last step. A sequence gets the same in any batch.
+    It stops where classifiers have agreed with the one before `patience` times in a row (section
+    3.2), or at the last step. The result does not depend on the rest of the batch.
     """
     albert, heads = network.albert, heads_of(require_exits(network, patience))
     layout, hidden, steps = Layout(batch), next(albert.states(batch)), albert.steps()
@@ -135,7 +135,7 @@ def patient_logits(
     answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
     for step, ((attend, transform), head) in enumerate(zip(steps, heads, strict=False), 1):
         first = layout.batch.first_tokens
-        if is_last := step == len(steps):  # then only the [CLS] are computed
+        if is_last := step == len(steps):  # the last step computes only [CLS]
             layout = replace(layout, queries=first)
         hidden = transform(attend(hidden, layout), layout)
         logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))
@@ -166,7 +166,7 @@ def is_same_answer(
 def _only(
     keep: Bool[Tensor, " sequences"], batch: Batch, hidden: Float[Tensor, "rows hidden"]
 ) -> tuple[Layout, Float[Tensor, "fewer_rows hidden"]]:
-    """Leave out sequences, and their rows of the hidden states."""
+    """Return the layout and the hidden states of the sequences to keep."""
     sizes = batch.offsets.diff()
     rows = keep.repeat_interleave(sizes).nonzero().flatten()
     kept = Batch(

@@ -1,4 +1,4 @@
-"""NaN and infinity are refused: where weights come in, and where outputs leave a network."""
+"""Refuse NaN and infinity in weights that are read, and in the outputs of a network."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def require_finite(
     expected: str,
     next: str,
 ) -> None:
-    """Refuse foreign weights that are not numbers.
+    """Check that weights are finite.
 
-    Raises: DamagedError with the code, what is wrong and the next step of the caller.
+    Raises:
+        DamagedError: They are not; the caller gives the code, the message and the next step.
     """
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
@@ -36,16 +37,12 @@ def _is_finite(tensor: Tensor | NDArray[np.floating]) -> bool:
     if isinstance(tensor, np.ndarray):
         return bool(np.isfinite(tensor).all())
     has_ends = tensor.is_floating_point() and tensor.numel() > 0
-    # Copies nothing; NaN is both the least and the largest.
+    # aminmax copies nothing, and returns NaN if there is one.
     return not has_ends or all(bool(end.isfinite()) for end in tensor.aminmax())
 
 
 def refuse_non_finite(network: Network) -> None:
-    """From now on, raise an error instead of returning hidden states or logits that are not finite.
-
-    Raises:
-        DamagedError: LB-472, from the network when it is applied.
-    """
+    """Let a network raise LB-472 from now on instead of returning outputs that are not finite."""
     heads = (
         heads_of(network)
         if isinstance(network, AlbertForTask)
@@ -57,15 +54,15 @@ def refuse_non_finite(network: Network) -> None:
 
 def _check_outputs(network: Network, outputs: Tensor | tuple[Tensor, ...]) -> None:
     tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
-    # One sum tells in the common case; finite numbers may overflow in it.
+    # A finite sum means finite numbers; but a sum of finite numbers may overflow.
     if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
         return
     name, largest = max(_magnitudes(network), key=lambda found: (found[1] != found[1], found[1]))
     raise DamagedError(
         "LB-472",
-        "the network gives NaN or infinity, which is no answer",
-        received=f"a largest weight of {largest:.3g}, in {name}",
-        expected="finite weights, below 100 as a rule",
+        "the network returns NaN or infinity",
+        received=f"the largest weight is {largest:.3g}, in {name}",
+        expected="finite weights, usually below 100",
         next="make or fetch the model again; in bf16, try fp32 first",
     )
 

@@ -1,7 +1,7 @@
-"""One short text alone, computed by onnxruntime: each step as one compiled graph.
+"""Compute a single short text with onnxruntime: each step as one compiled graph.
 
-A short text costs torch as much for its many small operators as for the products. A graph of one
-step is run once a step, so that its weights are held once, however many steps share them.
+For a short text, torch's many small operators cost as much as the products. There is one graph per
+distinct step, so weights are stored once, however many steps share them.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ FUSED: dict[Activation, str] = {
     "gelu_new": "FastGelu",
     "gelu_pytorch_tanh": "FastGelu",
 }
-"""Activations that onnxruntime joins with the bias before them."""
+"""The operators of onnxruntime that fuse a bias and an activation."""
 
 _OPSET, _IR_VERSION, _MICROSOFT, _ERRORS_ONLY = 20, 10, "com.microsoft", 3
 _PROBED_ROWS = 16
 _MOST_ROWS = 64
-"""Rows up to which a graph pays: from 128 on, products take nearly all the time of either."""
+"""The most rows for which a graph is used; from 128 on, products take nearly all the time."""
 
 
 def session(model: bytes) -> onnxruntime.InferenceSession:
-    """Start a graph with as many threads as torch; onnxruntime does not ask torch itself."""
+    """Start a graph with as many threads as torch uses."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
-    # Threads that spin after a run would slow down the next run.
+    # Threads that keep spinning after a run would slow down torch.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
@@ -65,7 +65,7 @@ def compiled_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> 
 
 
 def alone_by(graph: Apply, attend: Half, transform: Half) -> tuple[Half, Half]:
-    """Return the halves of a step; of one short text alone, the first half does all of it."""
+    """Return the halves of a step; for a single short text, the first half does both."""
 
     def first(x: Tensor, layout: Layout) -> Tensor:
         return graph(x[: len(layout.batch.ids)]) if _is_alone(layout) else attend(x, layout)
@@ -77,7 +77,7 @@ def alone_by(graph: Apply, attend: Half, transform: Half) -> tuple[Half, Half]:
 
 
 def is_faster(graph: Apply, attend: Half, transform: Half, *, hidden_size: int) -> bool:
-    """Tell whether the graph is faster here than the two halves, on a short text (20 ms)."""
+    """Time the graph and the two halves on a short text (20 ms); tell whether the graph wins."""
     x = torch.full((_PROBED_ROWS, hidden_size), 0.5)
     layout = Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
     functions: tuple[Apply, Apply] = (
@@ -94,7 +94,7 @@ def _is_alone(layout: Layout) -> bool:
 
 
 def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.ModelProto:
-    """Write a step in onnxruntime's joined operators; each product is x W, so W is transposed."""
+    """Write a step in onnxruntime's fused operators; products are x W, so W is transposed."""
     weight, bias = attention.projection()
     (heads, head_size), size = attention.heads, attention.output.in_features
     inner, outer = feed_forward.intermediate, feed_forward.output

@@ -1,10 +1,10 @@
 """Eight-bit weights and activations, for inference on a CPU.
 
-Weights are symmetric with one scale a row. Activations are unsigned with a fixed scale and zero
-point for each of the four products of each step, found by calibration: shared weights see other
-numbers at every depth. A few channels of a trained network's layer norms are far from zero in
-all tokens; so hidden states are centred before rounding, and the product of their mean goes into
-the bias.
+Weights are symmetric with one scale per row. Activations are unsigned, with a fixed scale and zero
+point for each of the four products of each step, found by calibration: at each depth, shared
+weights get inputs of another range. In a trained network, a few channels after a layer norm are far
+from zero for all tokens; so hidden states are centred before rounding, and the product of their
+mean is added to the bias.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from litebert.nn.block import (
 )
 
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
-"""The products of a step, by what they multiply; calibration gives each a range a step."""
+"""The inputs of the four products of a step; calibration finds a range for each, in each step."""
 
 NUM_SHIFTED = 2
-"""Of these, the two inputs of blocks are shifted."""
+"""The inputs that are shifted by their mean: those of the two blocks."""
 AtStep: TypeAlias = Callable[[int], Half]
 
 
 class Int8Calibration(NamedTuple):
-    """What each product of each step is given and adds.
+    """The input ranges, shifts and biases of each step's products.
 
-    `shifts` are the means of the inputs of blocks. `biases` are joined, a product after the
-    other. They have in them what a mean contributes: all of it where it is taken off the input,
-    else what rounding the weights changes of it; and the mean that the residual lacks.
+    `shifts` are the means of the inputs of both blocks. `biases` are those of all products, end to
+    end. They include the product of the mean if the input is shifted by it, otherwise a correction
+    for rounding the weights; and the mean that the residual lacks.
     """
 
     ranges: Float[Tensor, "steps sites 2"]
@@ -74,9 +74,9 @@ def is_int8(albert: Albert) -> bool:
 
 
 def int8_attention(block: AttentionBlock, calibration: Int8Calibration) -> AtStep:
-    """Return what prepares the block for a step; its result is less the step's second mean.
+    """Return a function that gives the block for a step.
 
-    For the feed-forward block of the same step alone.
+    Its output is shifted by the step's second mean, as `int8_feed_forward` expects it.
     """
     fused, output = side_by_side(block.query, block.key, block.value), side_by_side(block.output)
     inner = torch.bfloat16 if bf16_pays() else torch.float32
@@ -99,7 +99,7 @@ def int8_attention(block: AttentionBlock, calibration: Int8Calibration) -> AtSte
 
 
 def int8_feed_forward(block: FeedForwardBlock, calibration: Int8Calibration) -> AtStep:
-    """Return what prepares the block for a step, on states less the step's second mean."""
+    """Return a function that gives the block for a step, on the output of `int8_attention`."""
     intermediate, output = side_by_side(block.intermediate), side_by_side(block.output)
     norm, act = cast_norm(block.norm, torch.float32), block.hidden_act
 

@@ -1,6 +1,6 @@
-"""Layers stored in eight bits: symmetric, with one scale a row; as modules they compute in float32.
+"""Layers stored in eight bits, symmetric with one scale per row; as modules they use float32.
 
-Files hold `quantized` and `scale` in place of `weight`.
+Files have `quantized` and `scale` instead of `weight`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Int8Linear(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "outputs inputs"]:
-        """The weight that the eight bits stand for."""
+        """The dequantized weight."""
         return self.quantized * self.scale[:, None]
 
     def forward(
@@ -38,7 +38,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """A table of vectors stored in eight bits, with one scale a row."""
+    """A table of vectors stored in eight bits, with one scale per row."""
 
     quantized: Int[Tensor, "rows size"]
     scale: Float[Tensor, " rows"]
@@ -49,7 +49,7 @@ class Int8Embedding(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "rows size"]:
-        """The table that the eight bits stand for."""
+        """The dequantized table."""
         return self.quantized * self.scale[:, None]
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape size"]:
@@ -58,7 +58,7 @@ class Int8Embedding(nn.Module):
 
 
 def _register(module: nn.Module, weight: Tensor) -> None:
-    if weight.is_meta:  # without numbers, which a file will bring: operators would load a compiler
+    if weight.is_meta:  # shapes alone: computing on the meta device would load torch's compiler
         scale = torch.empty(len(weight), device="meta")
         quantized = torch.empty(weight.shape, dtype=torch.int8, device="meta")
     else:

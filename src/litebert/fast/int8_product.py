@@ -1,7 +1,7 @@
-"""Eight-bit products on a CPU, with what follows in the same kernel.
+"""Eight-bit products on a CPU, fused with the operation that follows.
 
-torch's (oneDNN's) kernels have no public name; they are named here alone, tried once in a process,
-and replaced by public operators where they are absent or wrong.
+torch's (oneDNN's) kernels have no public name; only this file names them. They are tried once per
+process, and replaced by public operators where they are missing or wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ByteGrid(NamedTuple):
 
     @classmethod
     def over(cls, low: float, high: float) -> ByteGrid:
-        """Cover a range, and zero.
+        """Return the grid that covers a range and zero.
 
         >>> ByteGrid.over(-1.0, 1.55)
         ByteGrid(scale=0.01, zero=100)
@@ -43,7 +43,7 @@ class ByteGrid(NamedTuple):
 
 
 def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, "rows columns"]:
-    """Round to a grid, as bytes."""
+    """Round to a grid; return bytes."""
     if not _rounds_at_once():
         return torch.add(grid.zero + 0.5, x, alpha=1 / grid.scale).clamp_(0, 255).to(torch.uint8)
     quantized = torch.quantize_per_tensor(x, grid.scale, grid.zero, torch.quint8)
@@ -54,7 +54,7 @@ def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, 
 
 
 class Product:
-    """x W^T + b of bytes and eight-bit weights, with what follows in the same kernel."""
+    """x W^T + b of bytes and eight-bit weights, fused with the operation that follows."""
 
     def __init__(self, quantized: Tensor, scale: Tensor) -> None:
         self._scale = scale
@@ -72,7 +72,7 @@ class Product:
         onto: ByteGrid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
+        """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
         given = (x, grid.scale, grid.zero, self._blocked, self._scale, self._zeros)
         result, kind = (onto, torch.uint8) if onto is not None else (ByteGrid(1.0, 0), dtype)
         total: Tensor
@@ -84,7 +84,7 @@ class Product:
 
 
 class PlainProduct:
-    """The same from public operators, in float32 (slow)."""
+    """The same with public operators, in float32 (slow)."""
 
     def __init__(self, quantized: Tensor, scale: Tensor) -> None:
         self._quantized, self._scale = quantized, scale
@@ -100,7 +100,7 @@ class PlainProduct:
         onto: ByteGrid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Return the product, activated or added to, in `dtype` or as bytes `onto` a grid."""
+        """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
         weight = self._quantized * self._scale[:, None]
         wide = F.linear((x.float() - grid.zero) * grid.scale, weight, bias)
         wide = ACTIVATIONS[_cheaper(activation)](wide)
@@ -117,9 +117,9 @@ def side_by_side(*linears: nn.Module) -> Product | PlainProduct:
 
 
 def _cheaper(activation: Activation) -> Activation:
-    """Return GELU's exact form for its tanh form, which takes the kernel longer.
+    """Replace GELU's tanh form by the exact one, which the kernel computes faster.
 
-    They differ by less than 5e-4, a small part of a step of any grid that the result goes onto.
+    They differ by less than 5e-4, a fraction of a step of any grid for the result.
     """
     return "gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation
 
@@ -131,7 +131,7 @@ def _after(activation: Activation) -> tuple[str, list[float], str]:
 
 @lru_cache
 def _rounds_at_once() -> bool:
-    """Tell whether torch still has its quantized tensors, which warn once that they will go."""
+    """Tell whether torch still has quantized tensors, which are deprecated with a warning."""
     with warnings.catch_warnings(action="ignore"):
         try:
             torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
@@ -142,9 +142,9 @@ def _rounds_at_once() -> bool:
 
 @lru_cache
 def kernels_work() -> bool:
-    """Tell whether this CPU's eight-bit products are there and right, at the ends of the range.
+    """Tell whether this CPU's eight-bit products exist and are right at the ends of the range.
 
-    Old ones saturate on sums of two products.
+    Products on old CPUs saturate on sums of two.
     """
     draws = torch.Generator().manual_seed(0)
     x = (torch.rand(32, 256, generator=draws) < 0.5).to(torch.uint8) * 255

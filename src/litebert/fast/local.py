@@ -1,4 +1,4 @@
-"""Local attention: the neighbours up to `window` tokens away, and [CLS], which sees everything."""
+"""Local attention: to neighbours up to `window` tokens away and [CLS]; [CLS] attends to all."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def local(
     *,
     window: int,
 ) -> Float[Tensor, "queries heads head_size"]:
-    """Mix each query with its neighbours and the [CLS] of its sequence; [CLS] with all tokens.
+    """Mix each query with its neighbours and the [CLS] of its sequence, and [CLS] with all tokens.
 
-    Blocks of tokens read the blocks around them, so a token costs the same at any length.
+    Blocks of tokens read the blocks around them, so the cost per token is the same at any length.
     """
     everywhere = query
     if layout.queries is not None:
@@ -76,9 +76,9 @@ def _blocks(rows: Tensor, size: int) -> Tensor:
 def _visible(
     first: Tensor, size: int, window: int
 ) -> tuple[Bool[Tensor, "blocks size span"], Bool[Tensor, "blocks size"]]:
-    """Tell which neighbours each token sees, and whether its [CLS] is not one of them.
+    """Tell which neighbours each token attends to, and whether its [CLS] is not among them.
 
-    `first` is the [CLS] of every token: two tokens with the same one are of the same sequence.
+    `first` is the index of each token's [CLS]; tokens of the same sequence have the same.
     """
     missing = -len(first) % size
     own = _blocks(F.pad(first, (0, missing), value=-1), size)

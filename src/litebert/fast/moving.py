@@ -1,4 +1,4 @@
-"""What a GPU is given without making the host wait."""
+"""Operations that do not make the host wait for a GPU."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def mean_by_sequence(
 
 
 def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
-    """Return the number of each token's sequence; as its size is known here, nothing waits."""
+    """Return the index of each token's sequence; the result's size is known, so nothing waits."""
     numbers = torch.arange(len(batch.lengths), device=batch.offsets.device)
     return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))

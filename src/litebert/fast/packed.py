@@ -1,7 +1,7 @@
-"""Blocks for inference on a CPU: weights packed once, in the layout its matrix kernels want.
+"""Blocks for inference on a CPU: weights packed once, in the layout of its matrix kernels.
 
-torch has the kernels (MKL's and oneDNN's) but no public name for them; they are named here alone,
-tried once in a process, and replaced by public ones where they are absent, wrong or slower.
+torch has the kernels (MKL's and oneDNN's) but no public name for them; only this file names them.
+They are tried once per process, and replaced by public ones if they are missing, wrong or slower.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "tanh": ("tanh", ""),
     "linear": ("none", ""),
 }
-"""Names of the activations that the kernel applies to its result, and of their variants."""
+"""The kernel's names for activations and their variants."""
 
 _MKL_ROWS, _PIECE = 1_024, 384
 
@@ -84,7 +84,7 @@ def packed_feed_forward(
 
 
 def attend_of(block: AttentionBlock) -> Attend:
-    """Return the block's attention; full attention in rectangles."""
+    """Return the block's attention; full attention is computed in rectangles."""
     return faster(block.attend, rectangles.attend)
 
 
@@ -93,7 +93,7 @@ Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
 
 @lru_cache
 def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
-    """Tell whether a kind of packed product is there, right, and not slower here (10 ms)."""
+    """Tell whether a kind of packed product exists here, is right, and is not slower (10 ms)."""
     draws = torch.Generator().manual_seed(0)
     weight, bias = (
         torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,))
@@ -116,10 +116,10 @@ def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
 
 @lru_cache
 def _kernel_in_fp32() -> Kernel:
-    """Return the kind of product that is fastest here in float32 (25 ms).
+    """Return the fastest kind of product in float32 on this CPU (25 ms).
 
-    oneDNN's measured 1.1 to 1.5 times faster than MKL's on a Xeon with AVX-512, above all on the
-    few rows of one short text; elsewhere it may be the other way round.
+    On a Xeon with AVX-512, oneDNN's was 1.1 to 1.5 times faster than MKL's, above all for the few
+    rows of one short text; elsewhere it may be slower.
     """
     found: list[Kernel] = [kernel for kernel in (_onednn, _mkl) if pays(kernel, torch.float32)]
     if not found:
@@ -131,21 +131,21 @@ def _kernel_in_fp32() -> Kernel:
         return fastest(lambda product: product(rows, None), products, rounds=5)
 
     few, many = least(weight[:16]), least(weight[:128])
-    # Few rows and many count alike.
+    # Few rows and many rows count equally.
     costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]
     return found[costs.index(min(costs))]
 
 
 def bf16_pays() -> bool:
-    """Tell whether this CPU has products in bf16."""
+    """Tell whether packed products in bf16 work and are not slower on this CPU."""
     return pays(_onednn, torch.bfloat16)
 
 
 def _mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
-    """Pack for any number of rows; the operator must be given this number."""
+    """Pack for any number of rows, which the operator takes as an argument."""
     blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
     product = torch.ops.mkl._mkl_linear.default
-    # Of the weight itself it then only wants the shape.
+    # Once the weight is packed, the operator only needs its shape.
     shape = weight.new_zeros(()).expand(weight.shape)
     return lambda x, y: _plus(product(x, blocked, shape, bias, len(x)), y)
 
@@ -172,9 +172,9 @@ def _onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
 
 @lru_cache
 def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
-    """Tell whether many rows are multiplied faster in pieces: in one, some threads may idle.
+    """Tell whether many rows are multiplied faster in pieces: in one piece, threads may idle.
 
-    Two threads with AMX do for 450 to 1,900 rows of a product onto 768 channels, not onto 2,304.
+    With AMX and two threads, they do for 450 to 1,900 rows and 768 channels, but not for 2,304.
     """
     if num_threads == 1:
         return False

@@ -1,4 +1,4 @@
-"""Weights in a lower precision, whose gradients add up in the weights' own."""
+"""Cast weights to a lower precision, with gradients that are summed in the original one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES: dict[Precision, torch.dtype] = {
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
-    """Return the dtype of sums of many numbers; Apple's GPUs have no float64.
+    """Return the dtype for sums of many numbers; Apple's GPUs have no float64.
 
     >>> exact_dtype(torch.device("cpu")), exact_dtype(torch.device("mps"))
     (torch.float64, torch.float32)
@@ -30,10 +30,10 @@ def exact_dtype(device: torch.device) -> torch.dtype:
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
-    """Return what gives the weight in `dtype`, cast once, at each of its uses.
+    """Return a function that gives the weight in `dtype`, cast once, for each of its uses.
 
-    A shared block is used many times. The gradients of its uses are summed in float32: in bf16,
-    a sum loses what is smaller than 1/256 of it.
+    A shared block is used many times. The gradients of its uses are summed in float32: in bf16, a
+    sum loses terms below 1/256 of it.
 
     >>> weight = torch.ones(1, requires_grad=True)
     >>> use = cast(weight, torch.bfloat16)
@@ -57,13 +57,13 @@ def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
 class _Use(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, copied: Tensor) -> Tensor:
-        """Return the copy; its gradient is the weight's."""
+        """Return the copy; its gradient goes to the weight."""
         ctx.dtype = weight.dtype
         return copied.view_as(copied)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Hand the gradient on in the weight's precision."""
+        """Return the gradient in the weight's precision."""
         return gradients[0].to(ctx.dtype), None
 
 

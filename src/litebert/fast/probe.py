@@ -1,4 +1,4 @@
-"""Probes: which of several kernels is fastest on this machine."""
+"""Time several kernels on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kernel = TypeVar("Kernel")
 def fastest(
     run: Callable[[Kernel], object], choices: Sequence[Kernel], *, rounds: int
 ) -> list[float]:
-    """Return the least seconds that `run` takes with each choice, interleaved after a warm-up."""
+    """Return the shortest seconds of `run` with each choice, interleaved after a warm-up."""
     for choice in choices:
         run(choice)
     seconds = [float("inf")] * len(choices)

@@ -1,7 +1,7 @@
-"""Attention for inference on a CPU: sequences of similar lengths side by side in padded rectangles.
+"""Attention for inference on a CPU: sequences of similar lengths in padded rectangles.
 
-There are few distinct widths, so few kernels are compiled, and few calls are made. Rows are copied,
-which inference likes and a backward pass does not.
+There are few distinct widths, so few kernels are compiled and few calls are made. Rows are copied,
+which is cheap in inference, but not in a backward pass.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from litebert.fast.probe import fastest
 from litebert.nn.batch import Layout
 
 Rows: TypeAlias = slice | Tensor
-"""Rows of a list: a stretch of it, or an index for each."""
+"""A slice of rows, or an index for each."""
 Lengths: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
-"""(query, key, value, is_key) -> mixed, of a stack of sequences."""
+"""(query, key, value, is_key) -> mixed, for a stack of sequences."""
 
 
 class Rectangle(NamedTuple):
@@ -36,7 +36,7 @@ class Rectangle(NamedTuple):
 
 
 class Rectangles(NamedTuple):
-    """All sequences, each in one rectangle; `order` undoes what joining the rectangles changes."""
+    """All sequences, each in one rectangle; `order` restores the order of the joined queries."""
 
     rectangles: tuple[Rectangle, ...]
     order: Int[Tensor, " queries"] | None
@@ -69,8 +69,8 @@ def attend(
 def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Rectangles:
     """Put sequences of similar lengths side by side.
 
-    Exact rectangles are as wide as their longest sequence: one text alone needs no padding. Kernels
-    that are compiled for every width get few widths instead.
+    Exact rectangles are as wide as their longest sequence, so a single text needs no padding. For
+    kernels that are compiled for every width, there are few widths instead.
     """
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
@@ -85,7 +85,7 @@ def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Re
         keys, is_key = _rows(stack, key_lengths, width)
         is_subset = query_lengths != key_lengths
         queries, is_query = _rows(stack, query_lengths, most) if is_subset else (keys, is_key)
-        # Where each query's row is once all rectangles are joined; padding is nobody's row.
+        # Where each query's row is after all rectangles are joined; padding rows have no query.
         order[queries[is_query.flatten()]] = joined + is_query.flatten().nonzero().flatten()
         joined += len(queries)
         mask = None if bool(is_key.all()) else is_key.view(len(stack), 1, 1, width)
@@ -106,7 +106,7 @@ def padded_width(length: int) -> int:
 def _rows(
     stack: list[int], lengths: Lengths, width: int
 ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, "sequences width"]]:
-    """Return the rows of some sequences, and which are theirs: padding repeats the first row."""
+    """Return the rows of some sequences, and which are not padding; padding repeats a row."""
     sizes = torch.tensor(lengths)
     starts, sizes = (sizes.cumsum(0) - sizes)[stack, None], sizes[stack, None]
     columns = torch.arange(width)
@@ -116,7 +116,7 @@ def _rows(
 
 
 def _as_slice(rows: Int[Tensor, " rows"]) -> Rows:
-    """Return neighbouring rows as a slice, which copies nothing."""
+    """Return consecutive rows as a slice, which copies nothing."""
     start = int(rows[0])
     is_stretch = torch.equal(rows, torch.arange(start, start + len(rows)))
     return slice(start, start + len(rows)) if is_stretch else rows

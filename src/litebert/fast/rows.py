@@ -1,4 +1,4 @@
-"""Rows of ragged batches, rounded up to few different counts."""
+"""Round the rows of ragged batches up to few different counts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from litebert.nn.block import AttentionPieces, Half, attention_block
 
 
 def rounded(rows: int) -> int:
-    """Round up to one of at most 16 counts an octave: at most 1/16 more rows.
+    """Round up to one of at most 16 counts per power of two, so at most 1/16 more rows.
 
-    Matrix kernels are compiled or chosen again for every shape, and ragged batches bring a new one
-    every step: on a CPU in bf16 a first product takes about five times as long as the next ones.
+    Matrix kernels are compiled or chosen for every shape, and a ragged batch has a new shape in
+    every step: on a CPU in bf16, a first product takes about five times as long as the next ones.
 
     >>> rounded(16), rounded(100), rounded(4_001)
     (16, 100, 4096)
@@ -31,12 +31,12 @@ def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."
 
 
 def linear_on_filled(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return x W^T + b, multiplied on rows that are filled up."""
+    """Return x W^T + b, computed on filled rows."""
     return F.linear(filled(x), weight, bias)[: len(x)]
 
 
 def on_batch(pieces: AttentionPieces, attend: Attend, dropout_prob: float = 0.0) -> Half:
-    """Return an attention block on the rows of a ragged batch, which it fills up with zeros."""
+    """Return an attention block for the rows of a ragged batch, which it fills up with zeros."""
 
     def apply(x: Tensor, layout: Layout) -> Tensor:
         num_tokens = len(layout.batch.ids)

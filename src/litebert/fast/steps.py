@@ -1,4 +1,4 @@
-"""The steps of a network, computed by the engine: for training, or packed for inference."""
+"""Compute the steps of a network with the engine: for training, or packed for inference."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
 
 
 def accelerate(network: Network) -> None:
-    """Compute the network with the engine's kernels from now on; it works without, but slower.
+    """Let a network use the engine's kernels from now on; the results are the same, but faster.
 
     Weights are joined and cast once for all steps that share them, rows are filled up, and
-    attention takes the kernel that suits the device and the lengths.
+    attention uses the kernel that suits the device and the lengths.
     """
     network.albert.make_steps = training_steps
     if isinstance(network, AlbertForPretraining):
@@ -50,7 +50,7 @@ def accelerate(network: Network) -> None:
 
 
 def checkpoint_gradients(albert: Albert) -> None:
-    """Keep only each block's input for the backward pass and recompute the rest there."""
+    """Keep only each block's input for the backward pass, and recompute the rest there."""
     albert.apply_block = partial(checkpoint, use_reentrant=False)
 
 
@@ -64,9 +64,9 @@ def training_steps(albert: Albert) -> Steps:
 
 
 def pack(albert: Albert) -> None:
-    """Prepare the weights, as they are now, for inference, in eight bits if they are stored so.
+    """Pack the current weights for inference, in eight bits if they are stored so.
 
-    Training and gradients use the weights themselves; once these change, packed ones are dropped.
+    Training and gradients use the weights themselves; if these change, packed ones are dropped.
     """
     calibration = calibration_of(albert)
     steps = _packed_steps(albert) if calibration is None else _int8_steps(albert, calibration)
@@ -74,10 +74,10 @@ def pack(albert: Albert) -> None:
 
 
 def use_backend(albert: Albert, backend: str) -> None:
-    """Compute short texts that are alone with onnxruntime; for auto, where installed and faster.
+    """Compute single short texts with onnxruntime; with "auto", where it is installed and faster.
 
-    A packed network in fp32 gets a graph a step. One in bf16, in eight bits or with other operators
-    stays as it is.
+    A packed network in fp32 gets a graph per distinct step. A network in bf16, in eight bits or
+    with unsupported operators stays unchanged.
 
     Raises:
         LitebertError: LB-305, onnxruntime is not installed; LB-975, no backend has this name.
@@ -114,7 +114,7 @@ def is_packed(albert: Albert) -> bool:
 
 
 class _Packed:
-    """Packed steps, with what makes steps where they do not serve."""
+    """Packed steps, and the function that makes other steps where these cannot be used."""
 
     def __init__(self, albert: Albert, steps: Steps) -> None:
         make = albert.make_steps
@@ -122,7 +122,7 @@ class _Packed:
         self.steps, self._stamps = steps, _stamps(albert)
 
     def __call__(self, albert: Albert) -> Steps:
-        """Return the packed steps; others for gradients, and from now on if the weights changed."""
+        """Return the packed steps, or others for gradients; drop them if weights have changed."""
         if not self.is_current(albert):
             albert.make_steps = self._otherwise
         elif not torch.is_grad_enabled():
@@ -135,7 +135,7 @@ class _Packed:
 
 
 def _stamps(albert: Albert) -> list[tuple[int, int]]:
-    """Return the address of each weight and how often it was written to."""
+    """Return the address of each weight and the number of writes to it."""
     return [
         (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
         for module in albert.modules()
@@ -177,7 +177,7 @@ def _packed_steps(albert: Albert) -> Steps:
 
 
 def _int8_steps(albert: Albert, calibration: Int8Calibration) -> Steps:
-    """Bind the blocks, packed once, to the inputs that each step gives them."""
+    """Bind the blocks, which are packed once, to the calibration of each step."""
     attention = [int8_attention(block, calibration) for block in blocks(albert, AttentionBlock)]
     feed_forward = [
         int8_feed_forward(block, calibration) for block in blocks(albert, FeedForwardBlock)

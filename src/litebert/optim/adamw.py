@@ -1,4 +1,4 @@
-"""AdamW as ALBERT was fine-tuned with: decoupled decay, no bias correction."""
+"""AdamW as in ALBERT's fine-tuning: decoupled decay, no bias correction."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from litebert.optim.moments import MomentOptimizer
 class AdamW(MomentOptimizer):
     """Update p by lr (m / (sqrt(v) + eps) + weight_decay p), in place (optimization.py L120-207).
 
-    Other than `torch.optim.AdamW`, it corrects no bias: the first steps are larger, which is why
-    upstream warms up. Build the groups with `parameter_groups`, so that norms and biases do not
-    decay.
+    Unlike `torch.optim.AdamW`, it has no bias correction by default: the first steps are larger,
+    which is why upstream warms up. Build the groups with `parameter_groups`, so that norms and
+    biases do not decay.
 
     >>> import torch
     >>> weight = torch.nn.Parameter(torch.tensor([0.5], dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""An exponential average of the weights, kept by the optimizer beside its moments."""
+"""An exponential moving average of the weights, kept by the optimizer with its moments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer
 def follow(states: Sequence[Mapping[str, Tensor]], parameters: list[Tensor], decay: float) -> None:
     """Move each average towards its weights by 1 - d, with d = min(decay, (1 + t) / (10 + t)).
 
-    The average of a young run so forgets its random start (as TensorFlow's does).
+    Thus the average forgets the random start early in a run (as TensorFlow's does).
     """
     averages = [state["average"] for state in states]
     steps = [state["step"] for state in states]
@@ -25,9 +25,9 @@ def follow(states: Sequence[Mapping[str, Tensor]], parameters: list[Tensor], dec
 
 @contextmanager
 def averaged(optimizer: Optimizer) -> Iterator[None]:
-    """Swap the average in for the weights, and restore the weights afterwards, bit for bit.
+    """Within the block, replace the weights by their average; restore them bit for bit after it.
 
-    Where no average is kept, nothing changes.
+    If no average is kept, nothing changes.
 
     >>> from litebert.optim import AdamW
     >>> weight = torch.nn.Parameter(torch.zeros(1))

@@ -51,7 +51,7 @@ def build_optimizer(
 
 
 def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
-    """Return the configured rate as a function of the step alone.
+    """Return the configured learning rate as a function of the step.
 
     >>> rate = build_schedule(OptimConfig(schedule="official"), total_steps=125_000)
     >>> rate(3_124), rate(3_125), rate(62_500)
@@ -75,7 +75,7 @@ def _warmup_steps(warmup: float, total_steps: int) -> int:
     if warmup >= total_steps > 1:
         raise LitebertError(
             "LB-426",
-            "the warm-up is as long as the training",
+            "the warm-up is not shorter than the training",
             received=f"optim.warmup_steps={warmup:g}, {total_steps} steps in all",
             expected="fewer warm-up steps than steps, or a share below 1",
             next="set optim.warmup_steps=0.1",

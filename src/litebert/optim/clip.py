@@ -14,10 +14,10 @@ from litebert.errors import LitebertError
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     """Scale all gradients in place to a joint norm of at most `max_norm`; return the norm before.
 
-    The norm is a 0-dimensional tensor on the gradients' device, so nothing waits. It is finite only
-    if every gradient is: where `norm.isfinite()` is false the gradients are left as they came, to
-    be inspected, and the caller must not step. Gradients within the limit keep their exact bits
-    (official optimization.py L106: 1.0; tf.clip_by_global_norm).
+    The norm is a 0-dimensional tensor on the gradients' device, so the host does not wait. If it is
+    not finite, the gradients are unchanged, for inspection, and the caller must not step. Gradients
+    within the limit keep their exact bits (official optimization.py L106: 1.0;
+    tf.clip_by_global_norm).
 
     >>> weight = torch.nn.Parameter(torch.zeros(2))
     >>> weight.grad = torch.tensor([3.0, 4.0])

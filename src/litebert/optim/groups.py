@@ -1,4 +1,4 @@
-"""Which parameters decay and adapt: all but layer norms and biases."""
+"""Parameter groups: all parameters decay and adapt, except layer norms and biases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def parameter_groups(
     rate_scales: Mapping[str, float] | None = None,
     matrix_scale: float | None = None,
 ) -> list[dict[str, object]]:
-    """Split parameters into those that decay and adapt and those that do neither, names kept.
+    """Split named parameters into those that decay and adapt, and those that do neither.
 
-    With `matrix_scale` the matrices of hidden layers have groups of their own (`is_matrix`), whose
-    rate is that factor times the others'. `rate_scales` gives factors on the learning rate by
-    parameter name, 1 where there is none; parameters of one factor share a group. An empty group
-    is omitted, since torch refuses one beside named parameters.
+    With `matrix_scale`, the matrices of hidden layers have separate groups (`is_matrix`), whose
+    learning rate is that factor times the others'. `rate_scales` are factors on the learning rate
+    by parameter name, 1 by default; parameters with the same factor share a group. Empty groups are
+    omitted, since torch refuses them together with named parameters.
 
     >>> import torch
     >>> ffn = torch.nn.Linear(2, 2)
@@ -59,6 +59,6 @@ def parameter_groups(
 def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
     """Tell whether a parameter maps one hidden vector to another.
 
-    Tables of embeddings and the output layer of a classifier do not: their rows are symbols.
+    Embedding tables and the output layer of a classifier do not: their rows are symbols.
     """
     return parameter.ndim == 2 and bool(_HIDDEN.search(name))

@@ -1,4 +1,4 @@
-"""LAMB as ALBERT was pretrained with: one trust ratio per variable, never clipped."""
+"""LAMB as in ALBERT's pretraining: one trust ratio per variable, never clipped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from litebert.optim.moments import GroupSettings, MomentOptimizer
 
 
 class Lamb(MomentOptimizer):
-    """Update p by lr ratio u in place: u as AdamW's direction, ratio = |p| / |u|.
+    """Update p by lr ratio u in place, where u is AdamW's direction and ratio = |p| / |u|.
 
-    Official lamb_optimizer.py L66-122; You et al., arXiv 1904.00962. The ratio is 1 where a norm is
-    0, and in groups with `is_adapted=False` (norms and biases: `parameter_groups` sets it). Each
-    parameter has its own ratio: query, key and value are separate parameters and so have three, a
-    block that all layers share has one set, as upstream's variables do.
+    Official lamb_optimizer.py L66-122; You et al., arXiv 1904.00962. The ratio is 1 if a norm is 0,
+    and in groups with `is_adapted=False` (norms and biases; `parameter_groups` sets it). Each
+    parameter has its own ratio, as upstream's variables do: query, key and value have three, and a
+    block that all layers share has one set.
 
     >>> weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
     >>> weight.grad = torch.tensor([1.0, 1.0])

@@ -14,15 +14,15 @@ from litebert.errors import LitebertError
 from litebert.optim.average import follow
 
 STATE_NAMES = ("adam_m", "adam_v")
-"""What is kept for each parameter, in upstream's words: the moving means of g and g squared."""
+"""The state of each parameter, named as upstream: the moving means of g and g squared."""
 _AT_ONCE = 1 << 24
-"""Numbers that are updated together: all of base, a kernel of xxlarge."""
+"""Numbers that are updated together: all of base, or one kernel of xxlarge."""
 
 
 class GroupSettings(TypedDict):
-    """Hold what a group may set: in torch's words, and what single optimizers read.
+    """The settings of a parameter group.
 
-    `is_adapted` is LAMB's, `is_matrix` and `momentum` are Muon's. With `average_decay` 0 no
+    `is_adapted` is for LAMB, `is_matrix` and `momentum` are for Muon. With `average_decay` 0 no
     average of the weights is kept.
     """
 
@@ -40,12 +40,11 @@ class GroupSettings(TypedDict):
 class MomentOptimizer(Optimizer):
     """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
 
-    With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980):
-    without it the first steps have full size in every coordinate, for any gradient. With
-    `average_decay`, an exponential average of the weights is kept beside them: see `averaged`.
+    With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980).
+    With `average_decay`, an exponential moving average of the weights is kept: see `averaged`.
 
-    Nothing is read on the host, so a step neither waits for a GPU nor breaks a captured graph
-    (there, give `lr` as a 0-dimensional tensor on the device and fill it in place).
+    Nothing is read on the host, so a step neither waits for a GPU nor breaks a captured graph (in
+    that case, pass `lr` as a 0-dimensional tensor on the device and fill it in place).
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class MomentOptimizer(Optimizer):
         super().__init__(params, {**official, **ours, "momentum": momentum, **by_group})
 
     def add_param_group(self, param_group: dict[str, object]) -> None:
-        """Add a group of parameters with settings of their own; refuse settings out of range."""
+        """Add a group of parameters with its own settings; raise LB-420 if one is out of range."""
         _check_settings(cast(GroupSettings, {**self.defaults, **param_group}))
         super().add_param_group(param_group)
 
@@ -103,7 +102,7 @@ class MomentOptimizer(Optimizer):
         return first, second
 
     def state_of(self, parameter: Tensor, settings: GroupSettings) -> dict[str, Tensor]:
-        """Return everything that is kept for a parameter, live and by name; zeros at first.
+        """Return the live state of a parameter by name; zeros at first.
 
         The average starts as a copy of the weights.
         """
@@ -118,7 +117,7 @@ class MomentOptimizer(Optimizer):
         return {name: state[name] for name in names}
 
     def state_names(self, settings: GroupSettings) -> tuple[str, ...]:
-        """Name what is kept for each parameter of a group."""
+        """Return the names of the state tensors of each parameter in a group."""
         average = ("average",) if settings["average_decay"] else ()
         counts = average or settings["bias_correction"]
         return (*STATE_NAMES, *(("step",) if counts else ()), *average)
@@ -126,7 +125,7 @@ class MomentOptimizer(Optimizer):
     def _updates(
         self, parameters: list[Tensor], states: list[dict[str, Tensor]], settings: GroupSettings
     ) -> tuple[Tensor, ...]:
-        """Take the gradients into the moments; return the direction of each parameter."""
+        """Update the moments with the gradients; return the direction of each parameter."""
         gradients = [dense_gradient(parameter) for parameter in parameters]
         first, second = ([state[name] for state in states] for name in STATE_NAMES)
         beta1, beta2 = settings["betas"]
@@ -146,7 +145,7 @@ class MomentOptimizer(Optimizer):
 
 
 def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield the parameters a few at a time: what a step works out for them takes memory twice."""
+    """Yield the parameters in portions: a step's temporaries take twice their memory."""
     portion, size = list[Tensor](), 0
     for parameter in parameters:
         if portion and size + parameter.numel() > _AT_ONCE:
@@ -159,20 +158,20 @@ def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
-    """Return 1 - beta^t for each step t, exact for small t: the result of expm1, negated."""
+    """Return 1 - beta^t for each step t, by expm1, which is exact for small t."""
     powers = torch._foreach_mul(steps, math.log(beta)) if beta else [s * -torch.inf for s in steps]
     return torch._foreach_neg(torch._foreach_expm1(powers))
 
 
 def dense_gradient(parameter: Tensor) -> Tensor:
-    """Return a parameter's gradient; refuse a sparse one."""
+    """Return a parameter's gradient; raise LB-421 if it is sparse."""
     assert parameter.grad is not None
     if parameter.grad.layout is not torch.strided:
         raise LitebertError(
             "LB-421",
-            "the optimizer was given a sparse gradient",
+            "the optimizer does not support a sparse gradient",
             received=f"{parameter.grad.layout} of shape {tuple(parameter.shape)}",
-            expected="a dense gradient: both moments change at every step, also where g is 0",
+            expected="a dense gradient: both moments change in every step, even where g is 0",
             next="build the embedding with sparse=False",
         )
     return parameter.grad
@@ -192,5 +191,5 @@ def _check_settings(settings: GroupSettings) -> None:
         received=f"lr={lr}, betas=({beta1}, {beta2}), eps={eps}, weight_decay={weight_decay}, "
         f"average_decay={settings['average_decay']}",
         expected="lr >= 0, betas and average_decay in [0, 1), eps > 0, weight_decay >= 0",
-        next="leave out what you need not change: the defaults are the official values",
+        next="omit the settings that you need not change: the defaults are the official values",
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 from litebert.optim.moments import GroupSettings, MomentOptimizer, dense_gradient
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic whose iteration sends singular values into about [0.7, 1.2] (Jordan, 2024)."""
+"""The quintic whose iteration moves singular values into about [0.7, 1.2] (Jordan, 2024)."""
 _ITERATIONS = 5
 
 
@@ -16,8 +16,8 @@ class Muon(MomentOptimizer):
     """Update matrices by lr sqrt(max(1, rows / columns)) orth(momentum); the rest as AdamW.
 
     Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. Groups with
-    `is_matrix` hold the matrices; their momentum is Nesterov's and their rate is per unit of
-    spectral norm. Query, key and value are parameters of their own, so each is orthogonal alone.
+    `is_matrix` have the matrices; their momentum is Nesterov's, and their rate is per unit of
+    spectral norm. Query, key and value are separate parameters, so each is orthogonalised alone.
 
     >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
     >>> weight.grad = torch.tensor([[5.0, 0.0], [0.0, 0.1]])
@@ -27,7 +27,7 @@ class Muon(MomentOptimizer):
     """
 
     def state_names(self, settings: GroupSettings) -> tuple[str, ...]:
-        """Name what is kept for each parameter: matrices have one moment."""
+        """Return the names of the state tensors; matrices have one moment."""
         if not settings["is_matrix"]:
             return super().state_names(settings)
         return ("muon_m", "step", "average") if settings["average_decay"] else ("muon_m",)
@@ -49,10 +49,10 @@ class Muon(MomentOptimizer):
 
 
 def orthogonalised(matrix: Tensor) -> Tensor:
-    """Return U V^T of a matrix U S V^T, roughly: all its singular values end near 1.
+    """Return approximately U V^T of a matrix U S V^T: all its singular values end near 1.
 
-    Five Newton-Schulz steps on the matrix over its norm, in bf16 where that is fast. A zero matrix
-    stays zero.
+    Five Newton-Schulz steps on the matrix divided by its norm, in bf16 where that is fast. A zero
+    matrix stays zero.
     """
     dtype = torch.bfloat16 if _has_bf16(matrix.device) else matrix.dtype
     is_tall = matrix.shape[0] > matrix.shape[1]

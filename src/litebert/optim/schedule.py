@@ -1,7 +1,7 @@
 """Learning rates as pure functions of the step: a warm-up, then one of three decays.
 
-The step is counted before the update, so the first update sees step 0, the last `total_steps - 1`.
-All rates lie in [0, peak] and stay 0 from `total_steps` on; `warmup_steps` is below `total_steps`.
+Steps count from 0, so the last update has step `total_steps - 1`. All rates are in [0, peak], and 0
+from `total_steps` on; `warmup_steps` is below `total_steps`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def wsd(
 ) -> float:
     """Return the rate of warm-up, stable, decay: the last `decay_share` falls by 1 - sqrt.
 
-    Before the decay the rate does not depend on `total_steps`, so any stable checkpoint can be
-    trained on, or annealed (Hägele et al., arXiv 2405.18392). A long decay waits for the warm-up.
+    Before the decay the rate does not depend on `total_steps`, so training can continue from any
+    stable checkpoint, or decay from there (Hägele et al., arXiv 2405.18392). The decay never
+    starts before the end of the warm-up.
 
     >>> [wsd(s, peak=1.0, warmup_steps=2, total_steps=8, decay_share=0.5) for s in range(9)]
     [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29..., 0.13..., 0.0]

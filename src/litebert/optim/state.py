@@ -19,6 +19,9 @@ def state_tensors(
 
     The tensors are the live state: write or copy them before the next step. A parameter that never
     had a gradient has zeros, so that the set of names depends on the model alone.
+
+    Raises:
+        LitebertError: LB-422, the optimizer has a parameter without a name.
     """
     names = {id(parameter): name for name, parameter in named_parameters}
     tensors: dict[str, Tensor] = {}
@@ -40,8 +43,8 @@ def load_state_tensors(
 ) -> None:
     """Load what `state_tensors` returned into an optimizer, so that training continues bit-equal.
 
-    Names, shapes and dtypes must agree in full; otherwise nothing is changed and the difference is
-    raised.
+    Raises:
+        LitebertError: LB-423, LB-424, names, shapes or dtypes differ; then nothing is changed.
     """
     live = state_tensors(optimizer, named_parameters)
     _check_names(live, tensors)
@@ -79,7 +82,7 @@ def _check_kind(name: str, live: Tensor, loaded: Tensor) -> None:
 def _unnamed(parameter: Tensor) -> LitebertError:
     return LitebertError(
         "LB-422",
-        "the optimizer holds a parameter that has no name",
+        "the optimizer has a parameter without a name",
         received=f"a parameter of shape {tuple(parameter.shape)}",
         expected="every parameter of the optimizer among named_parameters",
         next="pass model.named_parameters() of the model the optimizer was built for",

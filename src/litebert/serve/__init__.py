@@ -1,4 +1,4 @@
-"""Answers over HTTP: a server without torch, one supervised process a model, a page at /."""
+"""Answers over HTTP: a server without torch, a supervised process per model, a page at /."""
 
 from litebert.serve.entry import ModelSource
 from litebert.serve.limits import ServerSettings

@@ -1,4 +1,4 @@
-"""What the model process does with a batch: requests that fit together are computed together."""
+"""Answer a batch of requests in the model process; compatible ones are computed together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class VerbRequest:
 
     @property
     def group(self) -> str | None:
-        """Requests of one group can be computed as one; None cannot be joined."""
+        """The key of requests that can be computed together; None for one that must be alone."""
         if self.verb not in ("embed", "classify", "tag"):
             return None
         others = {name: value for name, value in self.arguments.items() if name != "texts"}
@@ -72,7 +72,7 @@ def _answer_group(model: Model, group: Sequence[VerbRequest]) -> list[Json]:
         return [_answer_one(model, group[0])]
     try:
         together = _call(model, _joined(group))
-    except LitebertError:  # one of them is at fault: only that one gets the error
+    except LitebertError:  # answer one by one, so that only the faulty request gets the error
         return [_answer_one(model, request) for request in group]
     assert isinstance(together, list)
     bounds = np.cumsum([0, *(len(request.texts) for request in group)]).tolist()
@@ -129,7 +129,7 @@ def _require_short(model: Model, texts: list[str]) -> None:
 
 
 def _embeddings(model: Model, request: VerbRequest) -> Json:
-    """Return the bytes of each vector: float32, little-endian, base64; if asked, its tokens too."""
+    """Return each vector as base64 of little-endian float32, with its token count if asked."""
     vectors = model.embed(
         request.texts,
         pooling=cast(Pooling | None, request.arguments.get("pooling")),

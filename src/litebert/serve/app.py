@@ -19,8 +19,8 @@ from litebert.serve.strict_json import encode
 
 _DESCRIPTION = f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
 
-Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts a request, {MAX_CHARACTERS:,}
-characters a text. Every error has a stable code, listed in docs/errors.md."""
+Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts per request, {MAX_CHARACTERS:,}
+characters per text. Every error has a stable code, listed in docs/errors.md."""
 
 
 def create_app(models: Models, settings: ServerSettings, metrics: Metrics) -> FastAPI:
@@ -69,11 +69,11 @@ def _refused(_: Request, error: Exception) -> Response:
 
 
 def _client_left(_: Request, __: Exception) -> Response:
-    return Response(status_code=499)  # never seen; counted
+    return Response(status_code=499)  # for the metrics; no client receives it
 
 
 def _invalid(_: Request, error: Exception) -> Response:
-    """Name the field and what it should be, never its value, nor a key that we do not know."""
+    """Name the field and what it should be, but never its value or an unknown key."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     is_unknown = first["type"] == "extra_forbidden"
@@ -104,7 +104,7 @@ def _not_routed(_: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, __: Exception) -> Response:
-    """Answer; the server's log then gets the traceback."""
+    """Answer with status 500; the server writes the traceback to its log."""
     return problem(
         HttpError(
             "LB-968",

@@ -15,10 +15,10 @@ _TICK_SECONDS = 0.02
 
 
 class Bodies:
-    """Reads the bodies of one server; `held` is how many bytes of unfinished ones it has.
+    """Reads the bodies of one server; `held` is the number of bytes of unfinished ones.
 
     A client may take `client_seconds` for its body. Only time in which the event loop was free
-    counts: while the server itself is stalled, what clients sent waits unread.
+    counts: while the server itself is stalled, the bytes that clients have sent stay unread.
     """
 
     def __init__(self, client_seconds: float) -> None:
@@ -31,8 +31,9 @@ class Bodies:
         """Read a body; refuse one that is too large as soon as that is known.
 
         Raises:
-            HttpError: LB-952, LB-963, LB-966.
-            ClientLeftError: the client hung up.
+            HttpError: LB-952, it is too large; LB-963, it is too slow; LB-966, the server has no
+                memory for it.
+            ClientLeftError: The client hung up.
         """
         declared = request.headers.get("content-length", "0")
         if int(declared if declared.isdecimal() else 0) > MAX_BODY_BYTES:
@@ -59,7 +60,7 @@ class Bodies:
 
     @asynccontextmanager
     async def _timed(self) -> AsyncIterator[None]:
-        """Limit what is done inside to the client's time; the clock runs while anyone reads."""
+        """Limit the block to the client's time; the clock runs while any body is being read."""
         async with asyncio.timeout(None) as limit:
             self._due[limit] = self._free_seconds + self.client_seconds
             if self._clock is None:

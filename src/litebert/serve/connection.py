@@ -30,7 +30,7 @@ class PatientConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request; refuse connections beyond the limit."""
         super().connection_made(transport)
-        # asyncio does so only where the listener was made with proto=IPPROTO_TCP. Without it, the
+        # asyncio sets this only if the listener was made with proto=IPPROTO_TCP. Without it, the
         # body of an answer waits 40 ms for the client's delayed acknowledgement of its headers.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self.connections) > MAX_CONNECTIONS:
@@ -39,7 +39,7 @@ class PatientConnection(H11Protocol):
         self._wait_for_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Read; a request that begins has its headers within the time."""
+        """Read; a request that has begun must complete its headers in time."""
         super().data_received(data)
         is_between = self.cycle is None or self.cycle.response_complete
         if is_between and self._headers_due is None and not self.transport.is_closing():
@@ -48,7 +48,7 @@ class PatientConnection(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 

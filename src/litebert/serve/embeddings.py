@@ -66,5 +66,5 @@ async def models(request: Request) -> Response:
 
 
 def _written(row: dict[str, Json], encoding: str) -> Json:
-    """Return a vector as the client wants it; base64 is what the model process gave."""
+    """Return a vector in the client's encoding; base64 is what the model process sent."""
     return row["vector"] if encoding == "base64" else floats(row)

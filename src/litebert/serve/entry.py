@@ -1,4 +1,4 @@
-"""The entry point of a model process, apart from torch, so that the server never imports torch."""
+"""The entry point of a model process; it is separate so that the server never imports torch."""
 
 from __future__ import annotations
 

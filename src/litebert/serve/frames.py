@@ -35,7 +35,7 @@ async def receive_frame(reader: asyncio.StreamReader) -> Json:
     """Wait for the next frame.
 
     Raises:
-        asyncio.IncompleteReadError, ConnectionError: the other side is gone.
+        asyncio.IncompleteReadError, ConnectionError: The other side is gone.
     """
     size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
     value: Json = json.loads(await reader.readexactly(size))

@@ -1,4 +1,4 @@
-"""Health: is the server alive, do its models answer, and what does Prometheus read."""
+"""Routes for operators: /live, /ready and Prometheus's /metrics."""
 
 from __future__ import annotations
 

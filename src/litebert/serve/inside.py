@@ -1,4 +1,4 @@
-"""Looking inside: how hidden states move from step to step, and what each head attends to."""
+"""Look inside a model: how hidden states move from step to step, what each head attends to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from litebert.serve.limits import MAX_ATTENTION_TOKENS
 def steps(model: Model, text: str) -> Json:
     """Return L2 distance and cosine between the input and the output of each step (Figure 1).
 
-    `l2` and `cosine` have one mean over tokens a step; `by_token` has the distances of each token.
+    `l2` and `cosine` have one mean over tokens per step; `by_token` has each token's distances.
     """
     batch, pieces = _framed(model, text, model.network.config.max_position_embeddings)
     states = [state.float() for state in model.network.albert.states(batch)]
@@ -69,7 +69,7 @@ def attention(model: Model, text: str, *, step: int) -> Json:
 
 
 def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[Json]]:
-    """Return a text with its frame, cut to the longest length, and its pieces."""
+    """Return a framed text, cut to `longest` tokens, and its pieces."""
     encoding = model.tokenizer.encode(text, frame=True)
     ids = [*encoding.ids[:-1][: longest - 1], encoding.ids[-1]]
     pieces = [*encoding.pieces[:-1][: longest - 1], encoding.pieces[-1]]

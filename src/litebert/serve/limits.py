@@ -1,4 +1,4 @@
-"""What one request, one client and one server may use; docs/serving.md lists these."""
+"""The limits on a request, a client and a server; docs/serving.md lists them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000
 MAX_SCORED_TOKENS = 128
-"""Of a text that is scored or explained, which takes one pass a token, or a hundred passes."""
+"""The longest text to score, with one pass per token, or to explain, with a hundred passes."""
 MAX_ATTENTION_TOKENS = 64
-"""Of a text whose attention is shown; the rest is cut off."""
+"""The longest text whose attention is shown; the rest is cut off."""
 MAX_CONNECTIONS = 1_024
 MAX_HELD_BYTES = 64 << 20
-"""Bytes of request bodies that the server holds at once while they are being read."""
+"""The most bytes of unfinished request bodies that the server holds."""
 IDLE_SECONDS = 30
 """A connection without a request is closed after this long."""
 STOP_SECONDS = 8
@@ -33,7 +33,7 @@ BATCH_SECONDS = 60
 class ServerSettings:
     """What the operator chooses; the defaults are those of `litebert serve`.
 
-    `client_seconds` is how long a client may take to send its headers, and again its body.
+    `client_seconds` is how long a client may take for its headers, and again for its body.
     """
 
     queue: int = 64

@@ -37,11 +37,11 @@ class Link:
 
     @classmethod
     async def start(cls, source: ModelSource) -> Link:
-        """Start a process, wait until its model is loaded and tested.
+        """Start a process, and wait until its model is loaded and tested.
 
         Raises:
-            LitebertError: the model cannot be used.
-            ProcessDiedError: the process ended, or took too long.
+            LitebertError: The model cannot be used.
+            ProcessDiedError: The process ended, or took too long.
         """
         ours, theirs = socket.socketpair()
         process = await asyncio.to_thread(_spawn, theirs, source)
@@ -65,7 +65,7 @@ class Link:
         """Send one batch and wait for its answers.
 
         Raises:
-            ProcessDiedError: the process ended; one that takes too long is ended here.
+            ProcessDiedError: The process ended, or took too long and was killed.
         """
         if self.closed.is_set():
             raise ProcessDiedError
@@ -79,7 +79,7 @@ class Link:
             raise ProcessDiedError from error
 
     async def stop(self) -> None:
-        """Close the connection, which ends the process; make sure that it ended."""
+        """Close the connection, which ends the process; kill the process if it does not."""
         if self._reading is not None:
             self._reading.cancel()
         self._writer.close()
@@ -109,7 +109,7 @@ def _as_error(sent: dict[str, Json]) -> LitebertError:
 
 
 def _spawn(theirs: socket.socket, source: ModelSource) -> BaseProcess:
-    """Fork from a process that has already imported torch: a restart takes well under a second."""
+    """Fork from a process that has already imported torch, so a restart takes under a second."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["litebert.serve.model_process"])
     process = context.Process(target=enter, args=(theirs, source), daemon=True)

@@ -1,4 +1,4 @@
-"""What /metrics tells Prometheus."""
+"""The metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Metrics:
         )
         self._abandoned = Counter(
             "litebert_abandoned",
-            "Requests nobody waited for any more.",
+            "Requests that nobody waited for any more.",
             ["model", "reason"],
             registry=registry,
         )
@@ -89,5 +89,5 @@ class Metrics:
         self._starts.labels(model).inc()
 
     def text(self) -> bytes:
-        """Return the page that Prometheus reads."""
+        """Return the metrics in Prometheus's text format."""
         return generate_latest(self._registry)

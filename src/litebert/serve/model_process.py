@@ -57,10 +57,10 @@ def _load(source: ModelSource) -> Model:
 
 
 def self_test(model: Model) -> None:
-    """Refuse a model whose vectors are not finite, are all alike, or depend on the rest of a batch.
+    """Check that vectors are finite, differ between texts, and do not depend on the batch.
 
     Raises:
-        DamagedError: LB-967.
+        DamagedError: LB-967, they are not so.
     """
     together = model.embed([_SHORT, _LONG, _SHORT])
     alone = model.embed([_SHORT])[0]

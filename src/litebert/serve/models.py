@@ -31,10 +31,10 @@ class Models:
         return all(model.is_ready for model in self.all)
 
     def named(self, name: str | None) -> ServedModel:
-        """Return a model, the first one for None.
+        """Return a model by its name; None is the first one.
 
         Raises:
-            HttpError: LB-955.
+            HttpError: LB-955, no model has this name.
         """
         for model in self.all:
             if name is None or model.name == name:
@@ -48,7 +48,7 @@ class Models:
         )
 
     async def start(self, give_up: Callable[[], None]) -> None:
-        """Load all models; keep the first failure and call `give_up` when one cannot be used."""
+        """Load all models; if one cannot be used, keep its error and call `give_up`."""
         try:
             await asyncio.gather(*(model.start() for model in self.all))
         except (LitebertError, ProcessDiedError) as error:

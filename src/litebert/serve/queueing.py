@@ -13,7 +13,7 @@ from litebert.serve.refusals import HttpError
 
 @dataclass(eq=False)
 class Job:
-    """One request in the queue; its future is done when it is answered, refused or given up."""
+    """One request in the queue; its future is done when it is answered, refused or abandoned."""
 
     verb: str
     body: dict[str, Json]
@@ -45,11 +45,11 @@ class JobQueue:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens that wait."""
+        """The estimated tokens of the waiting jobs."""
         return sum(job.tokens for job in self._jobs)
 
     def require_room(self, tokens_per_second: float) -> None:
-        """Refuse at once where the queue is full, with the seconds until it has room."""
+        """Raise LB-957 if the queue is full, with an estimate of the seconds until it has room."""
         if len(self._jobs) < self.limit:
             return
         seconds = min(30, 1 + int(self.tokens / max(tokens_per_second, 1.0)))
@@ -68,12 +68,12 @@ class JobQueue:
         self._arrived.set()
 
     def remove(self, job: Job) -> None:
-        """Drop a job whose client is gone; one that is being computed is not in the queue."""
+        """Remove a job from the queue, unless it is already being computed."""
         if job in self._jobs:
             self._jobs.remove(job)
 
     async def take(self, budget: int) -> list[Job]:
-        """Wait for jobs; return the oldest, and those after it that fit the budget with it."""
+        """Wait for jobs; return the oldest and as many of the next ones as fit the token budget."""
         while not self._jobs:
             self._arrived.clear()
             await self._arrived.wait()

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: a status and a stable code, never any of the input."""
+"""Errors as HTTP answers: a status and a stable code, but never a part of the input."""
 
 from __future__ import annotations
 

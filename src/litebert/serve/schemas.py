@@ -1,4 +1,4 @@
-"""The bodies of the routes: a verb's arguments in, its result out, in the words of Python."""
+"""The bodies of the routes: a verb's arguments and its result, named as in Python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class Body(BaseModel):
-    """What every request may say: which model (the first by default), and how long it waits."""
+    """What every request may set: the model (by default the first), and how long it waits."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     model: Name | None = None
@@ -80,7 +80,7 @@ class ScoreBody(Body):
 
 
 class ExplainBody(Body):
-    """Say how much each word adds to an answer of a verb; unset, the answer is the model's own."""
+    """Say how much each word adds to an answer; unset, the answer is the one the model gives."""
 
     verb: Annotated[
         Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])
@@ -98,7 +98,7 @@ class ExplainBody(Body):
 
 
 class EmbedBody(Body):
-    """Turn texts into vectors; unset, pooling and length are those the model was made for."""
+    """Turn texts into vectors; unset, pooling and normalisation are those of the model."""
 
     texts: Annotated[Texts, Field(examples=[["A fine film.", "A dull one."]])]
     pooling: Literal["mean", "max", "cls"] | None = None
@@ -112,9 +112,9 @@ class ClassifyBody(Body):
     pairs: Texts | None = None
 
     @model_validator(mode="after")
-    def _one_pair_a_text(self) -> ClassifyBody:
+    def _one_pair_per_text(self) -> ClassifyBody:
         if self.pairs is not None and len(self.pairs) != len(self.texts):
-            raise ValueError("pairs must be as many as texts")
+            raise ValueError("as many pairs as texts")
         return self
 
 
@@ -192,7 +192,7 @@ class Out(BaseModel):
 
 
 class Answer(BaseModel, Generic[Result]):
-    """The model and the version of its files that answered, and what the verb returns."""
+    """The model that answered, the version of its files, and the result of the verb."""
 
     model: str
     version: str
@@ -200,7 +200,7 @@ class Answer(BaseModel, Generic[Result]):
 
 
 class StepsOut(Out):
-    """Distance and cosine between input and output of each step: means, and by token."""
+    """Distance and cosine between the input and the output of each step: means, and by token."""
 
     pieces: list[str]
     l2: list[float]
@@ -216,7 +216,7 @@ class AttentionOut(Out):
 
 
 class EmbeddingOut(Out):
-    """One vector, of length 1; base64 holds float32, little-endian."""
+    """One vector of length 1; base64 is of little-endian float32."""
 
     object: Literal["embedding"]
     index: int
@@ -224,7 +224,7 @@ class EmbeddingOut(Out):
 
 
 class Usage(Out):
-    """Tokens read."""
+    """The number of tokens read."""
 
     prompt_tokens: int
     total_tokens: int

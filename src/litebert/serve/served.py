@@ -20,9 +20,9 @@ from litebert.serve.refusals import ClientLeftError, HttpError
 log = logging.getLogger("litebert.serve")
 
 UNWATCHED_SECONDS = 0.05
-"""A client that hangs up sooner is noticed after this long."""
+"""The connection is monitored only after this long; most answers are ready by then."""
 HEALTHY_SECONDS = 30
-"""A process that ran this long did not crash at its start: the next one starts at once."""
+"""After a process that ran this long, the next one starts at once."""
 
 
 class ServedModel:
@@ -44,14 +44,14 @@ class ServedModel:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tested model process is there."""
+        """Whether a tested model process is running."""
         return self._link is not None
 
     async def start(self) -> None:
         """Load the model for the first time; from then on, keep it loaded.
 
         Raises:
-            LitebertError: the model cannot be used.
+            LitebertError: The model cannot be used.
         """
         await self._bring_up()
         self._tasks = [
@@ -87,7 +87,8 @@ class ServedModel:
         """Queue a job and wait for its answer, its deadline or its client's departure.
 
         Raises:
-            HttpError: LB-957, LB-958, LB-959, or what the process met.
+            HttpError: LB-957, the queue is full; LB-958, the deadline passed; LB-959, the model is
+                not available; or the error of the verb.
             ClientLeftError: `left` ended first.
         """
         if not self.is_ready:
@@ -185,7 +186,7 @@ class ServedModel:
 
 
 def backoff_seconds(failures: int) -> float:
-    """Return how long to wait before the next start: at once, then longer, at most 30 s.
+    """Return the seconds before the next start: 0 at first, then doubling, at most 30.
 
     >>> [backoff_seconds(failures) for failures in (0, 1, 2, 9)]
     [0.0, 0.5, 1.0, 30.0]
@@ -194,7 +195,7 @@ def backoff_seconds(failures: int) -> float:
 
 
 def _settle(job: Job, found: dict[str, Json] | None, *, version: Json) -> None:
-    """Give a job its answer, or the reason why there is none."""
+    """Set a job's answer or its error."""
     if found is None:
         job.done.set_exception(
             HttpError(

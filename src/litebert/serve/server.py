@@ -1,4 +1,4 @@
-"""Run the server: bind, load the models, answer until a signal, finish what was accepted."""
+"""Run the server: bind, load the models, answer until a signal, finish accepted requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serve(
     """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again.
 
     Raises:
-        LitebertError: LB-970, or a model cannot be used.
+        LitebertError: LB-970, the address cannot be used; LB-969, or a model cannot be loaded.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     with _bound(host, port) as listener:
@@ -109,7 +109,7 @@ class _Server(uvicorn.Server):
             loop.remove_signal_handler(number)
 
     def _begin_reload(self) -> None:
-        """Reload; after a signal that comes during a reload, once more: files may have changed."""
+        """Reload; after a signal during a reload, reload again, because files may have changed."""
         self._is_outdated = True
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.get_running_loop().create_task(self._reload_to_newest())

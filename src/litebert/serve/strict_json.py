@@ -1,4 +1,4 @@
-"""A strict JSON decoder: what other parsers read differently is refused, before any work."""
+"""A strict JSON decoder: it refuses whatever parsers disagree on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decode(body: bytes) -> Json:
     {'text': 'fine'}
 
     Raises:
-        HttpError: LB-951.
+        HttpError: LB-951, it is not strict JSON.
     """
     try:
         text = body.decode("utf-8")
@@ -51,7 +51,7 @@ def encode(value: Json) -> bytes:
 
 
 def _require_shallow(text: str) -> None:
-    """Count levels before parsing: the parser itself recurses once a level."""
+    """Count levels before parsing, because the parser recurses once per level."""
     depth = 0
     for bracket in _BRACKET.finditer(_STRING.sub("", text)):
         depth += 1 if bracket[0] in "[{" else -1

@@ -25,7 +25,7 @@ class ReadRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose JSON body is read by the server's own rules."""
+    """A route whose JSON body is read by `Bodies` and `strict_json`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Read and decode the body, then let FastAPI validate it."""

@@ -31,7 +31,7 @@ PROBLEMS = {
         415: "Not plain JSON.",
         422: "A field is wrong, or the model has no head for this.",
         429: "The queue is full; Retry-After says when to try again.",
-        503: "The model is not there at the moment.",
+        503: "The model is not available at the moment.",
         504: "The deadline passed.",
     }.items()
 }
@@ -56,13 +56,13 @@ async def fill(request: Request, body: Annotated[schemas.FillBody, Body()]) -> R
 
 @router.post("/order", response_model=schemas.Answer[answers.Order | answers.Coherence])
 async def order(request: Request, body: Annotated[schemas.OrderBody, Body()]) -> Response:
-    """Tell whether the first sentence comes before the second; of one text, where it breaks."""
+    """Say whether the first sentence comes before the second; given one text, where it breaks."""
     return await _answered(request, "order", body)
 
 
 @router.post("/score", response_model=schemas.Answer[answers.Score])
 async def score(request: Request, body: Annotated[schemas.ScoreBody, Body()]) -> Response:
-    """Say how likely a text is, and each of its words."""
+    """Say how likely a text and each of its words are."""
     return await _answered(request, "score", body)
 
 
@@ -140,7 +140,7 @@ async def ask(
     tokens: int,
     timeout_ms: int | None,
 ) -> dict[str, Json]:
-    """Put a verb to a model and wait, as long as the client does."""
+    """Queue a verb for a model and wait for the answer, as long as the client does."""
     _require_verb(model, verb)
     job = Job(verb, arguments, tokens)
     default = request.app.state.settings.timeout_ms
@@ -163,7 +163,7 @@ def _require_verb(model: ServedModel, verb: str) -> None:
 
 
 def rows_of(found: dict[str, Json]) -> list[dict[str, Json]]:
-    """Return the embeddings as the model process gives them."""
+    """Return the embeddings as the model process sent them."""
     return cast(list[dict[str, Json]], found["result"])
 
 

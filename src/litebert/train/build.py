@@ -8,7 +8,8 @@ from pathlib import Path
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import ResourceError
-from litebert.files import free_bytes, readable_bytes
+from litebert.failures import free_bytes
+from litebert.files import readable_bytes
 from litebert.nn import Network
 from litebert.optim import build_optimizer, build_schedule
 from litebert.tokenizer import Tokenizer
