@@ -25,7 +25,7 @@ def test_clean_text_has_no_findings(write: Write, stories: Stories) -> None:
     report = check_text([write("a.txt", text)], sentences="line")
     assert report.findings == ()
     assert (report.counts["documents"], report.counts["sentences"]) == (60, 540)
-    assert "nothing to mend" in str(report)
+    assert "nothing to correct" in str(report)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_bomb_is_stopped(source: Write, monkeypatch: pytest.MonkeyPatch, suffix:
     monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
     pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
     file = source(f"bomb.txt{suffix}", pack(b"\n" * (8 << 20)))
-    with pytest.raises(DamagedError, match="grows beyond measure"):
+    with pytest.raises(DamagedError, match="far too large when decompressed"):
         list(read_lines(file))
 
 

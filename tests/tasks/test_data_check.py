@@ -54,7 +54,7 @@ def test_good_file_has_nothing_to_mend(write: Write) -> None:
     report = check_files(write("good.csv", "text,label\n" + GOOD))
     assert (report.findings, report.has_errors) == ((), False)
     assert (report.splits[0].num_rows, report.splits[0].labels) == (40, {"a": 20, "b": 20})
-    assert str(report).endswith("nothing to mend")
+    assert str(report).endswith("nothing to correct")
 
 
 def test_bad_rows_are_told_by_line_and_kind_and_the_others_are_counted(write: Write) -> None:

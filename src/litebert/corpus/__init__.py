@@ -1,4 +1,4 @@
-"""Text to a corpus: documents and sentences as token ids in files that are mapped, not loaded."""
+"""Build a corpus from text: documents and sentences as token ids in memory-mapped files."""
 
 from litebert.corpus.build import CorpusSummary, build_corpus
 from litebert.corpus.check import check_text

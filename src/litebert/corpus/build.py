@@ -1,4 +1,4 @@
-"""Inputs to a corpus folder: parts in parallel, resumed where a killed build stopped."""
+"""Build a corpus folder from inputs: parts in parallel, resumed where a killed build stopped."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from litebert.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64 << 20
 PART_BYTES = 16 << 20
-"""Consecutive inputs are one part of the work up to this size, so small files share a shard."""
+"""Consecutive inputs form one part of the work up to this size, so small files share a shard."""
 
 
 @dataclass(frozen=True)
 class CorpusSummary:
-    """Say what a build has made; `held_out` is None where nothing was to be held out."""
+    """The results of a build; `held_out` is None if nothing was to be held out."""
 
     path: Path
     num_shards: int
@@ -64,8 +64,8 @@ def build_corpus(
     `held_out` is the share of documents that go to a corpus of their own, `output`/held-out.
     A script that calls this with several workers needs the usual `if __name__ == "__main__":`.
 
-    Raises: LitebertError for inputs or settings that cannot be used, and for a folder that was
-    begun with others.
+    Raises:
+        LitebertError: An input or a setting cannot be used, or the folder was begun with others.
     """
     text = text_settings(sentences=sentences, documents=documents, column=column, language=language)
     workers = num_cores() if workers is None else workers

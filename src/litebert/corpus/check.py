@@ -1,4 +1,4 @@
-"""Look through texts before a corpus is built: encoding, duplicates, boilerplate, length."""
+"""Check texts before a corpus is built: encoding, duplicates, boilerplate, length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
 LINE_CHARACTERS = 200
 REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
 FEW_DOCUMENTS = 50
-"""With fewer, two in a hundred are often none."""
+"""With fewer documents, the default share of 2 % often holds out none."""
 
 _DAMAGE = (
     # UTF-8 read as Latin-1 or Windows-1252: é becomes Ã©, ’ becomes â€™
@@ -44,12 +44,13 @@ def check_text(
     language: str = "en",
     tokenizer: str | Path | None = None,
 ) -> CheckReport:
-    """Read texts as `build_corpus` would and report what would harm training.
+    """Read texts as `build_corpus` would, and report what would harm training.
 
-    With a tokenizer, unknown tokens are counted too. An input that cannot be read to its end
+    With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end
     becomes a finding.
 
-    Raises: LitebertError for a missing input or tokenizer, and for settings that cannot be used.
+    Raises:
+        LitebertError: An input or the tokenizer is missing, or a setting cannot be used.
     """
     settings = text_settings(
         sentences=sentences, documents=documents, column=column, language=language
@@ -62,7 +63,7 @@ def check_text(
 
 @dataclass
 class _Document:
-    """Hold what is known so far of the document being read."""
+    """What is known so far about the document being read."""
 
     line: int
     digest: hashlib.blake2b = field(default_factory=partial(hashlib.blake2b, digest_size=8))
@@ -84,7 +85,7 @@ class _TextCheck:
         self._has_blank_lines = False
 
     def read(self, source: Source) -> None:
-        """Look through one input."""
+        """Check one input."""
         self._counts["inputs"] += 1
         self._first = self._first or source.name
         self._documents.start_input(source.name)

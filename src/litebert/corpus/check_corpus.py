@@ -1,4 +1,4 @@
-"""Look through a finished corpus: damage, duplicates, overlap with what is held out, length."""
+"""Check a finished corpus: damage, duplicates, overlap with the held-out part, length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from litebert.tokenizer import Tokenizer
 
 LONG_TOKENS = 512
 EXAMPLE_TOKENS = 40
-"""Long enough to recognise a text."""
+"""The length of an example, enough to recognise a text."""
 
 
 def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
@@ -27,7 +27,8 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
 
     With `verify_only`, the texts themselves are not checked.
 
-    Raises: LitebertError where there is no finished corpus.
+    Raises:
+        LitebertError: There is no finished corpus.
     """
     found = Findings(ADVICE)
     try:
@@ -35,7 +36,7 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
         held_out = corpus.held_out(verify=True)
         tokenizer = corpus.tokenizer()
     except DamagedError as error:
-        what = error.what.replace(f"{path}/", "")  # the place is printed already
+        what = error.what.replace(f"{path}/", "")  # the finding names the path already
         found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
         return CheckReport(found.report(), {})
     if verify_only:
@@ -54,7 +55,7 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
 
 
 def _look(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> SeenDocuments:
-    """Collect the findings of one side; return the hashes of its documents."""
+    """Collect the findings of a corpus; return the hashes of its documents."""
     documents = SeenDocuments()
     for shard in corpus.shards:
         documents.start_input(shard.path.name)

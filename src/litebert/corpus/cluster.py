@@ -1,4 +1,4 @@
-"""Parts of a build spread over a Ray cluster; the only module that imports ray."""
+"""Run the parts of a build on a Ray cluster; only this module imports ray."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Result = TypeVar("Result")
 
 
 def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-    """Yield the results of all tasks as they are done; join the cluster at RAY_ADDRESS if set.
+    """Yield the results of all tasks as they finish; join the cluster at RAY_ADDRESS if set.
 
-    Every node needs litebert and sees inputs, tokenizer and output under the same paths.
+    Every node needs litebert, and the same paths for inputs, tokenizer and output.
 
-    Raises: LitebertError of the first task that fails: the others are stopped. ResourceError
-    where a worker dies.
+    Raises:
+        LitebertError: That of the first task that fails; the others are stopped.
+        ResourceError: LB-337, a worker died.
     """
     try:
         import ray
@@ -46,7 +47,7 @@ def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterato
 
 
 def _guarded(work: Callable[[Task], Result], task: Task) -> Result | LitebertError:
-    """Do the work, but return a user's error: Ray would wrap what is raised in its own."""
+    """Do the work; return a LitebertError instead of raising it, because Ray would wrap it."""
     try:
         return work(task)
     except LitebertError as error:

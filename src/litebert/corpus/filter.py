@@ -1,4 +1,4 @@
-"""Documents worth keeping: no near duplicates, and only those that a function of yours accepts."""
+"""Filter documents: drop near duplicates, and those that a user's function rejects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PERMUTATIONS, _BANDS = 128, 16
 
 @dataclass
 class Filtered:
-    """Count the documents of a filter's run."""
+    """How many documents a filter kept and dropped."""
 
     kept: int = 0
     near_duplicates: int = 0
@@ -36,9 +36,9 @@ class _Index(Protocol):
 
 
 class NearDuplicates:
-    """Remember documents by MinHash; tell those whose word 5-grams overlap with an earlier one's.
+    """Finds documents that share most of their word 5-grams with an earlier one, by MinHash.
 
-    128 hashes of 4 bytes a document, in 16 bands (Broder 1997; library: rensa).
+    It stores 128 hashes of 4 bytes per document, in 16 bands (Broder 1997; library: rensa).
     """
 
     def __init__(self, threshold: float) -> None:
@@ -72,7 +72,7 @@ class NearDuplicates:
 
 
 def shingles(text: str) -> list[str]:
-    """Return the runs of 5 words of a text, or the text itself where it is shorter.
+    """Return the runs of 5 words of a text, or the text itself if it is shorter.
 
     >>> shingles("A b c d e f")
     ['a b c d e', 'b c d e f']
@@ -92,9 +92,12 @@ def filter_documents(
     near_duplicates: float | None = None,
     keep: Keep | None = None,
 ) -> Filtered:
-    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
+    """Write the documents to keep to a .jsonl file, which `corpus build` reads.
 
-    Of near duplicates the first stays. Raises: LitebertError for inputs that cannot be read.
+    Of near duplicates, the first one is kept.
+
+    Raises:
+        LitebertError: An input cannot be read.
     """
     known = None if near_duplicates is None else NearDuplicates(near_duplicates)
     counts = Filtered()
@@ -114,9 +117,10 @@ def filter_documents(
 
 
 def load_keep(name: str) -> Keep:
-    """Import a function `module:name` that decides whether a text is kept: a language filter, say.
+    """Import a function `module:name` that decides whether a text is kept.
 
-    Raises: LitebertError LB-278 where there is no such function.
+    Raises:
+        LitebertError: LB-278, there is no such function.
     """
     module, _, attribute = name.partition(":")
     try:

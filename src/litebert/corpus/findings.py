@@ -1,4 +1,4 @@
-"""What a check of texts looks for: the kinds, their places, and unknown tokens."""
+"""The kinds of findings in texts, the places of findings, and unknown tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ADVICE: Advice = {
     "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
     "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
     "replacement character": ("warning", "U+FFFD stands for lost bytes; reconvert the text"),
-    "control character": ("warning", "remove them; NUL on every other place means UTF-16"),
+    "control character": ("warning", "remove them; a NUL in every other place means UTF-16"),
     "duplicate document": ("warning", "remove all but one: training would see them more often"),
     "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
     "few documents": (
@@ -33,12 +33,12 @@ ADVICE: Advice = {
     "long sentence": ("note", "cut in training; does --sentences suit this text?"),
     "short sentence": ("note", "often a heading or a number; does --sentences suit this text?"),
 }
-"""How grave each kind is, and what to do; in the order in which they are reported."""
+"""The severity of each kind and what to do, in the order in which they are reported."""
 
 
 @dataclass(frozen=True)
 class PassagePlace:
-    """Hold a passage and its input; a row has one line, a .txt passage as many as its text."""
+    """A passage and its input; a row has one line, a .txt passage as many as its text."""
 
     source: Source
     passage: Passage
@@ -63,14 +63,14 @@ class PassagePlace:
 
 
 class UnknownTokens:
-    """Tokenise sentences and count what the vocabulary lacks."""
+    """Tokenise sentences and count unknown tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._unknown, self._where = tokenizer, UnknownPieces(tokenizer), ""
 
     @property
     def num_tokens(self) -> int:
-        """Count all tokens."""
+        """The number of all tokens."""
         return self._unknown.num_pieces
 
     def look(self, sentences: list[str], place: PassagePlace) -> None:
@@ -81,7 +81,7 @@ class UnknownTokens:
                 self._where = self._where or place.of(sentence)
 
     def report(self, found: Findings) -> None:
-        """Add one finding with the share of unknown tokens and the characters behind them."""
+        """Add one finding with the share of unknown tokens and the characters that caused them."""
         if number := self._unknown.num_unknown:
             characters = ", ".join(f"{c!r} {count:,}" for c, count in self._unknown.characters)
             example = f"{number / self.num_tokens:.2%} of tokens; {characters}"

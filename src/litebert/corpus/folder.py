@@ -1,4 +1,4 @@
-"""The folder of a corpus while it is built: begun once, resumed by the same plan, finished last."""
+"""The folder of a corpus during a build: begin it, resume it with the same plan, finish it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from litebert.tokenizer import Tokenizer
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
-    """Hold a folder against other builds.
+    """Lock a folder against other builds.
 
-    Raises: LitebertError while another process holds it.
+    Raises:
+        LitebertError: LB-319, another process has locked it.
     """
     return files.locked(folder, lambda: _busy(folder))
 
 
 def begin(output: Path, plan: CorpusPlan) -> bool:
-    """Prepare a folder for building; return whether the corpus is finished already.
+    """Prepare a folder for building; return whether the corpus is already finished.
 
-    Raises: LitebertError where the folder holds something else, or a corpus of another plan.
+    Raises:
+        LitebertError: LB-332, it contains something else; LB-333, it was begun with another plan.
     """
     command = f"rm -r {output}, then rerun the command"
     if (output / MANIFEST).exists():
@@ -51,7 +53,7 @@ def begin(output: Path, plan: CorpusPlan) -> bool:
             remove_unfinished(folder)
         if _holds_work(output):
             _require_same(read_record(output / PLAN, CorpusPlan, command=command), plan, output)
-        else:  # a first try failed on its input: the mended command may use the same folder
+        else:  # the first try failed on its input: a corrected command may use the same folder
             write_record(output / PLAN, plan)
         return False
     _require_empty(output)
@@ -63,9 +65,10 @@ def begin(output: Path, plan: CorpusPlan) -> bool:
 def finish(
     output: Path, plan: CorpusPlan, parts: Iterable[PartRecord], tokenizer: Tokenizer
 ) -> None:
-    """Write what makes the shards a corpus: the held-out side first, `corpus.json` last.
+    """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last.
 
-    Raises: LitebertError where no document is left to train on.
+    Raises:
+        LitebertError: LB-334, LB-343, no document is left to train on, or none is held out.
     """
     parts = sorted(parts, key=lambda record: record.part)
     train = _manifest("train", plan, [record.train for record in parts])
@@ -95,7 +98,7 @@ def _busy(folder: Path) -> LitebertError:
         "LB-319",
         f"{folder} is being written by another process",
         received="a locked folder",
-        expected="one build a folder at a time",
+        expected="one build at a time in one folder",
         next="wait for it, or choose another --output",
     )
 
@@ -131,7 +134,7 @@ def _clean(output: Path) -> None:
 
 
 def _holds_work(output: Path) -> bool:
-    """Say whether a build finished anything here: a shard of either side, or a part's record."""
+    """Tell whether a build has finished anything here: a shard of either part, or a record."""
     return any(
         any(folder.glob(pattern))
         for folder, pattern in (

@@ -1,4 +1,4 @@
-"""The records of a corpus: corpus.json, shard.json and, while it is built, build.json."""
+"""The records of a corpus: corpus.json, shard.json and, during a build, build.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Counts(Section):
-    """Count what a shard or a corpus holds, and what was left out of it."""
+    """The contents of a shard or a corpus in numbers, and what was left out of it."""
 
     documents: Count = 0
     sentences: Count = 0
@@ -37,14 +37,14 @@ class Counts(Section):
 
 
 class StoredFile(Section):
-    """Give the size in bytes of a file and its blake2b-256."""
+    """The size of a file in bytes, and its blake2b-256."""
 
     size: Count
     blake2b: str
 
 
 class ShardRecord(Section):
-    """Describe one finished shard; `consumed` documents of its inputs were read before it ended."""
+    """A finished shard; `consumed` is the number of input documents read until its end."""
 
     name: str = Field(pattern=r"^shard-\d{5,}-\d{4,}$")
     consumed: Count
@@ -53,14 +53,14 @@ class ShardRecord(Section):
 
 
 class InputRecord(Section):
-    """Name an input and its size in bytes as stored."""
+    """The name of an input, and its size in bytes as stored."""
 
     name: str
     size: int
 
 
 class CorpusPlan(Section):
-    """Hold all that the bytes of a corpus depend on."""
+    """Everything that the bytes of a corpus depend on."""
 
     format: Literal[1] = FORMAT
     tokenizer_hash: str
@@ -75,7 +75,7 @@ class CorpusPlan(Section):
 
     @property
     def token_dtype(self) -> str:
-        """Type of the token ids: 16 bits wherever the ids fit."""
+        """The dtype of token ids: 16 bits if they fit."""
         return "<u2" if self.vocab_size <= 65_535 else "<u4"
 
     def command(self, output: Path) -> str:
@@ -90,7 +90,7 @@ class CorpusPlan(Section):
 
 
 class Manifest(Section):
-    """Describe a finished corpus or its held-out part."""
+    """A finished corpus, or its held-out part."""
 
     part: Literal["train", "held-out"]
     plan: CorpusPlan
@@ -101,7 +101,8 @@ class Manifest(Section):
 def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
     """Read one of these files.
 
-    Raises: DamagedError where a field is missing, of the wrong type or unknown.
+    Raises:
+        DamagedError: LB-323, a field is missing, unknown or of the wrong type.
     """
     value = files.read_json(path, command=command, limit=MANIFEST_BYTES)
     try:

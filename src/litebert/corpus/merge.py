@@ -1,4 +1,4 @@
-"""Several corpora of one vocabulary become one; no text is read again."""
+"""Merge corpora with the same vocabulary into one, without reading any text again."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from litebert.corpus.manifest import (
 )
 from litebert.corpus.shards import Corpus
 from litebert.errors import LitebertError
-from litebert.files import remove_unfinished, staged_folder
+from litebert.files import remove_unfinished, require_absent, staged_folder
 
 _SAME = ("tokenizer_hash", "vocab_size", "sentences", "documents", "column", "language", "held_out")
 
 
 def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
-    """Write a corpus with all shards, in the order of the folders; return what it holds.
+    """Write a corpus with all shards, in the order of the folders; return its counts.
 
-    Shards are linked where the disk allows it, and copied elsewhere.
+    Shards are hard links if the disk allows it, otherwise copies.
 
-    Raises: LitebertError LB-275 where they were not built alike, LB-276 where `output` exists.
+    Raises:
+        LitebertError: LB-275, they were built differently; LB-276, `output` exists.
     """
     corpora, output = [Corpus.open(folder) for folder in folders], Path(output)
     _require_alike(corpora)
-    if output.exists():
-        raise LitebertError(
-            "LB-276",
-            f"{output} exists already",
-            received="a file or folder",
-            expected="a new folder",
-            next="choose another --output",
-        )
+    require_absent(
+        "LB-276",
+        f"{output} exists already",
+        output,
+        expected="a new folder",
+        next="choose another --output",
+    )
     held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
     with locked(output.parent):
         remove_unfinished(output.parent, output.name)

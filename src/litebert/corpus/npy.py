@@ -1,4 +1,4 @@
-"""One-dimensional .npy files: written block by block, mapped only if the header is exactly ours."""
+"""One-dimensional .npy files: written in blocks, and mapped only if the header is exactly ours."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def header(dtype: str, length: int) -> bytes:
 
 
 class ArrayWriter:
-    """Append to a new .npy file; after the `with` block `np.load` reads or maps it.
+    """Append to a new .npy file; after the `with` block, `np.load` can read or map it.
 
-    Write it in a staged folder, which makes it appear whole or not at all.
+    Use it in a staged folder, so that an unfinished file is never found.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -35,7 +35,7 @@ class ArrayWriter:
         self._file.write(header(dtype, 0))
 
     def append(self, values: NDArray[np.integer]) -> None:
-        """Write values at the end, in the type of the file."""
+        """Append values, cast to the dtype of the file."""
         self._file.write(values.astype(self._dtype).data)
         self.length += len(values)
 
@@ -50,7 +50,7 @@ class ArrayWriter:
 
 
 def map_array(path: Path, dtype: str, length: int) -> NDArray[np.integer] | None:
-    """Map a file of `length` values for reading; None where its header differs."""
+    """Map a file of `length` values for reading; None if its header differs."""
     with open(path, "rb") as file:
         if file.read(HEADER_BYTES) != header(dtype, length):
             return None

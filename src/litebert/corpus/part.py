@@ -1,4 +1,4 @@
-"""One part of a build, some consecutive inputs: a pure function from text to shards."""
+"""Build one part of a corpus: turn some consecutive inputs into shards."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from litebert.tokenizer import Tokenizer
 
 BATCH_CHARACTERS = 1 << 18
 SECONDS_BETWEEN = 1.0
-"""Between two notes of how much of a part has been read."""
+"""The time between two notes of how much of a part has been read."""
 
 
 class Encoder(Protocol):
-    """Give what a corpus needs of a tokenizer."""
+    """The part of a tokenizer that a corpus needs."""
 
     @property
     def unk_id(self) -> int: ...
@@ -38,7 +38,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class PartTask:
-    """Hold all that one part depends on, small enough to send to another machine."""
+    """Everything that one part depends on, small enough to send to another machine."""
 
     part: int
     sources: tuple[Source, ...]
@@ -52,24 +52,24 @@ class PartTask:
 
     @property
     def record_path(self) -> Path:
-        """Path of the record that marks this part as done."""
+        """The record that marks this part as done."""
         return self.output / PARTS / f"{self.part:05d}.json"
 
     @property
     def bytes_read_path(self) -> Path:
-        """Path of the note of how much of this part has been read."""
+        """The note of how much of this part has been read."""
         return self.record_path.with_suffix(".read")
 
 
 class SideRecord(Section):
-    """List the shards of one side of a part; `rest` counts documents after the last of them."""
+    """The training or held-out shards of a part; `rest` counts documents after the last shard."""
 
     shards: tuple[ShardRecord, ...]
     rest: Counts
 
 
 class PartRecord(Section):
-    """Describe a finished part: what is trained on and what is held out."""
+    """A finished part: its training and held-out shards."""
 
     part: int
     train: SideRecord
@@ -79,7 +79,8 @@ class PartRecord(Section):
 def build_part(task: PartTask) -> PartRecord:
     """Tokenise the inputs of one part into shards, continuing after the complete ones.
 
-    Raises: LitebertError for an input that cannot be read.
+    Raises:
+        LitebertError: An input cannot be read; LB-321, the tokenizer has changed.
     """
     if task.record_path.exists():
         command = f"rm {task.record_path}, then rerun the command"
@@ -113,7 +114,7 @@ def build_part(task: PartTask) -> PartRecord:
 
 
 class _Chunk(NamedTuple):
-    """Hold some sentences of a document and where they go."""
+    """Some sentences of a document, and the series of shards that they go to."""
 
     series: ShardSeries
     document: int
@@ -122,7 +123,7 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class _PartReader:
-    """Read the inputs of a part and count their documents, also those that need not be built."""
+    """Read the inputs of a part and count all their documents, even those already built."""
 
     task: PartTask
     train: ShardSeries
@@ -131,7 +132,7 @@ class _PartReader:
     bytes_read: int = 0
 
     def chunks(self) -> Iterator[_Chunk]:
-        """Yield every document that is still to be built, in pieces; an empty one as well."""
+        """Yield the sentences of every document that is still to be built, in chunks."""
         series = self.train
         before = 0
         for source in self.task.sources:
@@ -175,7 +176,7 @@ def _close(series: ShardSeries, consumed: int) -> SideRecord:
 
 @lru_cache(maxsize=1)
 def _encoder(path: Path, hash: str) -> Encoder:
-    """Load a tokenizer once a process; the hash identifies another one at the same path."""
+    """Load a tokenizer once per process; raise LB-321 if it has another hash."""
     tokenizer = Tokenizer.load(path)
     if tokenizer.hash != hash:
         raise LitebertError(
@@ -192,10 +193,10 @@ HEAD_CHARACTERS = 1 << 14
 
 
 def is_held_out(text: str, share: float) -> bool:
-    """Decide by a hash of the beginning of a document, white space aside.
+    """Decide by a hash of the beginning of a document, without white space.
 
-    The beginning suffices: documents that share their first 16,384 characters stay together, and
-    no document need be held whole.
+    The beginning suffices: documents with the same first 16,384 characters stay together, and no
+    document has to fit in memory.
 
     >>> is_held_out("A  text.", 0.5) == is_held_out("A text.\\n", 0.5)
     True

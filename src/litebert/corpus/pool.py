@@ -1,4 +1,4 @@
-"""Parts of a build spread over processes of this machine, results in the order they are done."""
+"""Run the parts of a build in processes of this machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ Result = TypeVar("Result")
 
 
 def num_cores() -> int:
-    """Return the processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_local(
     work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int
 ) -> Iterator[Result]:
-    """Yield the results of all tasks, from spawned processes; from this one where one suffices.
+    """Yield the results of all tasks as they finish, from spawned processes, or from this one.
 
-    Raises: LitebertError of the first task that fails: the others are stopped at once.
+    Raises:
+        LitebertError: That of the first task that fails; the others are stopped at once.
+        ResourceError: LB-320, a worker process died.
     """
     if min(workers, len(tasks)) <= 1:
         yield from map(work, tasks)
@@ -50,7 +52,7 @@ def run_local(
 
 @contextmanager
 def _processes(num: int) -> Iterator[ProcessPoolExecutor]:
-    """Give processes that end, busy or not, when this block fails or this process dies."""
+    """Yield processes that end, even if busy, when the block fails or this process dies."""
     context = get_context("spawn")
     lifeline, held_here = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(
@@ -66,7 +68,7 @@ def _processes(num: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_with(lifeline: Connection) -> None:
-    """End this process when the other end of a pipe closes, as when its holder is killed."""
+    """End this process when the other end of a pipe closes, for instance because it was killed."""
     threading.Thread(target=_wait_and_exit, args=(lifeline,), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""How far a build is, read off its folder, so that it holds for local and for distant workers."""
+"""The progress of a build, read from its folder, so that it includes workers on other machines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SECONDS_BETWEEN = 1.0
 
 @dataclass(frozen=True)
 class BuildProgress:
-    """Say how far a build is; tokens count from its start, the rate from that of this run.
+    """The progress of a build; `tokens` are of the whole build, the rate is of this process.
 
-    `share` is how much of the input's bytes they come from.
+    `share` is the share of the input's bytes that have been read.
     """
 
     parts_done: int
@@ -30,7 +30,7 @@ class BuildProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """What is left if the rest is like what has been read; None until something has been."""
+        """An estimate of the seconds left; None until something has been read."""
         if not self.share or not self.tokens_per_second:
             return None
         return self.tokens * (1 / self.share - 1) / self.tokens_per_second
@@ -43,9 +43,9 @@ Report = Callable[[BuildProgress], None]
 def reported(
     output: Path, *, part_sizes: Sequence[int], token_bytes: int, report: Report | None
 ) -> Iterator[None]:
-    """Call `report` once a second, from a thread of its own, and once at the end of the block.
+    """Call `report` once per second, from a thread, and once at the end of the block.
 
-    `part_sizes` are the bytes of the input of each part.
+    `part_sizes` are the bytes of each part's inputs.
     """
     if report is None:
         yield
@@ -93,7 +93,7 @@ class _Meter:
             return 0
 
     def _tokens(self) -> int:
-        """Count from file sizes; a shard still being written counts as far as it is."""
+        """Count tokens by file sizes, including shards that are still being written."""
         folders = (self.output, self.output / HELD_OUT)
         found = (path for folder in folders for path in folder.glob("shard-*/tokens.npy"))
         return sum(map(self._tokens_in, found))

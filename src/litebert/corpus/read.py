@@ -1,4 +1,4 @@
-"""Documents from input files, as passages of bounded size, in flat memory."""
+"""Read documents from input files as passages of bounded size, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from litebert.reading.rows import Row, RowPlace, parse_row, texts_of
 from litebert.reading.source import Source
 
 PASSAGE_CHARACTERS = 1 << 16
-"""A passage of a .txt file ends at the next blank line from here on, or at any line end …"""
+"""From this size on, a passage of a .txt file ends at the next blank line."""
 LONGEST_PASSAGE = 1 << 20
-"""… from here on."""
+"""From this size on, it ends at the next line end."""
 
 
 class Passage(NamedTuple):
-    """Hold some text of a document and the line or row where it starts.
+    """Some text of a document, and the line or row where it starts.
 
-    `is_start` marks the first passage of a document: the others continue it.
+    `is_start` marks the first passage of a document; the others continue it.
     """
 
     text: str
@@ -34,8 +34,8 @@ class Passage(NamedTuple):
 def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
     """Yield the documents of one input in order; the end of the file ends a document.
 
-    Raises: LitebertError, with file and line, for what cannot be read; for an input without
-    any text.
+    Raises:
+        LitebertError: LB-318, there is no text; or a place, named by file and line, cannot be read.
     """
     passages = _passages(source, settings)
     has_text = False
@@ -55,7 +55,8 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
 def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
     """Yield the text of all inputs in passages of bounded size.
 
-    Raises: LitebertError, with file and line, for anything that cannot be read.
+    Raises:
+        LitebertError: What `read_passages` raises.
     """
     settings = text_settings(sentences="segment", documents=None, column=column, language="en")
     for source in find_texts(inputs):

@@ -1,7 +1,7 @@
-"""A corpus on object storage: put there whole, and read through a cache on this machine's disk.
+"""A corpus on object storage: upload it, and read it through a cache on this machine's disk.
 
-A corpus of several windows is streamed: its shards are fetched as they are read, and those that
-were read longest ago make room for them.
+A corpus of several windows is streamed: its shards are fetched when they are read, and the least
+recently read ones are removed to make room.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
+from litebert.corpus.verified import cache_folder
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.failures import free_bytes
 from litebert.files import (
@@ -31,18 +32,19 @@ CACHE_GIGABYTES = 200.0
 """The largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise."""
 LISTING = "files.txt"
 _ORIGIN = "origin.txt"
-"""The URL of a corpus of which only some shards are here."""
+"""The file with the URL of a streamed corpus, of which only some shards are here."""
 _WINDOWS_HELD = 3
-"""Windows that a cache must hold: the one that is read, the next, and one of a late process."""
+"""Windows that the cache must hold: the current one, the next, and one of a slower process."""
 _AT_ONCE = 8
 _HASH_ATTEMPTS = 3
 _WAIT_SECONDS = 0.5
 
 
 def push_corpus(folder: Path, url: str) -> int:
-    """Put a finished corpus on object storage, its manifest last; return the bytes.
+    """Upload a finished corpus to object storage, its manifest last; return the bytes.
 
-    Raises: LitebertError where there is no corpus, or where the storage fails.
+    Raises:
+        LitebertError: There is no corpus, or the storage fails (LB-270).
     """
     read_record(folder / MANIFEST, Manifest, command="litebert corpus build")
     names = sorted(
@@ -62,13 +64,15 @@ def push_corpus(folder: Path, url: str) -> int:
 
 
 def local_corpus(corpus: str | Path, *, window: int | None = None) -> Path:
-    """Return a folder with a corpus: its own, or a verified copy of one on object storage.
+    """Return the folder of a corpus, or of a verified copy if it is on object storage.
 
-    Of a corpus with more pieces than `window`, the shards for training come later, with
-    `fetch_shards`. The cache keeps within its bound by removing what was used longest ago.
+    If the corpus has more pieces than `window`, its training shards are fetched later, by
+    `fetch_shards`. The cache removes the least recently used corpora to keep within its limit.
 
-    Raises: ResourceError LB-271 where the corpus alone is larger, LB-270 where the storage fails;
-    DamagedError LB-272 where the bytes are not those that were written.
+    Raises:
+        ResourceError: LB-271, the corpus does not fit the cache; LB-270, the storage fails.
+        DamagedError: LB-272, the bytes are not those that were written.
+        LitebertError: LB-273, LB-274, it is not a corpus, or names files outside of it.
     """
     if not is_url(str(corpus)):
         return Path(corpus)
@@ -86,9 +90,10 @@ def local_corpus(corpus: str | Path, *, window: int | None = None) -> Path:
 
 
 def fetch_shards(folder: Path, records: Sequence[ShardRecord]) -> None:
-    """Fetch and verify the shards of a streamed corpus that are not here; of any other, none.
+    """Fetch and verify those shards of a streamed corpus that are not here; else do nothing.
 
-    Raises: as `local_corpus`.
+    Raises:
+        LitebertError: What `local_corpus` raises.
     """
     if not (folder / _ORIGIN).is_file():
         return
@@ -112,7 +117,7 @@ def _fetch_shard(url: str, folder: Path, record: ShardRecord) -> None:
 
 
 def _remove_old_shards(folder: Path, wanted: Sequence[ShardRecord]) -> None:
-    """Remove shards that were read longest ago until the wanted ones fit."""
+    """Remove the least recently read shards until the wanted ones fit."""
     names = {record.name for record in wanted}
     finished = (path for path in folder.glob("shard-*") if not path.suffix)
     others = (path for path in finished if path.name not in names)
@@ -141,13 +146,13 @@ def _is_here(folder: Path, window: int | None) -> bool:
 
 
 class _BusyError(LitebertError):
-    """Another process holds the folder."""
+    """Another process has locked the folder."""
 
 
 def _busy() -> _BusyError:
     return _BusyError(
         "LB-281",
-        "another process fetches this corpus",
+        "another process is fetching this corpus",
         received="a locked folder of the cache",
         expected="one process of this machine that fetches",
         next="wait for it",
@@ -198,12 +203,12 @@ def _fetch(url: str, folder: Path, window: int | None) -> None:
 
 
 def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
-    """Fetch one file, unless it is there; compare its hash, and fetch it again where it differs."""
+    """Fetch a file unless it is here; compare its hash, and fetch it again if that differs."""
     path = folder / name
     if ".." in Path(name).parts or Path(name).is_absolute():
         raise LitebertError(
             "LB-274",
-            f"{url} names a file outside of it",
+            f"{url} names a file outside the corpus",
             received=name,
             expected="files of a corpus",
             next="check where this corpus comes from",
@@ -225,7 +230,7 @@ def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
 
 
 def _make_room(folder: Path, url: str, size: int) -> None:
-    """Remove corpora that were used longest ago until this one fits."""
+    """Remove the least recently used corpora until this one fits."""
     limit = _limit()
     others = sorted(_others(folder), key=_last_used)
     sizes = {path: _size(path) for path in others}
@@ -260,9 +265,9 @@ def _last_used(folder: Path) -> float:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of all shards in a folder; what lies beside them is small."""
+    """Return the bytes of all shards in a folder; its other files are small."""
     size = 0
-    for place, _, names in os.walk(folder):  # which passes over folders that are gone meanwhile
+    for place, _, names in os.walk(folder):  # skips folders that are removed meanwhile
         for name in names:
             with suppress(FileNotFoundError):
                 size += Path(place, name).stat().st_size if name.endswith(".npy") else 0
@@ -270,6 +275,4 @@ def _size(folder: Path) -> int:
 
 
 def _cache() -> Path:
-    named = os.environ.get("XDG_CACHE_HOME")
-    root = Path(named) if named else Path.home() / ".cache"
-    return root / "litebert" / "corpora"
+    return cache_folder() / "corpora"

@@ -1,4 +1,4 @@
-"""What occurs more than once: documents by their hash, lines by a count of bounded size."""
+"""Find repeated documents by their hashes, and repeated lines with a bounded table of counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Repetition:
-    """Say how many documents repeat an earlier one; the first of them, and what it repeats."""
+    """How many documents repeat an earlier one, the place of the first one, and of its original."""
 
     count: int
     where: str
@@ -20,7 +20,7 @@ class Repetition:
 
 
 class SeenDocuments:
-    """Remember every document by a hash of 8 bytes and its line of 4 bytes."""
+    """Store a hash of 8 bytes and a line number of 4 bytes for every document."""
 
     def __init__(self) -> None:
         self._hashes = array("Q")
@@ -34,12 +34,12 @@ class SeenDocuments:
         self._starts.append(len(self._hashes))
 
     def add(self, digest: bytes, line: int) -> None:
-        """Remember a document by the first 8 bytes of its digest."""
+        """Store a document by the first 8 bytes of its digest."""
         self._hashes.append(int.from_bytes(digest[:8], "little"))
         self._lines.append(min(line, 0xFFFFFFFF))
 
     def repetition(self) -> Repetition | None:
-        """Return the documents that equal an earlier one; None where all differ."""
+        """Return the documents that equal an earlier one; None if all differ."""
         hashes = self.hashes
         order = np.argsort(hashes, kind="stable")
         is_repeated = hashes[order][1:] == hashes[order][:-1]
@@ -50,7 +50,7 @@ class SeenDocuments:
         return Repetition(int(is_repeated.sum()), self._place(at), self._place(original))
 
     def overlap(self, others: SeenDocuments) -> Repetition | None:
-        """Return the documents that are among `others` too; None where there are none."""
+        """Return the documents that are also among `others`; None if there are none."""
         is_shared = np.isin(self.hashes, others.hashes)
         if not is_shared.any():
             return None
@@ -60,7 +60,7 @@ class SeenDocuments:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Hashes of all documents in order, of shape (documents,)."""
+        """The hashes of all documents in order, shape (documents,)."""
         return np.frombuffer(self._hashes, np.uint64)
 
     def _place(self, document: int) -> str:
@@ -69,7 +69,7 @@ class SeenDocuments:
 
 
 class RepeatedLines:
-    """Count equal lines within a bounded table; rare lines are forgotten where it is full.
+    """Count equal lines in a bounded table; when it is full, rare lines are dropped.
 
     >>> lines = RepeatedLines(limit=2)
     >>> for number, line in enumerate(["buy", "a", "buy", "b", "buy", "c"], 1):
@@ -83,7 +83,7 @@ class RepeatedLines:
         self._seen: dict[str, tuple[int, str, int]] = {}
 
     def add(self, line: str, name: str, number: int) -> None:
-        """Count a line of an input, given with its number."""
+        """Count a line, which has this number in the input `name`."""
         count, name, number = self._seen.get(line, (0, name, number))
         self._seen[line] = (count + 1, name, number)
         threshold = 1
@@ -92,7 +92,7 @@ class RepeatedLines:
             threshold *= 2
 
     def most_frequent(self) -> tuple[str, int, str]:
-        """Return a line, how often it stood there at least, and where first."""
+        """Return the commonest line, a lower bound of its count, and its first place."""
         if not self._seen:
             return "", 0, ""
         line, (count, name, number) = max(self._seen.items(), key=lambda item: item[1][0])

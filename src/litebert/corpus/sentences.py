@@ -1,4 +1,4 @@
-"""Sentences of a passage: one per line, or found in free text by sentencex."""
+"""Split a passage into sentences: one per line, or detected in free text by sentencex."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from litebert.corpus.settings import TextSettings
 
 CHUNK_CHARACTERS = 1 << 16
 LONGEST_BLOCK = 8_192
-"""Characters given to sentencex at once: its time grows with the square of a paragraph."""
+"""Characters passed to sentencex at once; its time grows with the square of a paragraph."""
 LONG_SENTENCE = 600
 """Sentences of this many characters or more are split again without their quotation marks."""
 
@@ -21,7 +21,7 @@ _QUOTATION_MARK = re.compile(r"[\"“”„«»]")
 
 
 def split_sentences(text: str, settings: TextSettings) -> Iterator[str]:
-    """Yield the sentences of a passage without the white space around them.
+    """Yield the sentences of a passage without surrounding white space.
 
     >>> list(split_sentences("Dr. Smith came. He\\nleft.\\n\\nEnd", TextSettings()))
     ['Dr. Smith came.', 'He\\nleft.', 'End']
@@ -59,7 +59,7 @@ def _segmented(text: str, language: str) -> Iterator[str]:
 
 
 def _blocks(paragraph: str) -> Iterator[str]:
-    """Cut an overlong paragraph, at a sentence's end where there is one, else between words."""
+    """Cut an overlong paragraph, if possible at the end of a sentence, else between words."""
     start = 0
     while len(paragraph) - start > LONGEST_BLOCK:
         limit = start + LONGEST_BLOCK
@@ -72,9 +72,9 @@ def _blocks(paragraph: str) -> Iterator[str]:
 
 
 def _without_quotes(sentence: str, language: str) -> Iterator[str]:
-    """Split long quoted speech, which sentencex keeps whole: hide the marks, then cut the original.
+    """Split long quotations, which sentencex keeps whole: hide the marks, then cut the original.
 
-    An opening mark passes for a capital letter, a closing one for a space, so each stays with
+    An opening mark is replaced by a capital letter, a closing one by a space, so each stays with
     the sentence that it opens or closes.
     """
     start = 0

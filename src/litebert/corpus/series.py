@@ -1,4 +1,4 @@
-"""The shards of one part of the work: one after the other, resumed after the last that is whole."""
+"""Write the shards of one part one after the other, resuming after the last complete one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from litebert.corpus.shard_writer import Ids, ShardWriter, TokenType
 
 @dataclass(frozen=True)
 class SeriesPlan:
-    """Say where the shards of part IIIII go, `folder`/shard-IIIII-JJJJ, and what fills one."""
+    """Where the shards of part IIIII go (`folder`/shard-IIIII-JJJJ), and how large they are."""
 
     folder: Path
     part: int
@@ -30,7 +30,7 @@ class SeriesPlan:
 class ShardSeries:
     """Write documents; the first one after `shard_tokens` tokens begins a new shard.
 
-    What an earlier, killed build finished is kept: the first `consumed` documents need not come
+    Shards of an earlier, killed build are kept: the first `consumed` documents must not be added
     again.
     """
 
@@ -44,7 +44,7 @@ class ShardSeries:
         self._tally = Counter[str]()
 
     def add(self, document: int, sentences: Sequence[Ids]) -> None:
-        """Append sentences to a document, whose number may only grow; leave empty ones out."""
+        """Append the sentences that are not empty to a document; document numbers only grow."""
         if document != self._document:
             self._end_document()
             self._document = document
@@ -61,7 +61,7 @@ class ShardSeries:
         self._sentences += len(kept)
 
     def close(self, *, consumed: int) -> Counts:
-        """Finish the last shard; return the counts of documents after it, which left no token."""
+        """Finish the last shard; return the counts of the empty documents after it."""
         self._end_document()
         if self._writer:
             self._finish(self._writer, consumed=consumed)

@@ -1,4 +1,4 @@
-"""How text becomes documents and sentences: the four choices behind every corpus."""
+"""The settings that split text into documents and sentences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
 
 @dataclass(frozen=True)
 class TextSettings:
-    """Say where documents and sentences end.
+    """Where documents and sentences end.
 
-    `sentences`: found in free text (`segment`) or one per line (`line`, the official format).
-    `documents`: of a .txt file, ended by the file alone or by blank lines too; rows of .jsonl and
-    .parquet are documents always. `column` holds the text of a row; a dotted one walks into
-    objects and makes one document of each element of a list. `language` steers `segment` only.
+    `sentences` are detected in free text (`segment`) or one per line (`line`, the official format).
+    `documents` of a .txt file end with the file, or at blank lines as well; in .jsonl and .parquet
+    every row is a document. `column` has the text of a row; a dotted name goes into objects, and
+    each element of a list is a document. `language` is only for `segment`.
     """
 
     sentences: Sentences = "segment"
@@ -37,12 +37,13 @@ def text_settings(
     column: str = "text",
     language: str = "en",
 ) -> TextSettings:
-    """Check the choices as a user typed them; `documents` follows `sentences` where it is unset.
+    """Check the settings as a user typed them; unset, `documents` depends on `sentences`.
 
     >>> text_settings(sentences="line").documents
     'blank-line'
 
-    Raises: LitebertError for an unknown choice.
+    Raises:
+        LitebertError: LB-300, LB-301, LB-302, a value is not allowed.
     """
     _require_choice("--sentences", sentences, get_args(Sentences))
     documents = documents or ("blank-line" if sentences == "line" else "file")

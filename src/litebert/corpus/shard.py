@@ -1,4 +1,4 @@
-"""One shard mapped from disk, and the checks that detect damage."""
+"""Map a shard from disk, and check it for damage."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ Number = TypeVar("Number", bound=np.integer)
 
 @dataclass(frozen=True)
 class Shard:
-    """Hold one shard, mapped from disk; no sentence and no document is empty.
+    """One shard, mapped from disk; no sentence and no document is empty.
 
-    `tokens` has all ids end to end; `sentences` (n + 1,) where each sentence starts in `tokens`,
-    `documents` (m + 1,) where each document starts in `sentences`; both end with the total.
+    `tokens` has all ids end to end; `sentences` (n + 1,) is where each sentence starts in `tokens`,
+    `documents` (m + 1,) where each document starts in `sentences`; the last entry of each is the
+    total.
     """
 
     path: Path
@@ -38,19 +39,21 @@ class Shard:
     files: tuple[StampedFile, ...] = ()
 
     def require_unchanged(self) -> None:
-        """Refuse files that changed after they were mapped; takes microseconds.
+        """Check that the files have not changed since they were mapped; takes microseconds.
 
-        Raises: DamagedError LB-340.
+        Raises:
+            DamagedError: LB-340, they have.
         """
         for file in self.files:
             file.require_unchanged()
 
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: str) -> Shard:
-    """Map the files of a shard; `command` builds them again.
+    """Map the files of a shard; errors name `command`, which builds them again.
 
-    Raises: DamagedError for a file that is missing, of another size or type, or whose first and
-    last offsets do not fit.
+    Raises:
+        DamagedError: LB-324 to LB-327, a file is missing or of another size or type, or its first
+            and last offsets do not fit.
     """
     path, counts = folder / record.name, record.counts
     files = tuple(
@@ -77,9 +80,11 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: 
 
 
 def verify_shard(shard: Shard, plan: CorpusPlan, *, command: str) -> None:
-    """Read every byte of a shard.
+    """Read and check every byte of a shard.
 
-    Raises: DamagedError for offsets that do not grow, ids outside the vocabulary, another hash.
+    Raises:
+        DamagedError: LB-328, offsets do not grow; LB-329, an id is outside the vocabulary; LB-330,
+            a hash differs.
     """
     for name, offsets in (("sentences", shard.sentences), ("documents", shard.documents)):
         _verify_growth(shard.path / f"{name}.npy", offsets, command)

@@ -1,4 +1,4 @@
-"""One shard being written: tokens stream into a folder that appears under its name when whole."""
+"""Write one shard: tokens stream into a folder that gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ShardWriter:
         self._documents.append(np.zeros(1, np.int64))
 
     def append(self, sentences: Sequence[Ids]) -> None:
-        """Add sentences, none of them empty, to the document at hand."""
+        """Add sentences, none of them empty, to the current document."""
         num_tokens = sum(map(len, sentences))
         self._held.extend(sentences)
         self._held_tokens += num_tokens
@@ -57,12 +57,12 @@ class ShardWriter:
             self._flush()
 
     def end_document(self) -> None:
-        """Note that the next sentence starts another document."""
+        """End the current document: the next sentence starts another one."""
         self._documents.append(np.array([self._num_sentences]))
         self._num_documents += 1
 
     def finish(self, consumed: int, counts: Counts) -> ShardRecord:
-        """Give the shard its name on disk; `counts` are those that only the caller knows."""
+        """Give the shard its final name; `counts` are those that only the caller knows."""
         self._flush()
         self._open_arrays.close()
         record = ShardRecord(
@@ -87,7 +87,7 @@ class ShardWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove what was written, because of an error."""
+        """Remove the unfinished shard after an error."""
         assert error is not None, "a shard without an error is finished, not abandoned"
         self._stack.__exit__(kind, error, trace)
 

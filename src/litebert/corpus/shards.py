@@ -1,4 +1,4 @@
-"""A corpus on disk, mapped: tokens with the start of each sentence and of each document."""
+"""A corpus on disk, memory-mapped: tokens with the start of each sentence and document."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPARE_FILES = 1_024
 
 @dataclass(frozen=True)
 class Corpus:
-    """Hold a finished corpus; see `Shard` for its arrays."""
+    """A finished corpus; see `Shard` for its arrays."""
 
     path: Path
     shards: tuple[Shard, ...]
@@ -44,8 +44,10 @@ class Corpus:
         Files that were verified before and have not changed since (by size, times and inode) are
         not read again, unless `verify` is set.
 
-        Raises: LitebertError where there is no finished corpus; DamagedError for what is not
-        as it was written; ResourceError where the system lets too few files be open.
+        Raises:
+            LitebertError: LB-322, there is no finished corpus.
+            DamagedError: A file is not as it was written.
+            ResourceError: LB-331, the system allows too few open files.
         """
         path = Path(path)
         manifest = _read_manifest(path)
@@ -53,35 +55,36 @@ class Corpus:
 
     @classmethod
     def without_shards(cls, path: str | Path) -> Self:
-        """Read only what a corpus says of itself; `open_shards` then opens some of it."""
+        """Read only the manifest of a corpus; `open_shards` opens some of its shards."""
         return cls(Path(path), (), _read_manifest(Path(path)))
 
     def open_shards(self, numbers: Iterable[int]) -> tuple[Shard, ...]:
-        """Map and verify some of the shards; those of a streamed corpus are fetched first."""
+        """Map and verify some shards; those of a streamed corpus are fetched first."""
         records = [self.manifest.shards[number] for number in numbers]
         fetch_shards(self.path, records)
         return _opened(self.path, self.manifest, records)
 
     def held_out(self, *, verify: bool = False) -> Self | None:
-        """Open the held-out part; None where the corpus was built without one."""
+        """Open the held-out part; None if the corpus was built without one."""
         if self.manifest.part == HELD_OUT or not self.manifest.plan.held_out:
             return None
         return self.open(self.path / HELD_OUT, verify=verify)
 
     @property
     def vocab_size(self) -> int:
-        """Pieces in the vocabulary that made the ids."""
+        """The number of pieces in the vocabulary that made the ids."""
         return self.manifest.plan.vocab_size
 
     @property
     def tokenizer_hash(self) -> str:
-        """Hash of the tokenizer that made the ids."""
+        """The hash of the tokenizer that made the ids."""
         return self.manifest.plan.tokenizer_hash
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the ids.
 
-        Raises: DamagedError LB-341 where the copy in the corpus is another one, or is gone.
+        Raises:
+            DamagedError: LB-341, the copy in the corpus is another one, or is missing.
         """
         plan = self.manifest.plan
         try:
@@ -94,22 +97,22 @@ class Corpus:
 
     @property
     def tokenizer_path(self) -> Path:
-        """Folder of a copy of that tokenizer."""
+        """The folder of the corpus's copy of the tokenizer."""
         return self.path / TOKENIZER
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in all shards."""
+        """The number of tokens in all shards."""
         return self.manifest.counts.tokens
 
     @property
     def num_sentences(self) -> int:
-        """Sentences in all shards."""
+        """The number of sentences in all shards."""
         return self.manifest.counts.sentences
 
     @property
     def num_documents(self) -> int:
-        """Documents in all shards."""
+        """The number of documents in all shards."""
         return self.manifest.counts.documents
 
 
@@ -121,7 +124,7 @@ def _opened(
     shards = tuple(open_shard(path, record, plan, command=command) for record in records)
     known = VerifiedFiles(path)
     unknown = [shard for shard in shards if verify or not all(map(known.has, shard.files))]
-    with ThreadPoolExecutor(num_cores()) as threads:  # hashing leaves Python free
+    with ThreadPoolExecutor(num_cores()) as threads:  # hashing releases the GIL
         check = partial(verify_shard, plan=plan, command=command)
         for _ in threads.map(check, unknown):
             pass
@@ -156,7 +159,7 @@ def _another_tokenizer(corpus: Corpus, received: str) -> DamagedError:
 
 
 def _allow_open_files(num_mapped: int) -> None:
-    """Raise this process's soft limit where needed: a mapped file stays open."""
+    """Raise this process's soft limit on open files if needed: a mapped file stays open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = num_mapped + SPARE_FILES
     if soft != resource.RLIM_INFINITY and wanted > soft:

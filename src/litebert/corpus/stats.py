@@ -1,4 +1,4 @@
-"""What a corpus holds, in numbers: sizes, lengths, unknown pieces, repeated documents."""
+"""Statistics of a corpus: sizes, lengths, unknown pieces, repeated documents."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class CorpusStats:
 
 
 def corpus_stats(corpus: Corpus) -> CorpusStats:
-    """Read every shard once.
+    """Return the statistics of a corpus, reading every shard once.
 
-    `used_share` is that of the vocabulary that occurs; `histogram` counts sentences by their length
-    in pieces, the last entry all longer ones. Documents repeat where all their pieces do.
+    `used_share` is the share of the vocabulary that occurs; `histogram` counts sentences by their
+    length in pieces, with all longer ones in the last entry. Documents are repeated if all their
+    pieces are equal.
     """
     used = np.zeros(corpus.vocab_size, dtype=bool)
     lengths = [np.empty(0, np.int64)]

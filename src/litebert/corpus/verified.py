@@ -1,7 +1,7 @@
-"""Which files were verified before, so that opening a corpus again need not read them.
+"""A list of verified files, so that opening a corpus again need not read them.
 
-A file counts as verified while its size, times and inode are those it had when it was hashed. The
-list is in the user's cache folder; without one that can be written, each opening hashes again.
+A file counts as verified while its size, times and inode are those that it had when it was hashed.
+The list is in the user's cache folder; if that cannot be written, each opening hashes again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file, read_json, write_json
 
 RECENT_SECONDS = 2.0
-"""A file changed this recently is not remembered: another change might leave its time the same."""
+"""A file changed this recently is not listed: another change might not change its time."""
 
 
 class Stamp(NamedTuple):
-    """What changes whenever a file does."""
+    """Size, times and inode of a file: one of them changes whenever the file does."""
 
     size: int
     modified: int
@@ -37,10 +37,10 @@ class Stamp(NamedTuple):
 
 
 class StampedFile:
-    """A file that is mapped: the map must not be read once the file has changed.
+    """A mapped file, which must not be read after it has changed.
 
-    To read beyond a truncated file would end the process (SIGBUS), and other bytes would be trained
-    on unnoticed.
+    Reading beyond the end of a truncated file would kill the process (SIGBUS), and training on
+    other bytes would go unnoticed.
     """
 
     def __init__(self, path: Path, stored: StoredFile, stamp: Stamp, *, command: str) -> None:
@@ -48,9 +48,10 @@ class StampedFile:
         self._command = command
 
     def require_unchanged(self) -> None:
-        """Compare the stamp; where it differs, the content decides.
+        """Compare the stamp; if it differs, compare the content.
 
-        Raises: DamagedError LB-340.
+        Raises:
+            DamagedError: LB-340, the file has changed.
         """
         try:
             now = Stamp.of(self.path)
@@ -79,7 +80,7 @@ class VerifiedFiles:
 
     def __init__(self, corpus: Path) -> None:
         name = blake2b(os.fsencode(corpus.absolute()), digest_size=16).hexdigest()
-        self._path = _cache_folder() / "verified" / f"{name}.json"
+        self._path = cache_folder() / "verified" / f"{name}.json"
         self._known = self._read()
 
     def has(self, file: StampedFile) -> bool:
@@ -112,6 +113,7 @@ def _entry(file: StampedFile) -> Json:
     return [*file.stamp, file.stored.blake2b]
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return litebert's folder in the user's cache, which XDG_CACHE_HOME may move."""
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "litebert"

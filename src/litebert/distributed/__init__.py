@@ -1,4 +1,4 @@
-"""Several processes that train one network: discovered from the environment, and connected."""
+"""Connect several processes that train one network, as described by the environment."""
 
 from litebert.distributed.joining import joined, local_rank, rank, world_size
 from litebert.distributed.world import ALONE, World

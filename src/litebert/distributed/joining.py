@@ -25,7 +25,7 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Return the place of this process among all.
+    """Return the rank of this process.
 
     Raises:
         LitebertError: LB-262, the environment of several processes is not complete.
@@ -44,15 +44,15 @@ def rank() -> int:
 
 
 def local_rank() -> int:
-    """Return the place of this process on its machine, which is also its GPU."""
+    """Return the rank of this process on its machine, which is also the index of its GPU."""
     return number("LOCAL_RANK", 0)
 
 
 def number(name: str, default: int) -> int:
-    """Return a variable that a launcher sets.
+    """Return an environment variable that a launcher sets, as a number.
 
     Raises:
-        LitebertError: LB-264, it is no number.
+        LitebertError: LB-264, it is not a number.
     """
     text = os.environ.get(name) or str(default)
     if not text.isdecimal():
@@ -74,10 +74,10 @@ SUM_SECONDS = 1_800.0
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[World]:
-    """Connect to the other processes for the length of the block; a single process has none.
+    """Connect to the other processes, if there are any, for the duration of the block.
 
-    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. All processes leave together
-    when the block succeeds. When it raises, the others are notified and stop.
+    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block succeeds, all
+    processes disconnect together. If it raises, the others are notified and stop.
 
     Raises:
         LitebertError: LB-262, LB-263, the environment is incomplete, or the others do not connect.
@@ -119,7 +119,7 @@ def joined(device: torch.device) -> Iterator[World]:
 
 @lru_cache(maxsize=2)
 def _store(address: str, port: int, place: int, *, is_host: bool) -> Store:
-    """Connect to the store of the launcher, or to that of the first process, once for all runs."""
+    """Connect to the store of the launcher or of the first process, once for all runs."""
     has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
         address,

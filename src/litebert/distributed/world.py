@@ -21,13 +21,13 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 BUCKET_NUMBERS = 1 << 24
-"""Numbers sent as one message: 64 MiB in float32, which holds all of base."""
+"""Numbers sent in one message: 64 MiB in float32, enough for all of base."""
 _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run and the rank of this one; one process alone sends nothing.
+    """The processes of a run and the rank of this one; a single process sends nothing.
 
     All processes must call the same methods in the same order.
 
@@ -45,11 +45,11 @@ class World:
         return self.rank == 0
 
     def share(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items of this process: every `size`-th."""
+        """Return every `size`-th item, which is this process's share."""
         return list(items[self.rank :: self.size])
 
     def totals(self, *numbers: float) -> list[float]:
-        """Add up each number over all processes; counts come out exact."""
+        """Add up each number over all processes, in float64, so counts are exact."""
         held = torch.tensor(numbers, dtype=torch.float64)
         self.sum_([held])
         return [float(total) for total in held]
@@ -103,7 +103,7 @@ class World:
         return [each for each in values if each is not None]
 
     def from_first(self, make: Callable[[], Json]) -> Json:
-        """Let the first process make a value, however long it takes, and return it everywhere."""
+        """Return a value that the first process makes; the others wait for it without limit."""
         if self.store is None:
             return make()
         made = make() if self.is_first else None
@@ -135,7 +135,7 @@ def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def _speaking() -> Iterator[None]:
-    """Raise our error for a broken connection, which torch reports as a RuntimeError."""
+    """Turn torch's RuntimeError for a broken connection into LB-261."""
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""config.json: our AlbertConfig in Hugging Face's words, and back; BERT's as the plan `none`."""
+"""Convert between config.json and AlbertConfig; a BERT is a network that shares nothing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 CONFIG_FILE = "config.json"
 _OURS_ALONE = ("sharing", "embedding_projection", "attention", "attention_window")
 _OTHER_ATTENTION = "albert-litebert"
-"""The model_type of networks whose attention transformers lacks: it refuses them by this name."""
+"""The model_type of networks with local attention, so that transformers refuses to open them."""
 _LIMIT = 1 << 20
 _OF_OTHER_FAMILIES = {"classifier_dropout", "layer_norm_epsilon", "pad_token"}
-"""Names in files on the Hub that resemble ours; transformers ignores them, too."""
+"""Names in files on the Hub that resemble our settings; transformers ignores them, too."""
 _FOR_TRAINING = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "classifier_dropout_prob",
     "initializer_range",
 )
-"""Settings that change no output of a trained network."""
+"""Settings that do not change the outputs of a trained network."""
 # transformers' defaults for a BertConfig.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
 _BERT_SETTINGS = (
@@ -58,7 +58,7 @@ def write_config(
     dtype: str = "float32",
     is_int8: bool = False,
 ) -> None:
-    """Write config.json so that transformers builds the network that has these parameters."""
+    """Write config.json so that transformers builds the same network with these parameters."""
     fields = config.model_dump(mode="json")
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
@@ -74,7 +74,7 @@ def write_config(
     if config.attention != "full":
         table["model_type"] = _OTHER_ATTENTION
         table |= {name: fields[name] for name in ("attention", "attention_window")}
-    if is_int8:  # for other readers; transformers ignores it
+    if is_int8:  # for other programs; transformers ignores it
         table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)
 
@@ -82,11 +82,11 @@ def write_config(
 def read_config(folder: Path) -> AlbertConfig:
     """Read config.json of an ALBERT or a BERT; names that only transformers knows are ignored.
 
-    A missing value is the default of transformers: xxlarge's for an ALBERT, bert-base's for a BERT.
-    A BERT is the network without sharing whose embeddings are as wide as its layers.
+    Missing values are transformers' defaults: xxlarge's for an ALBERT, bert-base's for a BERT. A
+    BERT becomes a network without sharing whose embeddings are as wide as its layers.
 
     Raises:
-        LitebertError: LB-600, LB-671, another kind of network; LB-670, a misspelt setting;
+        LitebertError: LB-600, LB-671, it is another kind of network; LB-670, a setting is misspelt;
             LB-675, there is no config.json.
         DamagedError: LB-601, no network can have these settings.
     """
@@ -103,9 +103,9 @@ def read_config(folder: Path) -> AlbertConfig:
 
 
 def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
-    """Return the names and the network that a table in Hugging Face's words describes.
+    """Return the tensor names and the configuration that the contents of a config.json describe.
 
-    `path` is what errors name; they are those of `read_config`.
+    Errors name `path`; they are those of `read_config`.
     """
     layout = _layout(table, path)
     fields = (_bert if layout is BERT else _albert)(table, path)
@@ -124,17 +124,17 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
 
 
 def read_layout(folder: Path) -> TensorNames:
-    """Return what the tensors of a folder are called: ALBERT's names or BERT's.
+    """Return the tensor names of a folder: ALBERT's or BERT's.
 
     Raises:
-        LitebertError: LB-600, the folder holds another kind of model.
+        LitebertError: LB-600, the folder contains another kind of model.
     """
     path = folder / CONFIG_FILE
     return _layout(read_json(path, command=f"ls {folder}", limit=_LIMIT), path)
 
 
 def spelling_notes(folder: Path) -> tuple[str, ...]:
-    """Say which names in config.json resemble settings of training that it lacks."""
+    """Return a note for each unknown name in config.json that resembles a missing setting."""
     path = folder / CONFIG_FILE
     table = read_json(path, command=f"ls {folder}", limit=_LIMIT)
     settings = _BERT_SETTINGS if _layout(table, path) is BERT else AlbertConfig.model_fields
@@ -145,9 +145,9 @@ def spelling_notes(folder: Path) -> tuple[str, ...]:
 
 
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
-    """Read which task head a folder has; None for the pretraining heads.
+    """Return the task head of a folder; None for the pretraining heads.
 
-    `tensors` gives the shapes in its weights file, for a config.json that does not name them.
+    `tensors` are the shapes in its weights file, for a config.json that does not name the head.
     """
     path = folder / CONFIG_FILE
     table = read_json(path, command=f"ls {folder}", limit=_LIMIT)
@@ -201,7 +201,7 @@ def _bert(table: dict[str, Json], path: Path) -> dict[str, Json]:
 
 
 def _require_spelt(table: dict[str, Json], settings: Collection[str], path: Path) -> None:
-    """Refuse a name that looks like a setting which is absent: another network would be built."""
+    """Raise LB-670 for a name that looks like a missing setting: another network would be built."""
     for name, near in _misspelt(table, settings):
         if near not in _FOR_TRAINING:
             raise LitebertError(
@@ -214,7 +214,7 @@ def _require_spelt(table: dict[str, Json], settings: Collection[str], path: Path
 
 
 def _misspelt(table: dict[str, Json], settings: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield each unknown name with the setting which it resembles and which is absent."""
+    """Yield each unknown name with the missing setting that it resembles."""
     absent = [name for name in settings if name not in table]
     for name in sorted(table.keys() - _OF_OTHER_FAMILIES - set(settings)):
         for near in difflib.get_close_matches(name, absent, n=1, cutoff=0.85):

@@ -1,4 +1,4 @@
-"""Tensors under Hugging Face's names to our parameters, and back."""
+"""Convert between tensors under Hugging Face's names and our parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "Layer
 def to_disk(
     parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None
 ) -> dict[str, Tensor]:
-    """Rename our parameters; where E = H without projection, transformers needs the identity."""
+    """Rename our parameters; without a projection of E = H, transformers needs an identity."""
     tensors = {
         name: tensor.detach().clone()
         for parameter, tensor in parameters.items()
@@ -38,7 +38,11 @@ def to_disk(
 def canonical(
     tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT
 ) -> dict[str, Tensor]:
-    """Add the prefix that a bare encoder lacks; drop buffers and what is tied elsewhere."""
+    """Add the prefix that a bare encoder lacks; drop buffers and tied copies.
+
+    Raises:
+        DamagedError: LB-609, a tied copy differs.
+    """
     named = {_full_name(name, layout): tensor for name, tensor in tensors.items()}
     for buffer in _IGNORED:
         named.pop(layout.encoder + buffer, None)
@@ -65,7 +69,7 @@ def _full_name(name: str, layout: TensorNames) -> str:
 
 
 def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertConfig:
-    """Say whether E = H comes with a projection that does something; drop it where not."""
+    """Keep a projection of E = H unless it is the identity, and set `embedding_projection`."""
     if config.embedding_size != config.hidden_size:
         return config
     weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
@@ -86,7 +90,7 @@ def from_disk(
     source: Path,
     layout: TensorNames = ALBERT,
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the tensor of every parameter that is there, and the names of unused tensors."""
+    """Return the tensor of every parameter on disk, and the names of unused tensors."""
     found, used = {}, set()
     for parameter in parameters:
         on_disk = tensor_names(parameter, config, head, layout)
@@ -98,7 +102,7 @@ def from_disk(
 
 
 def _one_of(copies: list[Tensor], names: list[str], source: Path) -> Tensor:
-    """Return the tensor that all places on disk must agree on."""
+    """Return a shared tensor; raise LB-605 if its copies on disk differ."""
     for name, copy in zip(names[1:], copies[1:], strict=True):
         if not _equal(copy, copies[0]):
             raise DamagedError(
@@ -112,7 +116,7 @@ def _one_of(copies: list[Tensor], names: list[str], source: Path) -> Tensor:
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """Compare numbers of any dtypes; NaN equals NaN here, because it is refused by another name."""
+    """Compare numbers of any dtypes; NaN equals NaN, because another check refuses it."""
     if one.shape != other.shape:
         return False
     one, other = one.float(), other.float()

@@ -1,4 +1,4 @@
-"""What the files of a model leave uncertain, reported where it may matter."""
+"""Notes on what the files of a model leave uncertain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEXT_SENTENCE = (
 
 
 def doubts(config: AlbertConfig) -> tuple[str, ...]:
-    """Return a sentence or two for each setting that published sources disagree on.
+    """Return a note for each setting on which published sources disagree.
 
     Sources: official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1
     against the xlarge configuration.
@@ -44,12 +44,12 @@ def doubts(config: AlbertConfig) -> tuple[str, ...]:
 
 
 def notes_on_loading(config: AlbertConfig) -> tuple[str, ...]:
-    """Return the doubts about a network that may be a published one, by its shape."""
+    """Return the doubts about a network whose shape is that of a published one."""
     shape = (config.hidden_size, config.num_hidden_layers)
     published = {(each.hidden_size, each.num_hidden_layers) for each in _PUBLISHED}
     return doubts(config) if config.sharing == "all" and shape in published else ()
 
 
 def bert_notes(missing: Collection[str]) -> tuple[str, ...]:
-    """Say what the sentence head of a BERT predicts, where its file has one."""
+    """Return a note on what the sentence head of a BERT predicts, if its file has one."""
     return () if "sentence_order.classifier.weight" in missing else (_NEXT_SENTENCE,)

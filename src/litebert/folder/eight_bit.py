@@ -1,4 +1,4 @@
-"""What holds of the tensors of an eight-bit model, and who may read them."""
+"""Checks of the tensors of an eight-bit model, which supports inference only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RANGES = "albert.ranges"
 
 
 def is_eight_bit(names: Iterable[str]) -> bool:
-    """Tell whether tensors of these names are of an eight-bit model."""
+    """Tell whether tensors of these names belong to an eight-bit model."""
     return any(name.endswith(".quantized") for name in names)
 
 
@@ -22,7 +22,7 @@ def not_float(source: Path) -> LitebertError:
     """Return the error for training, converting or exporting such a model."""
     return LitebertError(
         "LB-663",
-        f"{source} holds an eight-bit model, which supports inference only",
+        f"{source} is an eight-bit model, which supports inference only",
         received="int8 weights",
         expected="float weights to train, convert or export",
         next="use the float model that it was made from",
@@ -30,12 +30,12 @@ def not_float(source: Path) -> LitebertError:
 
 
 def require_sound(tensors: dict[str, Tensor], source: Path) -> None:
-    """Refuse what no calibration writes: half a layer, scales and ranges that are none.
+    """Check that layers are complete, scales positive and ranges plausible.
 
     Dtypes, shapes and NaN are checked as for any model.
 
     Raises:
-        DamagedError: LB-665, LB-666.
+        DamagedError: LB-665, half of a layer is missing; LB-666, a scale or a range is impossible.
     """
     for name, tensor in tensors.items():
         layer, _, part = name.rpartition(".")
@@ -52,7 +52,7 @@ def require_sound(tensors: dict[str, Tensor], source: Path) -> None:
         if is_wrong:
             raise DamagedError(
                 "LB-666",
-                f"{source}: {name} holds numbers that no calibration gives",
+                f"{source}: {name} has numbers that no calibration gives",
                 received=f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}",
                 expected="scales above zero; ranges that begin at or below zero and end above it",
                 next="litebert quantize makes the folder again",
@@ -60,7 +60,7 @@ def require_sound(tensors: dict[str, Tensor], source: Path) -> None:
 
 
 def _crosses(name: str, tensor: Tensor) -> bool:
-    """Tell whether a range ends before zero or begins after it; wrong shapes are others' matter."""
+    """Tell whether a range does not contain zero; shapes are checked elsewhere."""
     if name != _RANGES or tensor.shape[-1:] != (2,):
         return False
     return bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())

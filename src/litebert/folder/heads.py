@@ -1,4 +1,4 @@
-"""Which head a config.json names, in Hugging Face's words, and back."""
+"""Convert between the head that a config.json names and HeadConfig."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
-    """Name the transformers class that has these parameters."""
+    """Return the name of the transformers class that has these parameters."""
     if head is not None:
         return f"AlbertFor{head.record.class_name}"
     has_masked_lm = any(name.startswith("masked_lm.") for name in parameters)
@@ -39,9 +39,12 @@ def head_table(head: HeadConfig | None) -> dict[str, Json]:
 
 
 def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) -> HeadConfig | None:
-    """Read a head from config.json; None where there are only pretraining heads, or none.
+    """Read a head from config.json; None if there are only pretraining heads, or none.
 
-    A config.json without architectures (files of 2019 and 2020) leaves it to the tensors.
+    For a config.json without architectures (files of 2019 and 2020), the tensors decide.
+
+    Raises:
+        DamagedError: LB-661, LB-662, the head cannot be built, or the files do not tell which.
     """
     named = table.get("architectures")
     first = str(named[0]) if isinstance(named, list) and named else None
@@ -71,7 +74,7 @@ def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) ->
 
 
 def _labels(table: dict[str, Json], tensors: Shapes) -> tuple[str, ...]:
-    """Return the label names by number; unnamed ones are as many as the classifier has rows."""
+    """Return the names of labels, by default as many numbered ones as the classifier has rows."""
     names = table.get("id2label")
     if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
         return tuple(str(names[key]) for key in sorted(names, key=int))
@@ -80,7 +83,7 @@ def _labels(table: dict[str, Json], tensors: Shapes) -> tuple[str, ...]:
 
 
 def _kind_of(tensors: Shapes, source: Path) -> HeadKind | None:
-    """Guess from the tensors: classifiers of whole sequences come with a pooler."""
+    """Guess the head from the tensors: only classifiers of whole sequences have a pooler."""
     if "qa_outputs.weight" in tensors:
         return "question-answering"
     if "classifier.weight" not in tensors:

@@ -38,10 +38,10 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network with what its file did not have and what the network did not need.
+    """A network, what its file lacks, and what the network does not need.
 
-    `missing` names parameters (they hold no numbers), `unused` names tensors of the file, `notes`
-    are sentences about what the files leave uncertain.
+    `missing` are names of parameters, which have no numbers; `unused` are names of tensors in the
+    file; `notes` say what the files leave uncertain.
     """
 
     network: Network
@@ -51,13 +51,13 @@ class LoadedModel:
 
 
 def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.float32) -> None:
-    """Write config.json and model.safetensors; the tokenizer saves itself beside them.
+    """Write config.json and model.safetensors; `Tokenizer.save` adds the vocabulary.
 
     An eight-bit network is written to model-int8.safetensors, one with local attention to
-    model-local.safetensors, where transformers finds no weights: under the usual name it would skip
-    the eight-bit ones and draw random ones, and compute full attention with the others.
+    model-local.safetensors. transformers does not look there; under the usual name it would replace
+    eight-bit weights by random ones, and compute full attention instead of local.
 
-    Parameters that hold no numbers, those that a file lacked, are not written.
+    Parameters without numbers, which the network's own file lacked, are not written.
     """
     head = head_of(network)
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
@@ -82,12 +82,12 @@ def _file_name(network: Network) -> str:
 def load_model(
     folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False
 ) -> LoadedModel:
-    """Read a folder; what its file lacks is listed in `missing`, never made up.
+    """Read a model folder; parameters that its file lacks are listed in `missing`, never made up.
 
-    For inference the weights are packed, and may be eight-bit; `dtype` is that of activations.
-
-    An encoder or a task head that is not whole is an error; the two pretraining heads and the
-    pooler may be missing, as they are from many files on the Hub.
+    For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An
+    incomplete encoder or task head is an error (LB-660); the two pretraining heads and the pooler
+    may be missing, as in many files on the Hub. Other errors are those of `read_config`,
+    `read_weights` and `build_network`.
     """
     config, tensors = read_config(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
@@ -118,11 +118,11 @@ def build_network(
     dtype: torch.dtype = torch.float32,
     for_inference: bool = False,
 ) -> LoadedModel:
-    """Make a network of tensors under Hugging Face's names; a head of None is for pretraining.
+    """Build a network from tensors under Hugging Face's names; without a head, for pretraining.
 
     Raises:
-        LitebertError: LB-663, they are eight-bit and not for inference.
-        DamagedError: LB-604 to LB-607, LB-609, LB-660 to LB-666, they are not those of the network.
+        LitebertError: LB-663, they are eight-bit, and this is not for inference.
+        DamagedError: LB-604 to LB-607, LB-609, LB-660 to LB-666, they do not fit the network.
     """
     named = canonical(tensors, source, layout)
     config = with_projection(named, config)
@@ -157,14 +157,14 @@ def build_network(
 
 
 def head_of(network: Network) -> HeadConfig | None:
-    """Return the task head; None for the pretraining heads."""
+    """Return the task head of a network; None for the pretraining heads."""
     return network.head_config if isinstance(network, AlbertForTask) else None
 
 
 def _empty_network(
     config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype, *, has_exits: bool
 ) -> Network:
-    """Build a network whose parameters have shapes but no memory yet."""
+    """Build a network whose parameters have shapes but no numbers yet."""
     with without_numbers():
         if head is None:
             return AlbertForPretraining(config, dtype=dtype)
@@ -173,7 +173,7 @@ def _empty_network(
 
 
 def _require_known_layers(unused: tuple[str, ...], source: Path, layout: TensorNames) -> None:
-    """Refuse layers that the configuration does not know; leftover heads are only named."""
+    """Raise LB-604 for layers that are not in the configuration; unused heads are allowed."""
     encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
     layers = [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]
     if layers:
@@ -184,7 +184,7 @@ def _require_known_layers(unused: tuple[str, ...], source: Path, layout: TensorN
         )
         raise DamagedError(
             "LB-604",
-            f"{source} holds tensors that this network does not have",
+            f"{source} has tensors that do not belong to this network",
             received=", ".join(layers[:5]),
             expected="the tensors of config.json's network",
             next=f"check {settings} in config.json",
@@ -228,7 +228,7 @@ def _needed(missing: frozenset[str], network: Network) -> list[str]:
 def _incomplete(source: Path, received: str, layout: TensorNames) -> DamagedError:
     return DamagedError(
         "LB-660",
-        f"{source} lacks weights that its network cannot do without",
+        f"{source} lacks weights that its network needs",
         received=received,
         expected="every tensor of the encoder, and of the head that config.json names",
         next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] '

@@ -1,4 +1,4 @@
-"""Which Hugging Face tensors hold each of our parameters (AlbertForPreTraining has 32)."""
+"""The names of our parameters in Hugging Face's files (AlbertForPreTraining has 32 tensors)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from litebert.nn import depth_plan
 
 @dataclass(frozen=True)
 class TensorNames:
-    """The names that one family of models gives its tensors on disk.
+    """The names of the tensors of one family of models on disk.
 
     `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer`
-    is where the block of a group and an inner group is, and `block` names the parts in there.
+    is the prefix of the block of a group and an inner group, and `block` names its parts.
     """
 
     family: str
@@ -98,10 +98,10 @@ _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
-    """Return how many layer groups the folder holds: all layers where sharing is partial.
+    """Return the number of layer groups on disk: with partial sharing, one per layer.
 
-    Hugging Face knows groups only. A network that shares attention alone, say, is written as the
-    unshared network it equals; `sharing` in config.json lets us fold it back when reading.
+    Hugging Face's ALBERT only has groups. A network that shares attention alone, for example, is
+    written as the equivalent unshared network; `sharing` in config.json tells us how to merge it.
     """
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
@@ -112,7 +112,7 @@ def tensor_names(
     head: HeadConfig | None = None,
     layout: TensorNames = ALBERT,
 ) -> list[str]:
-    """Return the names on disk of one of our parameters; several where sharing is partial.
+    """Return the names on disk of one of our parameters; with partial sharing, several.
 
     >>> tensor_names("albert.feed_forward.0.output.bias", AlbertConfig())
     ['albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.bias']
@@ -124,7 +124,7 @@ def tensor_names(
     match = _BLOCK.match(module)
     if module == "head.dense":
         return [f"{head.record.layer if head else 'classifier'}.{kind}"]
-    if module.startswith("exits."):  # transformers has none: it reads the head after the last step
+    if module.startswith("exits."):  # transformers ignores these: it has one head, the last
         return [f"{module.removesuffix('.dense')}.{kind}"]
     if match is None:
         return [f"{({**layout.modules, **_CONDITIONAL})[module]}.{kind}"]
@@ -137,7 +137,7 @@ def tensor_names(
 
 
 def _places(config: AlbertConfig, list_name: str, block: int) -> list[tuple[int, int]]:
-    """Return (group, inner group) of every place on disk where a block is written."""
+    """Return the (group, inner group) of every copy of a block on disk."""
     places = set()
     for index, step in enumerate(depth_plan(config)):
         layer, inner = divmod(index, config.inner_group_num)

@@ -1,4 +1,4 @@
-"""How a model's texts become vectors, as sentence-transformers writes it beside the model."""
+"""How texts become vectors: the files that sentence-transformers writes beside a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETTINGS_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
 _TOKENIZER_FILE = "tokenizer_config.json"
 _LIMIT = 1 << 20
-# Before version 6, sentence-transformers wrote one switch a pooling.
+# Before version 6, sentence-transformers wrote one switch per pooling.
 _SWITCHES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -35,7 +35,7 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class SentenceVectors:
-    """How hidden states become one vector a text; the defaults are those of a plain model.
+    """How hidden states become one vector per text; the defaults are those of a plain model.
 
     `max_length` cuts texts to that many pieces; unset, only the network's positions limit them.
     `prompt` is put before every text.
@@ -48,10 +48,10 @@ class SentenceVectors:
 
 
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
-    """Read what sentence-transformers wrote beside a model; None where it wrote nothing.
+    """Read what sentence-transformers wrote beside a model; None if there is nothing.
 
     Raises:
-        LitebertError: LB-672, it computes its vectors in a way that litebert has not.
+        LitebertError: LB-672, the vectors are computed in a way that litebert does not support.
         DamagedError: LB-673, the files are not valid.
     """
     if not (folder / MODULES_FILE).is_file():
@@ -86,7 +86,7 @@ def write_sentence_transformers(
 ) -> None:
     """Write the files that let `SentenceTransformer(folder)` open a model folder.
 
-    Its vectors then are those of `litebert.load(folder).embed(texts)`. Every version of
+    Its vectors are then those of `litebert.load(folder).embed(texts)`. Every version of
     sentence-transformers since 2.0 reads these files.
     """
     config = read_json(folder / "config.json", command=f"ls {folder}")
@@ -162,7 +162,7 @@ def _unknown(folder: Path, received: str) -> LitebertError:
 def _damaged(path: Path, received: str, expected: str) -> DamagedError:
     return DamagedError(
         "LB-673",
-        f"{path} cannot be followed",
+        f"{path} cannot be used",
         received=received,
         expected=expected,
         next="fetch the model again, or delete the file to use the encoder alone",

@@ -1,4 +1,4 @@
-"""Training that starts from a model on disk."""
+"""Copy the weights of a model on disk into a network that is to be trained."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from litebert.folder.model import head_of, load_model
 from litebert.nn import Network
 
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
-"""Parameters with one row a piece."""
+"""Parameters with one row per piece."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a network took from a folder, by parameter: `fresh` stays random, `dropped` is left.
+    """Which parameters were not copied: `fresh` ones stay random, `dropped` ones are not used.
 
     `notes` are those of the loaded model.
     """
@@ -31,12 +31,12 @@ class Start:
 def start_from(
     network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None
 ) -> Start:
-    """Copy the folder's encoder into a network, and its head where the heads are the same.
+    """Copy the folder's encoder into a network, and its head if both heads are the same.
 
-    A head of another kind, or with other labels, is dropped, and reported: that is how RTE starts
-    from MNLI (paper, footnote 4). Pretraining heads and the pooler may be fresh, the rest not.
+    A head of another kind, or with other labels, is dropped and reported: thus RTE starts from MNLI
+    (paper, footnote 4). Only pretraining heads and the pooler may be missing in the folder.
 
-    For another vocabulary `rows` has the former pieces of each piece, whose mean it takes.
+    For a new vocabulary, `rows` has the former pieces of each piece, which gets their mean.
     """
     loaded = load_model(folder)
     ours = network.state_dict()

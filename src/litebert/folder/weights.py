@@ -1,4 +1,4 @@
-"""The tensors of a folder: one safetensors file, or several with an index; nothing is executed."""
+"""Read and write the tensors of a folder: one safetensors file, or several with an index."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KINDS = {
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
-    """Write tensors as one safetensors file, atomically; integers are unchanged."""
+    """Write tensors as one safetensors file, atomically; floats as `dtype`, integers unchanged."""
     cast = {
         name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).cpu().contiguous()
         for name, tensor in tensors.items()
@@ -45,11 +45,11 @@ def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Map all tensors of a folder; what is not used is never read.
+    """Map all tensors of a folder; unused ones are never read from disk.
 
     Raises:
-        LitebertError: LB-602, no weights here.
-        DamagedError: LB-603, LB-608, the files cannot be trusted.
+        LitebertError: LB-602, there are no weights.
+        DamagedError: LB-603, LB-608, a file or the index is damaged.
     """
     single, index = weights_path(folder), folder / INDEX_FILE
     if single.is_file() or not index.is_file():
@@ -68,18 +68,18 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weights_path(folder: Path) -> Path:
-    """Return the one file with the weights; model.safetensors where there is none."""
+    """Return the single file with the weights; model.safetensors if there is none."""
     paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, LOCAL_FILE)]
     return next((path for path in paths if path.is_file()), paths[0])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read one safetensors file; integers are unchanged, all else becomes float32."""
+    """Read one safetensors file; integers are unchanged, floats become float32."""
     return {name: widened(t, f"{path}: {name}") for name, t in _mapped(path).items()}
 
 
 def widened(tensor: Tensor, place: str) -> Tensor:
-    """Return floats as float32, all of them finite; whole numbers as they are.
+    """Return floats as float32, and integers unchanged.
 
     Raises:
         DamagedError: LB-607, a number is NaN or infinite.
@@ -89,7 +89,7 @@ def widened(tensor: Tensor, place: str) -> Tensor:
     wide = tensor.float()
     require_finite(
         "LB-607",
-        f"{place} holds weights that are not numbers",
+        f"{place} has weights that are not finite",
         {place.rpartition(": ")[2]: wide},
         expected="finite weights",
         next="fetch the model again, or take an earlier checkpoint",
@@ -114,10 +114,10 @@ def _mapped(path: Path) -> dict[str, Tensor]:
 
 
 def shard_names(code: str, what: str, index: Path, *, expected: str, next: str) -> list[str]:
-    """Return the names of the files that an index lists; they may be in no other folder.
+    """Return the names of the files that an index lists.
 
     Raises:
-        DamagedError: of this code, it lists none, or files elsewhere.
+        DamagedError: It lists none, or files in another folder; the caller gives the message.
     """
     table = read_json(index, command=f"fetch {index} again").get("weight_map")
     names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
@@ -129,7 +129,7 @@ def shard_names(code: str, what: str, index: Path, *, expected: str, next: str) 
 
 
 def _require_plausible_header(path: Path) -> None:
-    """Refuse, before anything is allocated, what is no safetensors file or has an absurd header."""
+    """Raise LB-603, before anything is allocated, unless a file has a valid safetensors header."""
     with path.open("rb") as file:
         start = file.read(8)
         size = int.from_bytes(start, "little")
@@ -151,7 +151,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _instead_of(path: Path) -> str:
-    """Name the files of another format in the folder."""
+    """Mention files of other formats in the folder."""
     if not path.parent.is_dir():
         return ""
     others = [p for p in path.parent.iterdir() if p.suffix in (".bin", ".h5", ".msgpack", ".index")]
@@ -161,7 +161,7 @@ def _instead_of(path: Path) -> str:
 def _damaged(path: Path, received: str) -> DamagedError:
     return DamagedError(
         "LB-603",
-        f"{path} is not a whole safetensors file",
+        f"{path} is not a complete safetensors file",
         received=received,
         expected="a file written by safetensors; pickled weights are never opened",
         next="fetch or save the model again; litebert import --help lists what can be converted",
@@ -173,10 +173,10 @@ _PAGEOUT = 21
 
 
 def release(tensors: Iterable[Tensor]) -> None:
-    """Drop the pages of tensors in a mapped file, and what the heap has free.
+    """Give the pages of tensors in a mapped file, and free heap memory, back to the system.
 
-    Weights are packed into memory of their own; the file behind them is then only read again for
-    rows of the word table. Elsewhere than on Linux this does nothing.
+    Packed weights have their own memory; after that, the file is only read for rows of the word
+    table. On systems other than Linux this does nothing.
     """
     if sys.platform != "linux":
         return

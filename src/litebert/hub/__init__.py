@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub: found and fetched by name, described by a card, published."""
+"""Models on the Hugging Face Hub: find and fetch them by name, describe and publish them."""
 
 from litebert.hub.card import CARD_FILE, model_card, write_card
 from litebert.hub.fetch import model_files, pull

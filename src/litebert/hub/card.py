@@ -49,7 +49,7 @@ class _Facts:
         return head_of(self.loaded.network)
 
     def has(self, part: str) -> bool:
-        """Whether the file holds all that a pretraining head computes with."""
+        """Whether the file has all weights that a pretraining head needs."""
         needed = (part, "albert.") if part == "sentence_order" else (part,)
         return self.head is None and not any(n.startswith(needed) for n in self.loaded.missing)
 
@@ -59,8 +59,8 @@ def model_card(
 ) -> str:
     """Return the text of README.md for a model folder; `name` is what its users will load.
 
-    A folder inside a run (runs/<name>/model, beside run.json) also gets its measures, the settings
-    that were set, and the hashes of its data. Licence and languages cannot be known from the files.
+    For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the
+    settings that were set, and the hashes of the data. Licence and languages are not in the files.
     """
     facts = _gathered(folder, name or str(folder))
     sections = [
@@ -76,7 +76,7 @@ def model_card(
 
 
 def write_card(folder: Path, *, name: str | None = None) -> None:
-    """Write the card of a model folder beside it; `litebert hub push` rewrites it."""
+    """Write the card into a model folder; `litebert hub push` rewrites it."""
     write_text(folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n")
 
 
@@ -101,7 +101,7 @@ def _gathered(folder: Path, name: str) -> _Facts:
 
 
 def _front_matter(facts: _Facts, license: str, languages: Sequence[str]) -> str:
-    """Return what the Hub reads: YAML, every value of it written as JSON."""
+    """Return the YAML header that the Hub reads, with every value written as JSON."""
     head = facts.head
     pipeline = head.record.pipeline if head else "fill-mask" if facts.has("masked_lm") else ""
     parts = {"masked-lm": "masked_lm", "sentence-order": "sentence_order"}
@@ -196,7 +196,7 @@ def _calls(facts: _Facts) -> list[str]:
 
 
 def _training(run: RunFacts) -> list[str]:
-    """Return what the run wrote down: measures, data, settings."""
+    """Return what the run recorded: measures, data, settings."""
     made = f"litebert {run.version}, step {run.step:,} of the run `{run.name}`."
     return [
         f"## Training\n\n{made}\n",
@@ -212,7 +212,7 @@ def _training(run: RunFacts) -> list[str]:
 
 
 def _measures(run: RunFacts) -> str:
-    """Return each measure, beside that of always giving the commonest label where it is known."""
+    """Return each measure, with its value for always giving the commonest label if known."""
     if not run.baseline:
         return _table({name: f"{value:.6g}" for name, value in run.measures.items()})
     rows = [

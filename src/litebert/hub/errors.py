@@ -1,4 +1,4 @@
-"""What can go wrong between here and the Hub, each in four lines, with a workaround."""
+"""The errors of transfers from and to the Hub, each with a workaround."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AROUND = {
 
 @dataclass(frozen=True)
 class Failure:
-    """How a transfer ended: a word for the kind, and the message of the Hub or the system."""
+    """Why a transfer failed: a word for the reason, and the message of the Hub or the system."""
 
     reason: str
     text: str
@@ -31,17 +31,17 @@ class Failure:
 
 def explained(failure: Failure) -> LitebertError:
     """Return the error for a failure."""
-    return _of_the_way(failure) or _of_the_disk(failure) or _of_the_repository(failure)
+    return _of_connection(failure) or _of_disk(failure) or _of_repository(failure)
 
 
-def _of_the_way(failure: Failure) -> LitebertError | None:
+def _of_connection(failure: Failure) -> LitebertError | None:
     match failure.reason:
         case "offline":
             return LitebertError(
                 "LB-622",
-                f"{failure.name} is not whole in the cache, and HF_HUB_OFFLINE is set",
+                f"{failure.name} is not complete in the cache, and HF_HUB_OFFLINE is set",
                 received=failure.text,
-                expected="a model that was fetched before, or leave to fetch it",
+                expected="a model that was fetched before, or permission to fetch it",
                 next=f"unset HF_HUB_OFFLINE, or {failure.around}",
             )
         case "unreachable":
@@ -71,12 +71,12 @@ def _of_the_way(failure: Failure) -> LitebertError | None:
     return None
 
 
-def _of_the_disk(failure: Failure) -> LitebertError | None:
+def _of_disk(failure: Failure) -> LitebertError | None:
     match failure.reason:
         case "damaged":
             return DamagedError(
                 "LB-626",
-                f"{failure.name} did not arrive whole, and was thrown away",
+                f"{failure.name} arrived damaged, and was deleted",
                 received=failure.text,
                 expected="files of the size and the hash that the Hub lists",
                 next=f"run the same command again, or {failure.around}",
@@ -100,12 +100,13 @@ def _of_the_disk(failure: Failure) -> LitebertError | None:
     return None
 
 
-def _of_the_repository(failure: Failure) -> LitebertError:
+def _of_repository(failure: Failure) -> LitebertError:
     match failure.reason:
         case "repository":
             return LitebertError(
                 "LB-629",
-                f"there is no folder {failure.name} here, and no such model on the Hub to be seen",
+                f"there is no folder {failure.name} here, and no visible model of this name on the "
+                "Hub",
                 received=failure.text,
                 expected="OWNER/NAME of a model that is public, or yours after `hf auth login`",
                 next=f"check the name, or {failure.around}",
@@ -124,12 +125,12 @@ def _of_the_repository(failure: Failure) -> LitebertError:
                 f"{failure.name} has no such revision",
                 received=failure.text,
                 expected="a branch, a tag or a commit of that repository",
-                next="leave the revision out to take the newest",
+                next="omit the revision for the newest one",
             )
         case "public":
             return LitebertError(
                 "LB-632",
-                f"{failure.name} is there already, and it is public: nothing was sent",
+                f"{failure.name} exists already and is public: nothing was sent",
                 received="--private",
                 expected="a new name, or a repository that is private",
                 next="choose another name, or make the repository private in its settings",
@@ -138,6 +139,6 @@ def _of_the_repository(failure: Failure) -> LitebertError:
         "LB-633",
         f"it was not possible to {failure.action} {failure.name}",
         received=failure.text,
-        expected="a transfer as huggingface_hub does it",
+        expected="a transfer that huggingface_hub supports",
         next=f"pip install -U huggingface_hub; or {failure.around}",
     )

@@ -1,4 +1,4 @@
-"""The files of a model, fetched from the Hub into the cache of huggingface_hub."""
+"""Fetch the files of a model from the Hub into the cache of huggingface_hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL_FILES = (
     "special_tokens_map.json",
     "vocab.txt",
     "README.md",
-    # What sentence-transformers keeps beside a model.
+    # The files of sentence-transformers.
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
@@ -46,10 +46,10 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
     pickled = [file for file in names if file.endswith(".bin") and "/" not in file]
     raise LitebertError(
         "LB-634",
-        f"{name.repository} has no weights that litebert reads as they are",
+        f"{name.repository} has no weights that litebert reads by default",
         received=", ".join((pickled or names)[:5]) or "no files",
-        expected="model.safetensors; pickles (.bin) can carry programs, and are read only when "
-        "asked for, by a reader that runs no code",
+        expected="model.safetensors; pickles (.bin) can contain programs, and are read only on "
+        "request, by a reader that runs no code",
         next=f"litebert import huggingface {name.repository} --output FOLDER --legacy-pickle"
         if pickled
         else "choose another model",

@@ -13,13 +13,13 @@ from litebert.runs import is_run
 
 
 def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
-    """Return a model's folder: the one named, a run's, or a Hub name's, fetched if needed.
+    """Return a model's folder: the named one, a run's, or a Hub name's, fetched if needed.
 
-    A path whose first folder exists is never looked for on the Hub. `legacy_pickle` also accepts
+    A path whose first folder exists is never looked up on the Hub. `legacy_pickle` also accepts
     pytorch_model.bin from repositories that have nothing else.
 
     Raises:
-        LitebertError: LB-620, nothing there; LB-621 to LB-634, it could not be fetched.
+        LitebertError: LB-620, there is no such folder; LB-621 to LB-634, it could not be fetched.
     """
     path = Path(name_or_path)
     found = _found(path)
@@ -40,14 +40,14 @@ def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse to overwrite.
+    """Check that a folder is new or empty.
 
     Raises:
         LitebertError: LB-638, it is a file, or a folder with something in it.
     """
     require_absent(
         "LB-638",
-        f"{folder} is there already",
+        f"{folder} exists already",
         folder,
         expected="a new folder",
         next="choose another --output",
@@ -56,7 +56,7 @@ def require_new(folder: Path) -> None:
 
 
 def _found(path: Path) -> str:
-    """Describe what is at a path; paths that are too long or unreadable are described, too."""
+    """Describe what is at a path, or why it cannot be read."""
     try:
         return "a folder" if path.is_dir() else "a file" if path.exists() else "nothing"
     except OSError as error:
@@ -64,7 +64,7 @@ def _found(path: Path) -> str:
 
 
 def _next(path: Path) -> str:
-    """Name the run or the model of this name, where there is one in the usual folders."""
+    """Suggest the run or model of this name in the usual folders, if there is one."""
     for folder in (Path("runs"), Path("models")):
         if len(path.parts) == 1 and _found(folder / path) == "a folder":
             return f"--model {folder / path}"
@@ -76,7 +76,7 @@ def _existing_parent(path: Path) -> Path:
 
 
 def _similar(path: Path) -> str:
-    """Say which folder was perhaps meant, where one is called nearly so."""
+    """Suggest a folder with a similar name, if there is one."""
     parent = _existing_parent(path)
     missing = path.absolute().relative_to(parent).parts[0]
     with suppress(OSError):

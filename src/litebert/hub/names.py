@@ -1,4 +1,4 @@
-"""OWNER/NAME, OWNER/NAME@REVISION: what a model is called on the Hub."""
+"""The names of models on the Hub: OWNER/NAME or OWNER/NAME@REVISION."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import PurePath
 from litebert.errors import LitebertError
 
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-# Folders that people and litebert itself keep models in; no owner on the Hub has such a name.
+# The usual folders of models; no owner on the Hub has such a name.
 _OUR_FOLDERS = {"runs", "models", "model", "checkpoints", "output", "outputs", "out", "data", "tmp"}
 _OUR_MODELS = {"model", "best", "checkpoints"}
 
 
 @dataclass(frozen=True)
 class HubName:
-    """OWNER/NAME of a repository, and perhaps a branch, tag or commit of it.
+    """OWNER/NAME of a repository, and optionally a branch, tag or commit.
 
     >>> HubName.parse("albert/albert-base-v2@main")
     HubName(repository='albert/albert-base-v2', revision='main')
@@ -27,22 +27,22 @@ class HubName:
 
     @classmethod
     def parse(cls, text: str) -> HubName | None:
-        """Read OWNER/NAME or OWNER/NAME@REVISION; None for anything else."""
+        """Parse OWNER/NAME or OWNER/NAME@REVISION; return None for anything else."""
         match = _NAME.fullmatch(text)
         return cls(match[1], match[2]) if match else None
 
     @classmethod
     def read(cls, text: str, *, revision: str | None = None) -> HubName:
-        """Read a name that can be nothing else, with a revision after it or apart.
+        """Parse a name that must be one, with its revision in it or as an argument.
 
         Raises:
-            LitebertError: LB-636, this is no name.
+            LitebertError: LB-636, it is not a name.
         """
         name = cls.parse(text if revision is None else f"{text}@{revision}")
         if name is None:
             raise LitebertError(
                 "LB-636",
-                "this is no name of a model on the Hub",
+                "this is not the name of a model on the Hub",
                 received=text if revision is None else f"{text} at revision {revision}",
                 expected="OWNER/NAME, or OWNER/NAME@REVISION",
                 next="hf auth whoami prints your OWNER; https://huggingface.co/models has others",
@@ -51,7 +51,7 @@ class HubName:
 
 
 def looks_local(text: str) -> bool:
-    """Tell whether a text means a path on this disk, though it could be a name on the Hub.
+    """Tell whether a text that could be a name on the Hub means a path on this disk.
 
     >>> [looks_local(text) for text in ("runs/mine", "mine/model", "albert/albert-base-v2")]
     [True, True, False]

@@ -1,4 +1,4 @@
-"""What is sent to the Hub: the files of a model folder, and its card."""
+"""Publish a model on the Hub: the files of its folder, and its card."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_CARD = 4 << 20
 
 @dataclass(frozen=True)
 class PublicationPlan:
-    """What would be published: the bytes of each file, and whether the card is kept or made."""
+    """What would be published: the size of each file in bytes, and if the card is kept or made."""
 
     repository: str
     revision: str
@@ -30,7 +30,7 @@ class PublicationPlan:
 
 @dataclass(frozen=True)
 class Publication:
-    """What would be sent where; `is_card_kept` tells whether the folder had a README.md."""
+    """What is sent where; with `is_card_kept`, the card is the README.md of the folder."""
 
     name: HubName
     files: dict[str, Path]
@@ -41,13 +41,13 @@ class Publication:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file to send, the card included."""
+        """The size of each file to send in bytes, including the card."""
         sizes = {name: file.stat().st_size for name, file in self.files.items()}
         return sizes | {CARD_FILE: len(self.card.encode())}
 
     @property
     def plan(self) -> PublicationPlan:
-        """What would be sent."""
+        """The plan as plain values, for JSON."""
         revision, card = self.name.revision or "main", "kept" if self.is_card_kept else "made"
         return PublicationPlan(
             self.name.repository, revision, self.private, self.message, self.sizes, card
@@ -84,13 +84,13 @@ def plan_publication(
     license: str = "",
     languages: Sequence[str] = (),
 ) -> Publication:
-    """Check that a folder holds a model, and return what publishing it would send; sends nothing.
+    """Check that a folder has a model, and return what publishing would send; send nothing.
 
-    A README.md of your own is the card; else the card is made from the files on disk.
+    A README.md of your own is the card; otherwise it is made from the files on disk.
 
     Raises:
-        LitebertError: LB-636, this is no name; LB-637, README.md and a licence; those of
-            load_model.
+        LitebertError: LB-636, this is not a name; LB-637, there is a README.md and also a licence
+            or a language; what `load_model` raises.
     """
     hub_name = HubName.read(name, revision=revision)
     card = model_card(folder, name=hub_name.repository, license=license, languages=languages)
@@ -100,9 +100,9 @@ def plan_publication(
     if is_card_kept and (license or languages):
         raise LitebertError(
             "LB-637",
-            f"{own} is there and is used as it is",
+            f"{own} exists and is used unchanged",
             received="--license or --language",
-            expected="these words in its first lines, between the lines of ---",
+            expected="license and language in its first lines, between the lines of ---",
             next=f"edit {own}, or move it away to have a card made",
         )
     if is_card_kept:
@@ -122,7 +122,10 @@ def push(
 ) -> str:
     """Send files, and texts that become files, in one commit; return the commit's address.
 
-    Repository and branch are made where they do not exist. Raises: LitebertError, LB-621 to LB-633.
+    Repository and branch are created if needed.
+
+    Raises:
+        LitebertError: LB-621 to LB-633, the transfer failed.
     """
     wanted = request("push", name)
     wanted["files"] = {path: str(file.resolve()) for path, file in files.items()}

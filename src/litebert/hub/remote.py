@@ -1,4 +1,4 @@
-"""The other process that talks to the Hub: started, listened to, and stopped when it stalls."""
+"""Run the process that talks to the Hub: start it, read its messages, stop it if it stalls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from litebert.hub.names import HubName
 from litebert.hub.transfer import HubRequest
 
 PATIENCE = 30.0
-"""Seconds without a new byte, or an answer, after which a transfer is given up."""
+"""A transfer is abandoned after this many seconds without a new byte or an answer."""
 
 
 def request(action: str, name: HubName) -> HubRequest:
-    """Return an empty request."""
+    """Return a request without files; the caller adds them."""
     return HubRequest(
         action=action,
         name=name.repository,
@@ -38,7 +38,11 @@ def request(action: str, name: HubName) -> HubRequest:
 
 
 def run(request: HubRequest, patience: float) -> dict[str, object]:
-    """Let another process do a request; stop it when it stops moving."""
+    """Let another process carry out a request; stop it after `patience` seconds of silence.
+
+    Raises:
+        LitebertError: LB-621 to LB-633, the transfer failed.
+    """
     if find_spec("huggingface_hub") is None:
         raise LitebertError(
             "LB-621",
@@ -49,7 +53,7 @@ def run(request: HubRequest, patience: float) -> dict[str, object]:
         )
     has_terminal = sys.stderr is not None and sys.stderr.isatty()
     process = subprocess.Popen(
-        # -P: the modules beside that file are no top-level modules.
+        # -P: do not import the modules beside that file as top-level modules.
         [sys.executable, "-P", str(Path(__file__).with_name("transfer.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -79,7 +83,7 @@ def _collect(stream: IO[str], lines: Queue[str]) -> None:
 
 
 def _outcome(lines: Queue[str], request: HubRequest, patience: float) -> dict[str, object]:
-    """Read the messages of the other process until it is done, failed, or silent for too long."""
+    """Read the messages of the other process until it is done, has failed, or is silent."""
     reached = most = 0.0
     last_words = f"nothing new for {patience:.0f} seconds"
     deadline = time.monotonic() + patience
@@ -97,7 +101,7 @@ def _outcome(lines: Queue[str], request: HubRequest, patience: float) -> dict[st
             raise _failed(message["failed"], message["text"], request, message["endpoint"])
         last_words = message.get("warning", last_words)
         reached += message.get("bytes", 0)
-        if reached > most:  # bytes that are sent a second time are no progress
+        if reached > most:  # sending bytes a second time is no progress
             most, deadline = reached, time.monotonic() + patience
 
 

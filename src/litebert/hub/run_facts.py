@@ -1,4 +1,4 @@
-"""What a run recorded about the model in it: settings, data, measures."""
+"""What a run recorded about its model: settings, data, measures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SET_BY_HAND = ("flag", "file", "measured")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run in short: how it was trained, on which data (by hash), and this model's measures.
+    """A summary of a run: how it was trained, on which data (by hash), and the model's measures.
 
-    `settings` are those that were set; the network's are in its config.json, and paths are private:
-    `command`, which trains it again, has names in capitals for them.
+    `settings` are those that were set, except the network's, which are in its config.json. Paths
+    are private: `command`, which trains the model again, has names in capitals instead.
     """
 
     name: str
@@ -64,7 +64,7 @@ def run_facts(folder: Path) -> RunFacts | None:
 
 
 def _command(record: Record) -> str:
-    """Return the command that trains such a model again."""
+    """Return the command that trains the model again."""
     if record.kind == "pretraining":
         words = ["pretrain", "--corpus", "CORPUS"]
         start = "--from" if record.settings.get("start.model") else ""
@@ -88,7 +88,7 @@ def _command(record: Record) -> str:
 
 
 def _evaluation(record: Record, kept: str) -> EvaluatedStep:
-    """Return the evaluation of this model: of the last step, or of the best one (runs/.../best)."""
+    """Return the evaluation of the last step, or of the best one for the model in `best`."""
     if result := read_result(record.folder):
         return result.best if kept == "best" else result.last
     if not record.evaluations:

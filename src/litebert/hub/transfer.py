@@ -1,8 +1,8 @@
-"""The process that talks to the Hub, run by litebert.hub.remote; it alone knows huggingface_hub.
+"""The process that talks to the Hub, run by litebert.hub.remote; it alone imports huggingface_hub.
 
-It is a process of its own because several calls of huggingface_hub wait for an answer without end
-(repo_info, create_commit): this one can be stopped. It reads one request from stdin as JSON and
-writes a JSON line to stdout for every sign of life, and a last one for the outcome.
+It is a separate process because several calls of huggingface_hub wait for an answer without a
+timeout (repo_info, create_commit), and a process can be killed. It reads one request from stdin as
+JSON, and writes a JSON line to stdout for every sign of progress and for the outcome.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TextIO, TypedDict
 
 _CHUNK = 1 << 16
-# Of the folders in a repository only 1_Pooling/config.json and the like are of use.
+# Of the folders in a repository, only 1_Pooling/config.json and the like are needed.
 _IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin", "*/*.md"]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BARRED = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO}
 
 
 class HubRequest(TypedDict):
-    """What to do with which repository: fetch `patterns`, list, or push `files` (name to path)."""
+    """An action on a repository: fetch `patterns`, list, or push `files` (name to path)."""
 
     action: str
     name: str
@@ -39,15 +39,15 @@ class HubRequest(TypedDict):
 
 
 class _DamagedBlobError(Exception):
-    """Name a file whose bytes are not those that the Hub lists."""
+    """A file's bytes are not those that the Hub lists."""
 
 
 class _PublicError(Exception):
-    """Say that a repository that should be private is there and is not."""
+    """A repository that should be private exists and is public."""
 
 
 class _Messenger:
-    """The line to the process that waits: one JSON object at a time, from any thread."""
+    """Writes JSON objects to the waiting process, one per line, from any thread."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._lock = stream, threading.Lock()
@@ -58,7 +58,7 @@ class _Messenger:
 
 
 class _Relay(logging.Handler):
-    """Pass warnings on instead of printing them."""
+    """Forwards warnings instead of printing them."""
 
     def __init__(self, line: _Messenger) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Relay(logging.Handler):
 
 
 def _listen(line: _Messenger) -> None:
-    """Let every step of a progress bar, up or down, be a sign of life."""
+    """Report every update of a progress bar as a sign of progress."""
     from huggingface_hub import constants
     from huggingface_hub.utils.tqdm import tqdm
 
@@ -80,7 +80,7 @@ def _listen(line: _Messenger) -> None:
         return step(bar, n)
 
     tqdm.update = update
-    constants.DOWNLOAD_CHUNK_SIZE = _CHUNK  # a step every 64 KiB, not every 10 MiB
+    constants.DOWNLOAD_CHUNK_SIZE = _CHUNK  # an update every 64 KiB, not every 10 MiB
     logging.getLogger("huggingface_hub").handlers = [_Relay(line)]
 
 
@@ -129,7 +129,7 @@ def _list(request: HubRequest) -> dict[str, object]:
 
 
 def _push(request: HubRequest) -> dict[str, object]:
-    """Make the repository and the branch where they are not there; put all files in one commit."""
+    """Create the repository and the branch if needed; put all files in one commit."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="litebert", library_version=version("litebert"))
@@ -156,7 +156,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _reason(error: BaseException) -> str | None:
-    """Put an error of huggingface_hub, or of the system, under the word that we explain."""
+    """Return the reason, a word of hub.errors, for an error of huggingface_hub or the system."""
     from huggingface_hub import errors
 
     status = error.response.status_code if isinstance(error, errors.HfHubHTTPError) else None
@@ -202,7 +202,7 @@ def _first_line(text: str) -> str:
 
 
 def main() -> None:
-    """Do one request and report its outcome."""
+    """Carry out one request and report its outcome."""
     line, sys.stdout = _Messenger(sys.stdout), sys.stderr
     request: HubRequest = json.load(sys.stdin)
     _listen(line)

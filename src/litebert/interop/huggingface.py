@@ -142,7 +142,7 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
         tensors |= read_torch_file(path)
         require_finite(
             "LB-743",
-            f"{path} holds weights that are not numbers",
+            f"{path} has weights that are not finite",
             tensors,
             expected="finite weights",
             next="fetch the model again, or take an earlier checkpoint",

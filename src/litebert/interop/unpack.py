@@ -177,7 +177,7 @@ def _unsafe(archive: Path, received: str) -> LitebertError:
 def _bomb(archive: Path, received: str) -> LitebertError:
     return LitebertError(
         "LB-701",
-        f"{archive} grows beyond measure when it is unpacked",
+        f"{archive} becomes far too large when it is unpacked",
         received=received,
         expected=f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
         f"{MAX_RATIO} times the size of the archive",

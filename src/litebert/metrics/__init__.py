@@ -1,4 +1,4 @@
-"""Measures of the field, by its definitions and under its names; from scikit-learn and scipy."""
+"""The standard measures, by their usual definitions and names; from scikit-learn and scipy."""
 
 from litebert.metrics.calibration import Calibration, ReliabilityBin, calibration
 from litebert.metrics.labels import (

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: of answers given at 80 %, are 80 % right?"""
+"""Calibration: are 80 % of the answers with a confidence of 80 % right?"""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from litebert.metrics.some import require_some
 
 NUM_BINS = 15
-"""As in Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5."""
+"""The number of bins in Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5."""
 
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The answers whose confidence lies above `low` and at or below `high`."""
+    """The answers whose confidence is above `low` and at most `high`."""
 
     low: float
     high: float
@@ -26,16 +26,17 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Expected calibration error (0 is perfect), and the bins that have answers."""
+    """The expected calibration error (0 is perfect), and the bins that have answers."""
 
     error: float
     bins: tuple[ReliabilityBin, ...]
 
 
 def calibration(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> Calibration:
-    """Compare the confidence of n answers with how often they are right, in bins of equal width.
+    """Compare the confidence of answers with how often they are right, in bins of equal width.
 
-    The error is the mean distance of the two, weighted by the answers of each bin.
+    `labels` has shape (n,), `probabilities` (n, labels). The error is the mean distance between
+    confidence and accuracy, weighted by the number of answers in each bin.
 
     Raises:
         LitebertError: LB-430, there are no examples.

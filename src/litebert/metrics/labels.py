@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 from litebert.metrics.some import require_some
 
 MARKED_FROM = 0.5
-"""A label of several is given at this probability or above."""
+"""In multi-label classification, a label is given at this probability or above."""
 
 
 def regression_measures(
     wanted: NDArray[np.floating], values: NDArray[np.floating]
 ) -> dict[str, float]:
-    """Compare n wanted scores with n answers, both of shape (n, 1) or (n,).
+    """Compare n right scores with n answers, both of shape (n, 1) or (n,).
 
-    `pearson`, `spearman` (ties share their mean rank) and `mse`; a correlation with what never
-    varies is 0.
+    Returns `pearson`, `spearman` (ties share their mean rank) and `mse`; if one side never varies,
+    correlations are 0.
 
     Raises:
         LitebertError: LB-430, there are no examples.
@@ -40,10 +40,10 @@ def regression_measures(
 def classification_measures(
     labels: NDArray[np.int64], probabilities: NDArray[np.floating]
 ) -> dict[str, float]:
-    """Compare n labels with n rows of L probabilities; the likeliest label is the answer.
+    """Compare labels (n,) with probabilities (n, L); the likeliest label is the answer.
 
-    `accuracy` and `matthews` always; with two labels `f1` of label 1 (GLUE), with more `macro_f1`,
-    the mean over the labels that occur or are answered. What is undefined is 0.
+    Returns `accuracy` and `matthews`; for two labels also `f1` of label 1 (GLUE), for more
+    `macro_f1`, the mean over the labels that occur or are answered. Undefined values are 0.
 
     Raises:
         LitebertError: LB-430, there are no examples.
@@ -69,10 +69,10 @@ def classification_measures(
 def multi_label_measures(
     marked: NDArray[np.int64], probabilities: NDArray[np.floating]
 ) -> dict[str, float]:
-    """Compare n rows of L marks (0 or 1) with as many probabilities.
+    """Compare marks of 0 or 1 (n, L) with probabilities (n, L).
 
-    `micro_f1` counts all marks alike, `macro_f1` is the mean over labels, `exact_match` the share
-    of rows in which every mark is right.
+    Returns `micro_f1` over all marks, `macro_f1`, the mean over labels, and `exact_match`, the
+    share of rows in which every mark is right.
 
     Raises:
         LitebertError: LB-430, there are no examples.

@@ -1,7 +1,7 @@
-"""SQuAD 2.0: questions without an answer, and the score above which none is given.
+"""SQuAD 2.0: questions without an answer, and the null score above which none is given.
 
-Digit for digit evaluate-v2.0.py. A null score is any number that is larger where a question looks
-unanswerable; percentages, as there.
+Results equal those of evaluate-v2.0.py digit for digit, in percent. A null score is any number that
+is larger if a question seems unanswerable.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def squad2_measures(
     *,
     threshold: float = OFFICIAL_THRESHOLD,
 ) -> dict[str, float]:
-    """Measure answers, an empty one being "cannot be answered"; a missing one does not count.
+    """Measure answers; an empty one means "cannot be answered", a missing one is not counted.
 
-    `exact` and `f1` over all questions, over those with an answer (`has_answer_`) and without one
-    (`no_answer_`). With null scores, questions above the threshold count as unanswered.
+    Returns `exact` and `f1` over all questions, over those with an answer (`has_answer_`) and
+    without one (`no_answer_`). With null scores, questions above the threshold are unanswered.
 
     Raises:
         LitebertError: LB-430, there are no answers.
@@ -53,10 +53,10 @@ def squad2_measures(
 def threshold_measures(
     gold: Gold, predictions: Mapping[str, str], null_scores: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return what null scores could give: the best thresholds, found on these very questions.
+    """Return the results of the best thresholds, found on these very questions.
 
-    `best_exact`, `best_f1` and where they are; and, where some questions have an answer, the
-    average precision of answering the surest first (`exact_`, `f1_average_precision`).
+    These are `best_exact`, `best_f1` and their thresholds; and, if some questions have an answer,
+    the average precision of answering the surest first (`exact_`, `f1_average_precision`).
     """
     measures: dict[str, float] = {}
     for name, scores in zip(("exact", "f1"), raw_scores(gold, predictions), strict=True):
@@ -97,8 +97,8 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Return the best mean score of any threshold, and the null score of the last one answered.
 
-    As officially: answering nothing has the threshold 0.0 for any scores, and a threshold
-    may fall between two questions with one score.
+    As in the official script, the threshold of answering nothing is 0.0 for any scores, and a
+    threshold may fall between two questions with the same score.
 
     Raises:
         LitebertError: LB-430, there are no answers.
@@ -118,7 +118,7 @@ def best_threshold(
 def average_precision(
     scores: Mapping[str, float], null_scores: Mapping[str, float], gold: Gold
 ) -> float:
-    """Return the area under precision by recall when the questions are answered surest first."""
+    """Return the area under the precision-recall curve of answering the surest questions first."""
     ids = [key for key in sorted(null_scores, key=null_scores.__getitem__) if key in scores]
     num_answerable = sum(bool(answers) for answers in gold.values())
     hits = area = recall = 0.0

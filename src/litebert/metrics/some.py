@@ -1,4 +1,4 @@
-"""Nothing can be measured on nothing."""
+"""The check that there is something to measure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from litebert.errors import LitebertError
 
 
 def require_some(number: int) -> None:
-    """Refuse to measure no examples."""
+    """Raise LB-430 if there are no examples."""
     if number:
         return
     raise LitebertError(
@@ -14,5 +14,5 @@ def require_some(number: int) -> None:
         "there is nothing to measure",
         received="no examples",
         expected="at least one labelled example",
-        next="look whether the file that is evaluated on is empty",
+        next="check whether the file to evaluate on is empty",
     )

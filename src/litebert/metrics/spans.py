@@ -1,7 +1,7 @@
-"""How well answers are found in texts: SQuAD's normalisation, exact match and F1.
+"""Measures of answers found in texts: SQuAD's normalisation, exact match and F1.
 
-Digit for digit what the official scripts print (evaluate-v1.1.py, evaluate-v2.0.py); percentages,
-as there.
+Results equal those of the official scripts (evaluate-v1.1.py, evaluate-v2.0.py) digit for digit, in
+percent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 Gold = Mapping[str, Sequence[str]]
-"""The right answers of each question, by its id; none where it cannot be answered."""
+"""The right answers of each question, by its id; none if it cannot be answered."""
 
 
 def normalized_answer(text: str) -> str:
@@ -31,7 +31,7 @@ def normalized_answer(text: str) -> str:
 
 
 def exact_match(wanted: str, found: str) -> float:
-    """Return 1 where both are the same after normalisation.
+    """Return 1 if both answers are equal after normalisation, else 0.
 
     >>> exact_match("the Nile", "Nile.")
     1.0
@@ -40,7 +40,7 @@ def exact_match(wanted: str, found: str) -> float:
 
 
 def word_f1(wanted: str, found: str) -> float:
-    """Return the F1 of the words of two answers; without words both must be without.
+    """Return the F1 of the words of two answers; if one has no words, 1 if neither has any.
 
     >>> word_f1("the river Nile", "Nile")
     0.6666666666666666
@@ -70,12 +70,12 @@ def squad1_measures(gold: Gold, predictions: Mapping[str, str]) -> dict[str, flo
 
 
 def best(score: Callable[[str, str], float], wanted: Sequence[str], found: str) -> float:
-    """Return the score against the right answer that is nearest; 0 where there is none."""
+    """Return the highest score against any right answer; 0 if there is none."""
     return max((score(answer, found) for answer in wanted), default=0.0)
 
 
 def _word_f1_of_version_1(wanted: str, found: str) -> float:
-    """Return 0 for two answers without words, where version 2.0 has 1."""
+    """Return the F1 of version 1.1, which is 0 for two answers without words."""
     one, other = normalized_answer(wanted).split(), normalized_answer(found).split()
     return _shared(one, other)
 

@@ -1,4 +1,4 @@
-"""One measure over several seeds."""
+"""The spread of a measure over several seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import mean, median, stdev
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, mean and the sample's standard deviation of `number` values."""
+    """Median, mean and sample standard deviation of `number` values."""
 
     median: float
     mean: float
@@ -18,7 +18,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise values; a single one has no spread.
+        """Summarise values; the spread of a single one is 0.
 
         >>> Spread.of([1.0, 2.0, 6.0])
         Spread(median=2.0, mean=3.0, spread=2.64..., number=3)

@@ -1,4 +1,4 @@
-"""How well tagged names are found: whole entities, as conlleval and seqeval count them."""
+"""Measures of tags: whole entities, counted as by conlleval and seqeval, and single tags."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from litebert.metrics.some import require_some
 def tagging_measures(
     wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Compare tags such as B-PER, I-PER and O, one list a sentence.
+    """Compare tags such as B-PER, I-PER and O, one list per sentence.
 
     `precision`, `recall` and `f1` count entities whose kind and both ends are right; `accuracy`
-    counts tags. What is undefined is 0.
+    counts tags. Undefined values are 0.
 
     Raises:
         LitebertError: LB-430, there are no tags.
@@ -37,9 +37,9 @@ def tagging_measures(
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return kind, first tag and end (one beyond the last) of each entity of a sentence.
+    """Return kind, first tag and end (exclusive) of each entity of a sentence.
 
-    I- begins an entity where none of its kind is open, so IOB1 and broken sequences are read too;
+    I- begins an entity if none of its kind is open, so IOB1 and broken sequences are read, too;
     anything else is outside.
 
     >>> entities(["B-PER", "I-PER", "B-PER", "I-LOC", "O"])

@@ -1,4 +1,4 @@
-"""Rows of a .csv or .tsv file; a row that does not fit the header is an error with its line."""
+"""Read the rows of a .csv or .tsv file; a row that does not fit the header is an error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from litebert.reading.source import Source
 
 SAMPLE_LINES, SAMPLE_CHARACTERS = 1_000, 1 << 20
 MAX_CELL = 1 << 24
-"""Characters in the longest cell; the default limit of csv is far below a long document."""
+"""The most characters in a cell; csv's default limit is far too low for a long document."""
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
 Quoting = Literal["none", "doubled", "escaped"]
 
 
 class CsvReader(Protocol):
-    """Give what we use of csv.reader."""
+    """The part of csv.reader that we use."""
 
     line_num: int
 
@@ -32,14 +32,14 @@ class CsvReader(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The delimiter of cells, and how a cell that holds it is quoted."""
+    """The delimiter of cells, and how a cell that contains it is quoted."""
 
     delimiter: str
     quoting: Quoting
 
     def read(self, lines: Iterable[str]) -> CsvReader:
-        """Read lines, given with their ends, as cells; raises csv.Error where they are not."""
-        csv.field_size_limit(MAX_CELL)  # a setting of the process: always set to the same
+        """Read lines, which have their line ends, as cells; invalid ones raise csv.Error."""
+        csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         return csv.reader(
             lines,
             delimiter=self.delimiter,
@@ -51,11 +51,11 @@ class Dialect:
         )
 
     def sample(self, lines: Sequence[str]) -> list[list[str]]:
-        """Read some lines without their ends; rows that cannot be read are left out."""
+        """Read some lines without their ends; invalid rows are skipped."""
         return [cells for cells, _ in self.sized(lines) if cells]
 
     def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
-        """Yield the rows that can be read, each with the number of its lines."""
+        """Yield the valid rows, each with the number of its lines."""
         reader = self.read(f"{line}\n" for line in lines)
         while True:
             before = reader.line_num
@@ -67,7 +67,7 @@ class Dialect:
                 return
 
     def __str__(self) -> str:
-        quotes = "" if self.quoting != "none" else ", quotes mean nothing"
+        quotes = "" if self.quoting != "none" else ", quotes are literal"
         return f"{_DELIMITERS[self.delimiter]} between cells{quotes}"
 
 
@@ -83,18 +83,18 @@ def first_lines(source: Source) -> list[str]:
 
 
 def header_names(cells: Sequence[str], source: Source) -> tuple[str, ...]:
-    """Return the names in a header; a column without one is called by its number.
+    """Return the names in a header; a column without a name is named by its number.
 
     Raises:
-        LitebertError: LB-842, two columns have one name.
+        LitebertError: LB-842, two columns have the same name.
     """
     names = tuple(cell.strip() or str(place) for place, cell in enumerate(cells, 1))
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise LitebertError(
             "LB-842",
-            f"{source.name}, line 1: two columns have one name",
+            f"{source.name}, line 1: two columns have the same name",
             received=", ".join(twice),
-            expected="a name for each column; or, where line 1 is a row: --column header=no",
+            expected="a name for each column; or, if line 1 is a row: --column header=no",
             next="rename one of them",
         )
     return names
@@ -142,7 +142,7 @@ def _row(
             "LB-844",
             f"{RowPlace(source, number)}: a NUL byte",
             received=" | ".join(cells),
-            expected="text; NUL on every other place means UTF-16",
+            expected="text; a NUL in every other place means UTF-16",
             next=f"tr -d '\\0' < {source.name} > cleaned{source.kind}",
         )
     return dict(zip(columns, cells, strict=True))

@@ -1,4 +1,4 @@
-"""Look inputs up before any work is done: texts, tables, and the files of a data folder."""
+"""Look up inputs before any work is done: texts, tables, and the files of a data folder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _GLOB_MEANS = str.maketrans({mark: f"[{mark}]" for mark in "*?["})
 def find_text(name: str) -> Source:
     """Look up an input with running text.
 
-    Raises: LitebertError for a missing, unreadable or empty file and for an unknown kind.
+    Raises:
+        LitebertError: LB-303, it is missing or unreadable; LB-304, its kind is unknown; LB-310, it
+            is empty.
     """
     kind, compression = _kind(name)
     if not _is_known(kind, compression, TEXTS):
         raise LitebertError(
             "LB-304",
-            f"{name} is of no known kind",
+            f"{name} is of an unknown kind",
             received=f"{kind}{compression}" or "no extension",
             expected=f"{', '.join(TEXTS)}, the first two also with {' or '.join(COMPRESSIONS)}",
             next=f"rename or convert it ({did_you_mean(kind, TEXTS)})",
@@ -46,7 +48,11 @@ def find_text(name: str) -> Source:
 
 
 def find_texts(names: Iterable[str | Path]) -> tuple[Source, ...]:
-    """Look all inputs up; at least one is needed."""
+    """Look up all inputs.
+
+    Raises:
+        LitebertError: LB-316, there are none; what `find_text` raises.
+    """
     sources = tuple(find_text(str(name)) for name in names)
     if not sources:
         raise LitebertError(
@@ -63,7 +69,8 @@ def find_table(path: Path) -> Source:
     """Look up a file of rows.
 
     Raises:
-        LitebertError: LB-840, no kind that can be read; LB-853, an empty file; LB-303, no file.
+        LitebertError: LB-303, it is missing or unreadable; LB-840, its kind is unknown; LB-853, it
+            is empty.
     """
     kind, compression = _kind(path.name)
     size = stored_size(str(path))
@@ -71,7 +78,7 @@ def find_table(path: Path) -> Source:
         near = did_you_mean(kind, TABLES) if kind else "add the extension that it should have"
         raise RequestError(
             "LB-840",
-            f"{path} is of no kind that can be read",
+            f"{path} is of a kind that cannot be read",
             received=f"{kind}{compression}" or "no extension",
             expected=f"{', '.join(TABLES)}; all but .parquet also with {' or '.join(COMPRESSIONS)}",
             next=f"rename or convert it ({near})",
@@ -87,7 +94,7 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
     Each pattern is tried as it is, then with .gz and .zst.
 
     Raises:
-        LitebertError: LB-820, none of them is there.
+        MissingFileError: LB-820, there are none.
     """
     for pattern in patterns:
         for compression in ("", *COMPRESSIONS):
@@ -104,10 +111,10 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
 
 
 def find_file(path: Path) -> Source:
-    """Return the file that is named, or its compressed form.
+    """Return the named file, or its compressed form.
 
     Raises:
-        LitebertError: LB-820, there is neither.
+        MissingFileError: LB-820, there is neither.
     """
     return find_files(path.parent, [path.name.translate(_GLOB_MEANS)])[0]
 

@@ -1,4 +1,4 @@
-"""What a check has found: each kind once, counted, with the first places and what to do."""
+"""The findings of a check: each kind once, with its count, its first places and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLE_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class Finding:
-    """Say how often something was found, where first (`file:line`), and what to do."""
+    """How often something was found, where first (`file:line`), and what to do."""
 
     severity: Severity
     kind: str
@@ -26,14 +26,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Hold the findings, the most serious first, and what was checked (documents, sentences, …)."""
+    """The findings, the most serious first, and what was checked (documents, sentences, …)."""
 
     findings: tuple[Finding, ...]
     counts: dict[str, int]
 
     @property
     def has_errors(self) -> bool:
-        """Whether something must be mended before training."""
+        """Whether something must be corrected before training."""
         return any(finding.severity == "error" for finding in self.findings)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class CheckReport:
                 f"  first: {finding.where}  {finding.example}",
                 f"  to do: {finding.advice}",
             ]
-        return "\n".join(lines if self.findings else [*lines, "nothing to mend"])
+        return "\n".join(lines if self.findings else [*lines, "nothing to correct"])
 
 
 @dataclass
@@ -58,9 +58,9 @@ class _Tally:
 
 
 class Findings:
-    """Collect findings of the kinds in a table of advice; of each the first places are kept.
+    """Collect findings of the kinds in a table of advice; the first places of each are kept.
 
-    Kinds that differ in a detail ("unusable row (LB-843)") are counted apart.
+    Kinds that differ in a detail ("unusable row (LB-843)") are counted separately.
 
     >>> found = Findings({"empty text": ("note", "omitted")}, num_places=2)
     >>> for line in (3, 9):
@@ -83,7 +83,7 @@ class Findings:
         times: int = 1,
         advice: str = "",
     ) -> None:
-        """Count a finding; `advice` comes before the general advice on its kind."""
+        """Count a finding; `advice` precedes the general advice for its kind."""
         found = self._found.setdefault((kind, detail), _Tally())
         found.count += times
         if len(found.places) < self._num_places:

@@ -1,4 +1,4 @@
-"""Rows of .jsonl and .json files: an object per line, or a list of objects, or SQuAD's layout."""
+"""Read the rows of .jsonl and .json files: an object per line, a list, or SQuAD's layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from litebert.reading.rows import RowPlace, Scanned, parse_row
 from litebert.reading.source import Source
 
 MAX_CHARACTERS = 1 << 27
-"""In a .json file, which is held whole; a .jsonl file has no limit but that of a line."""
+"""The most characters in a .json file, which must fit in memory; a .jsonl file may be longer."""
 
 
 def scan_json_lines(source: Source) -> Iterator[Scanned]:
@@ -25,11 +25,11 @@ def scan_json_lines(source: Source) -> Iterator[Scanned]:
 
 
 def scan_json(source: Source) -> Iterator[Scanned]:
-    """Yield the objects of a list, counted from 1; of SQuAD's layout, the questions.
+    """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions.
 
     Raises:
-        LitebertError: LB-846, the file is too long to be held; LB-847, it is not JSON; LB-848, it
-            holds something else than rows.
+        LitebertError: LB-846, the file is too long for memory; LB-847, it is not JSON; LB-848, it
+            is not a list of rows.
     """
     for number, row in enumerate(_rows(_parsed(source), source), 1):
         if isinstance(row, Mapping):
@@ -46,7 +46,7 @@ def _parsed(source: Source) -> object:
         if size > MAX_CHARACTERS:
             raise LitebertError(
                 "LB-846",
-                f"{source.name} is too long to be held in memory",
+                f"{source.name} is too long to be read into memory",
                 received=f"more than {MAX_CHARACTERS:,} characters",
                 expected="a shorter list; or an object per line (.jsonl), of any length",
                 next=f"jq -c '.[]' {source.name} > rows.jsonl",
@@ -59,8 +59,8 @@ def _parsed(source: Source) -> object:
             "LB-847",
             f"{source.name} is not JSON",
             received=reason,
-            expected="one list of objects, without NaN and without a key twice",
-            next="write the file again with a JSON library; an object per line goes into .jsonl",
+            expected="one list of objects, without NaN and without duplicate keys",
+            next="write the file again with a JSON library; objects on lines belong in a .jsonl",
         ) from error
 
 
@@ -96,5 +96,5 @@ def _not_rows(place: RowPlace | str, value: object) -> LitebertError:
         f"{place}: not an object with a value for each column",
         received=f"{type(value).__name__}: {value}"[:120],
         expected='a list of objects, such as [{"text": "…", "label": "…"}]',
-        next="write the file again; an object per line goes into .jsonl",
+        next="write the file again; objects on lines belong in a .jsonl file",
     )

@@ -1,4 +1,4 @@
-"""JSON files checked against a layout; errors name the place in the file."""
+"""Read JSON files and check their layout; errors name the place in the file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wa
     """Read a whole JSON file and check it; `what` names the layout in errors.
 
     Raises:
-        DamagedError: LB-800, this is no JSON in UTF-8.
-        LitebertError: LB-801, it is JSON of another layout.
+        DamagedError: LB-800, it is not JSON in UTF-8.
+        LitebertError: LB-801, it is JSON with another layout.
     """
     value = _parsed(source)
     try:
@@ -56,7 +56,7 @@ def _parsed(source: Source) -> object:
             "LB-800",
             f"{source.name} is damaged",
             received=str(error),
-            expected="a whole JSON file in UTF-8",
+            expected="a complete JSON file in UTF-8",
             next="get the file again",
         ) from error
 

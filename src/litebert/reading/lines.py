@@ -1,4 +1,4 @@
-"""Bytes of a text file as numbered lines: strict UTF-8, one error with its line, bounded memory."""
+"""Read a text file as numbered lines: strict UTF-8, in bounded memory; errors name the line."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from litebert.reading.source import PIECE_BYTES, CorruptStreamError, Source, rea
 
 MAX_LINE_BYTES = 64 << 20
 MAX_ROW_BYTES = 8 << 20
-"""In a table a line is a row, of which several copies are held."""
+"""A line of a table is a row, of which several copies are in memory."""
 STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_rows(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table as `read_lines` does, with a lower cap."""
+    """Yield the lines of a table as `read_lines` does, with a lower limit on their length."""
     return read_lines(source, longest=MAX_ROW_BYTES)
 
 
 def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line without its end) of a text file.
 
-    Lines end at LF or CR LF alone, so that a number is what an editor shows. A leading byte-order
-    mark is dropped. `longest` is the cap on the bytes of a line.
+    Only LF and CR LF end a line, so that numbers are those of an editor. A leading byte-order mark
+    is dropped. `longest` is the most bytes in a line.
 
-    Raises: LitebertError for bytes that are not UTF-8 and for a line over the cap; DamagedError
-    for a damaged compressed file. Each names file and line.
+    Raises:
+        LitebertError: LB-308, a line is too long; LB-309, bytes are not UTF-8.
+        DamagedError: LB-306, a compressed file is damaged.
     """
     number = 0
     for block in _whole_lines(source, longest or MAX_LINE_BYTES):
@@ -46,7 +47,7 @@ def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[
 
 
 def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
-    """Cut the pieces of a file at line ends; of a line over the cap only the cap is held."""
+    """Yield blocks of complete lines; raise LB-308 for a line that is too long."""
     held, number = bytearray(), 1
     for piece in _pieces(source):
         end = piece.rfind(b"\n") + 1
@@ -74,7 +75,7 @@ def _pieces(source: Source) -> Iterable[bytes]:
             "LB-306",
             f"{source.name} is damaged or cut off after line {num_lines:,}",
             received=str(error),
-            expected=f"a whole {source.compression} file",
+            expected=f"a complete {source.compression} file",
             next=f"copy it again, then test it: {_test_command(source)}",
         ) from error
 

@@ -1,4 +1,4 @@
-"""Rows of a .parquet input, one top column at a time; the only module that imports pyarrow."""
+"""Read the rows of a .parquet input, one top-level column at a time; imports pyarrow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _ParquetBatch(Protocol):
 
 
 class _ParquetFile(Protocol):
-    """Give what we use of pyarrow.parquet.ParquetFile."""
+    """The part of pyarrow.parquet.ParquetFile that we use."""
 
     @property
     def schema_arrow(self) -> _ParquetSchema: ...
@@ -39,10 +39,13 @@ class _ParquetSchema(Protocol):
 
 
 def read_rows(source: Source, column: str) -> Iterator[Row]:
-    """Yield each row with its top column alone, in bounded memory.
+    """Yield each row with only the top-level column of a dotted name, in bounded memory.
 
-    A row of a file without that column holds all names with no values, for the error that lists
-    them. Raises: DamagedError naming the row after which the file cannot be read.
+    If the file has no such column, yield one row with all names and no values, so that an error
+    can list the names.
+
+    Raises:
+        DamagedError: LB-317, LB-342, the file cannot be read after the row that is named.
     """
     num_rows = 0
     with closing(open_source(source)) as file, _errors(source) as done:
@@ -62,7 +65,7 @@ def read_rows(source: Source, column: str) -> Iterator[Row]:
 
 
 def scan_columns(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """Yield each row, numbered from 1, with some top columns; each column is read on its own."""
+    """Yield each row, numbered from 1, with some top-level columns; each is read separately."""
     cells = [read_rows(source, name) for name in columns]
     for number, row in enumerate(zip(*cells, strict=True), 1):
         yield number, dict(chain.from_iterable(part.items() for part in row))
@@ -96,6 +99,6 @@ def _errors(source: Source) -> Iterator[list[int]]:
             "LB-317",
             f"{source.name} is damaged after row {done[0]:,}",
             received=str(error),
-            expected="a whole parquet file",
+            expected="a complete parquet file",
             next="copy or write the file again",
         ) from error

@@ -13,7 +13,7 @@ from litebert.reading.source import Source
 
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]
-"""A row's number (that of its first line) with the row, or with its error."""
+"""The number of a row (that of its first line), and the row or its error."""
 
 _UNITS = {".parquet": "row", ".json": "item"}
 
@@ -22,7 +22,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class RowPlace:
-    """Name a row in messages.
+    """The place of a row, for messages.
 
     >>> print(RowPlace(Source("a.csv", "/a.csv", ".csv", "", 1), 1200))
     a.csv, line 1,200
@@ -37,9 +37,10 @@ class RowPlace:
 
 
 def parse_row(line: str, place: RowPlace) -> Row:
-    """Read one line of a .jsonl input: one object, no NaN, no key twice, no depth without end.
+    """Read one line of a .jsonl input: one object, without NaN and duplicate keys.
 
-    Raises: LitebertError with file and line.
+    Raises:
+        LitebertError: LB-312, it is not JSON; LB-313, it is not an object.
     """
     try:
         row = parse_json(line, distinct_keys=True)
@@ -49,8 +50,8 @@ def parse_row(line: str, place: RowPlace) -> Row:
             "LB-312",
             f"{place}: not JSON",
             received=f"{reason}: {line[:80]}",
-            expected="one whole object per line, without NaN and without a key twice",
-            next="write the file again with a JSON library, one json.dumps a line",
+            expected="one complete object per line, without NaN and without duplicate keys",
+            next="write the file again with a JSON library, one json.dumps per line",
         ) from error
     if not isinstance(row, dict):
         raise LitebertError(
@@ -64,14 +65,15 @@ def parse_row(line: str, place: RowPlace) -> Row:
 
 
 def texts_of(row: Row, column: str, place: RowPlace) -> Iterator[str]:
-    """Yield the texts of a dotted column; each element of a list is a text of its own.
+    """Yield the texts of a dotted column; each element of a list is a separate text.
 
     >>> source = Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1)
     >>> row = {"chapters": [{"text": "One."}, {"text": "Two."}]}
     >>> list(texts_of(row, "chapters.text", RowPlace(source, 1)))
     ['One.', 'Two.']
 
-    Raises: LitebertError for a column that is not there or holds something else than text.
+    Raises:
+        LitebertError: LB-314, there is no such column; LB-315, it is not text.
     """
     walk = _Walk(column.split("."), place)
     try:

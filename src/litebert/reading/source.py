@@ -18,18 +18,18 @@ COMPRESSIONS = (".gz", ".zst")
 
 PIECE_BYTES = 1 << 18
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
-"""Compressed text grows 2 to 30 times; far more, far on, is a bomb."""
+"""Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
 
 
 class CorruptStreamError(Exception):
-    """Say why compressed bytes end here; callers that count lines make it a user's error."""
+    """Compressed bytes are damaged; callers turn this into an error that names the line."""
 
 
 @dataclass(frozen=True)
 class Source:
     """One input as the user named it; `location` is its path or URL, `size` its bytes as stored.
 
-    `on_read` is called with how many of these bytes have been read.
+    `on_read` is called with the number of these bytes read so far.
     """
 
     name: str
@@ -41,15 +41,16 @@ class Source:
 
 
 def stored_size(name: str) -> int:
-    """Return the bytes of an input as stored.
+    """Return the size of an input as stored, in bytes.
 
-    Raises: LitebertError LB-303 for what is not there, cannot be read or is a folder.
+    Raises:
+        RequestError: LB-303, it is missing, unreadable or a folder.
     """
     try:
         if is_url(name):
             return object_size(name)
         found = Path(name).stat()
-        if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
+        if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for a writer
             is_folder = stat.S_ISDIR(found.st_mode)
             raise OSError(0, "it is a folder" if is_folder else "it is a pipe or a device")
         with open(name, "rb"):
@@ -59,7 +60,7 @@ def stored_size(name: str) -> int:
 
 
 def open_source(source: Source) -> IO[bytes]:
-    """Open the stored bytes of an input, undecoded, for reading and seeking."""
+    """Open the stored bytes of an input, still compressed, for reading and seeking."""
     try:
         if is_url(source.location):
             return open_object(source.location)
@@ -71,7 +72,9 @@ def open_source(source: Source) -> IO[bytes]:
 def read_pieces(source: Source) -> Iterator[bytes]:
     """Yield the decompressed bytes of an input in pieces of bounded size.
 
-    Raises: CorruptStreamError where compressed bytes are damaged or cut off.
+    Raises:
+        CorruptStreamError: Compressed bytes are damaged or truncated.
+        DamagedError: LB-307, it is a decompression bomb.
     """
     with closing(open_source(source)) as file:
         length = 0
@@ -110,7 +113,7 @@ def _unzstd(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unzstd_frames(file: IO[bytes]) -> Iterator[bytes]:
-    """Decompress frame after frame, 128 bytes at a time: these cannot grow beyond 4 MiB."""
+    """Decompress frame after frame, 128 bytes at a time, which give at most 4 MiB."""
     try:
         import zstandard
     except ImportError as error:
@@ -135,7 +138,7 @@ _DECOMPRESS = {"": _read_plain, ".gz": _gunzipped, ".zst": _unzstd}
 
 
 def unreadable(name: str, error: Exception) -> LitebertError:
-    """Return the error for an input that is not there, or cannot be read on."""
+    """Return the error for an input that is missing or cannot be read."""
     return RequestError(
         "LB-303",
         f"{name} cannot be read",
@@ -148,7 +151,7 @@ def unreadable(name: str, error: Exception) -> LitebertError:
 def _bomb(name: str, length: int, stored: int) -> DamagedError:
     return DamagedError(
         "LB-307",
-        f"{name} grows beyond measure when decompressed",
+        f"{name} becomes far too large when decompressed",
         received=f"{length:,} bytes out of {stored:,}",
         expected=f"at most {BOMB_RATIO} times the stored size",
         next="check where the file comes from; decompress it yourself if it is right",

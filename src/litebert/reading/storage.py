@@ -1,4 +1,4 @@
-"""Objects in storage such as S3: read and written whole, with every failure tried again."""
+"""Read and write objects in storage such as S3, retrying every failure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Made = TypeVar("Made")
 
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.5
-"""Before the second attempt; each later pause is twice as long."""
+"""The pause before the second attempt; each later pause is twice as long."""
 PIECE_BYTES = 16 << 20
 _TIMEOUT = "30s"
 _OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs")
 
 
 class FileSystem(Protocol):
-    """Give what we use of an fsspec file system."""
+    """The part of an fsspec file system that we use."""
 
     def size(self, path: str) -> int: ...
     def cat_file(self, path: str, start: int | None, end: int | None) -> bytes: ...
@@ -36,14 +36,16 @@ def is_url(name: str) -> bool:
 
 
 def object_size(url: str) -> int:
-    """Return the bytes of an object; a missing one is an OSError at once."""
+    """Return the size of an object in bytes; a missing one raises FileNotFoundError at once."""
     return _tried(lambda: filesystem(url).size(url), url)
 
 
 def read_object(url: str) -> Iterator[bytes]:
-    """Yield an object in pieces, each complete.
+    """Yield an object in pieces of PIECE_BYTES.
 
-    Raises: FileNotFoundError; ResourceError LB-270 where the storage fails again and again.
+    Raises:
+        FileNotFoundError: There is no such object.
+        ResourceError: LB-270, all attempts failed.
     """
     size, start = object_size(url), 0
     while start < size:
@@ -62,7 +64,7 @@ def open_object(url: str) -> IO[bytes]:
 
 
 def write_object(url: str, path: Path) -> None:
-    """Write a file to an object, and compare its size there."""
+    """Upload a file as an object, and check its size there."""
     data = path.read_bytes()
 
     def write() -> None:
@@ -74,7 +76,7 @@ def write_object(url: str, path: Path) -> None:
 
 
 def filesystem(url: str) -> FileSystem:
-    """Return the file system of a URL; keys and endpoint come from the usual variables."""
+    """Return the file system of a URL; credentials and endpoint come from the usual variables."""
     protocol = url.split("://", maxsplit=1)[0]
     if protocol in _OBJECT_STORES:
         with suppress(ImportError):
@@ -111,12 +113,12 @@ def _object_store(protocol: str) -> FileSystem:
 def _piece(url: str, start: int, stop: int) -> bytes:
     piece = bytes(filesystem(url).cat_file(url, start, stop))
     if len(piece) != stop - start:
-        raise OSError(f"{len(piece):,} bytes came of {stop - start:,}")
+        raise OSError(f"{len(piece):,} bytes arrived of {stop - start:,}")
     return piece
 
 
 def _tried(make: Callable[[], Made], url: str) -> Made:
-    """Try until it works, with longer and longer pauses; what is missing is not tried again."""
+    """Retry a request with growing pauses; a missing object is not retried."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return make()

@@ -1,7 +1,7 @@
-"""Rows of a .conll, .bio or .iob file: a word and its tag per line, a blank line between sentences.
+"""Read a .conll, .bio or .iob file: a word and its tag per line, blank lines between sentences.
 
-A line has the word first and the tag last, with anything between them; files to be answered
-may have words alone. Document marks (-DOCSTART-) and comments (# …) are passed over.
+The word is first on a line and the tag last, with anything between them; files without labels may
+have words alone. Document marks (-DOCSTART-) and comments (# …) are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from litebert.reading.rows import RowPlace, Scanned
 from litebert.reading.source import Source
 
 MAX_WORDS = 10_000
-"""In one sentence: without a blank line for so long, the file is of another kind."""
+"""The most words in a sentence; without a blank line for longer, the file is of another kind."""
 
 
 def scan_tagged(source: Source) -> Iterator[Scanned]:
@@ -47,7 +47,7 @@ def _sentence(words: list[str], tags: list[str], width: int) -> dict[str, object
 
 
 def _is_aside(cells: list[str], width: int) -> bool:
-    """Whether this is a comment (a tagged # has as many cells as other lines) or a mark."""
+    """Whether this is a mark or a comment; a word # has as many cells as other lines."""
     if not cells:
         return False
     return cells[0] == "-DOCSTART-" or (cells[0].startswith("#") and len(cells) != (width or 2))
@@ -62,7 +62,7 @@ def _problem(
             f"{RowPlace(source, number)}: the sentence does not end",
             received=f"{MAX_WORDS:,} words without a blank line",
             expected="a word and its tag per line, and a blank line between sentences",
-            next="put blank lines in; a table with a header is called .tsv",
+            next="add blank lines; if this is a table with a header, name it .tsv",
         )
     if len(cells) != width or not all(cells):
         return LitebertError(

@@ -1,4 +1,4 @@
-"""A run on disk: run.json, metrics.jsonl, result.json and answers, read and written here alone."""
+"""Read and write the files of a run: run.json, metrics.jsonl, result.json and answers."""
 
 from litebert.runs.answers import Answered, read_answers, read_labels
 from litebert.runs.metrics import DamagedRow, LogRow, append_row, read_log, read_metrics

@@ -1,4 +1,4 @@
-"""What a fine-tuned model answered on its held-out sets: answers/<split>.jsonl as records."""
+"""The answers of a fine-tuned model on its held-out sets: answers/<split>.jsonl as records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = "answers"
 
 @dataclass(frozen=True)
 class Answered:
-    """One labelled example; see tasks.family.AnswerRow, which is what the file holds."""
+    """One labelled example with its answer; see tasks.kinds.family.AnswerRow."""
 
     id: str
     text: str
@@ -27,7 +27,7 @@ class Answered:
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing is wrong with the answer."""
+        """Whether the answer is entirely right."""
         return self.score >= 1
 
 
@@ -35,7 +35,7 @@ _ANSWERED = TypeAdapter(Answered)
 
 
 def read_answers(folder: Path) -> dict[str, list[Answered]]:
-    """Read the answers of a run by split; examples without a label are left out.
+    """Read the answers of a run by split; examples without a label are skipped.
 
     Raises:
         DamagedError: LB-654, a line is not what litebert finetune writes.
@@ -45,7 +45,7 @@ def read_answers(folder: Path) -> dict[str, list[Answered]]:
 
 
 def read_labels(folder: Path) -> tuple[str, ...]:
-    """Return the labels of a run's model in their order; none where its head has none."""
+    """Return the labels of a run's model in order; none if its head has none."""
     path = folder / "model" / "config.json"
     table = read_json(path, command=f"ls {path.parent}") if path.exists() else {}
     names = table.get("id2label")
@@ -54,7 +54,7 @@ def read_labels(folder: Path) -> tuple[str, ...]:
 
 def _rows(path: Path) -> list[Answered]:
     rows = []
-    # A text may hold characters that splitlines takes for ends of lines.
+    # A text may contain characters that splitlines treats as line ends.
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line:
             continue

@@ -1,4 +1,4 @@
-"""Free the disk: the checkpoints of finished runs, and what failures left behind."""
+"""Free disk space: remove checkpoints of finished runs, and what failures left behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litebert.runs.run import RUN_FILE, locked
 
 @dataclass(frozen=True)
 class Waste:
-    """A folder that no command needs any more."""
+    """A folder that no command needs any more, and its size."""
 
     path: Path
     num_bytes: int
@@ -21,8 +21,10 @@ class Waste:
 def clean(folder: Path, *, is_dry: bool = False) -> list[Waste]:
     """Remove what the runs in and below a folder do not need; return it, largest first.
 
-    Of a finished run that is every checkpoint; of any run what was set aside as damaged or left
-    unfinished. Raises: LitebertError LB-504 where a run is training.
+    For a finished run that is every checkpoint; for any run, damaged and unfinished ones.
+
+    Raises:
+        LitebertError: LB-504, a run is training.
     """
     found: list[Waste] = []
     for record in sorted(folder.rglob(RUN_FILE)):

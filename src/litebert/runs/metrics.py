@@ -17,7 +17,7 @@ _MAX_STEP = 1 << 53
 
 @dataclass(frozen=True)
 class LogRow:
-    """One row: numbers by name, some perhaps not finite; a note has text."""
+    """One row: numbers by name, which may not be finite; a note has text."""
 
     kind: str
     step: int
@@ -35,12 +35,12 @@ class DamagedRow:
 
 
 def append_row(folder: Path, row: dict[str, Json]) -> None:
-    """Append one row; a number that is not finite is written as null."""
+    """Append one row; numbers that are not finite are written as null."""
     append_line(folder / METRICS_FILE, json.dumps(without_nan(row), allow_nan=False))
 
 
 def without_nan(row: dict[str, Json]) -> dict[str, Json]:
-    """Return a row in which every number that is not finite is null, as JSON has none."""
+    """Return a row with None for every number that is not finite, because JSON has none."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()
@@ -48,7 +48,7 @@ def without_nan(row: dict[str, Json]) -> dict[str, Json]:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Json]]:
-    """Read all rows; a last line that a crash cut off is left out.
+    """Read all rows; a last line that a crash cut off is ignored.
 
     Raises:
         DamagedError: LB-651, a line is not a row.
@@ -73,7 +73,7 @@ def read_rows(folder: Path) -> list[LogRow]:
 
 
 def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedRow]]:
-    """Read what can be read, and name every line that cannot."""
+    """Return the valid rows, and the lines that are not valid."""
     rows: list[dict[str, Json]] = []
     damaged: list[DamagedRow] = []
     for number, line in enumerate(_whole_lines(folder / METRICS_FILE), start=1):
@@ -98,7 +98,7 @@ def truncate_after(folder: Path, step: int) -> list[DamagedRow]:
 
 
 def sync_metrics(folder: Path) -> None:
-    """Make the rows written so far survive a power cut."""
+    """Sync the rows written so far, so that they survive a power cut."""
     if (folder / METRICS_FILE).exists():
         sync_file(folder / METRICS_FILE)
 

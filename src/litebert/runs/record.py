@@ -1,4 +1,4 @@
-"""A run read from disk: its settings, what it ran on, and every row of its log."""
+"""A run as read from disk: its settings, its environment, and every row of its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from litebert.runs.run import Kind, read_run
 
 @dataclass(frozen=True)
 class Record:
-    """A run as its two files tell it; what they do not tell is empty."""
+    """The contents of run.json and metrics.jsonl; what they do not say is empty."""
 
     folder: Path
     kind: Kind
@@ -33,27 +33,27 @@ class Record:
 
     @property
     def name(self) -> str:
-        """Name of the run: that of its folder."""
+        """The name of the run: that of its folder."""
         return self.folder.resolve().name
 
     def setting(self, name: str) -> str:
-        """One setting in words."""
+        """Return one setting as text."""
         value = self.settings.get(name, "unknown")
         return f"{value:,}" if isinstance(value, int | float) else str(value)
 
     @property
     def step(self) -> int:
-        """The last step that was written down."""
+        """The last recorded step."""
         return max((row.step for row in (*self.training, *self.evaluations)), default=0)
 
     @property
     def tokens(self) -> int:
-        """Tokens trained on, padding never counted."""
+        """The number of tokens trained on, without padding."""
         return int(sum(finite(self.training, "tokens")))
 
     @property
     def seconds(self) -> float:
-        """Time spent training; held-out evaluations are not in it."""
+        """The time spent on training, without evaluations."""
         return sum(
             row.values["tokens"] / row.values["tokens_per_second"]
             for row in self.training
@@ -68,7 +68,12 @@ class Record:
 
 
 def read_record(folder: Path) -> Record:
-    """Read run.json and metrics.jsonl of a run; a run without rows yet is a run."""
+    """Read run.json and metrics.jsonl of a run, which may have no rows yet.
+
+    Raises:
+        LitebertError: LB-650, the folder is not a run.
+        DamagedError: LB-540, LB-651, a file is damaged.
+    """
     run = read_run(folder)
     if run is None:
         raise LitebertError(
@@ -95,6 +100,6 @@ def read_record(folder: Path) -> Record:
 
 
 def finite(rows: Sequence[LogRow], name: str) -> list[float]:
-    """Return one number of all rows that have it, leaving out NaN and infinity."""
+    """Return the finite values of one number in all rows that have it."""
     values = (row.values.get(name, math.nan) for row in rows)
     return [value for value in values if math.isfinite(value)]

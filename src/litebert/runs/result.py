@@ -1,4 +1,4 @@
-"""result.json: how fine-tuning ended, last step and best evaluation kept apart."""
+"""result.json: the measures of fine-tuning, for the last step and for the best evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESULT_FILE = "result.json"
 
 
 class EvaluatedStep(BaseModel):
-    """All measures of one evaluation, by name; one flat object in the file."""
+    """All measures of one evaluation, by name; in the file they are one flat object."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,7 +54,7 @@ class Result(BaseModel):
     """The last step of a run, and its best evaluation by the key measure.
 
     `baseline` has the measures of always giving the commonest label of the training examples;
-    `doubts` say in words why the last step may be worth nothing.
+    `doubts` are reasons not to trust the last step.
     """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
@@ -79,7 +79,7 @@ class Result(BaseModel):
 
 
 def read_result(folder: Path) -> Result | None:
-    """Read the result of a run; nothing where it is not finished.
+    """Read the result of a run; None if it is not finished.
 
     Raises:
         DamagedError: LB-653, result.json is not what litebert finetune writes.

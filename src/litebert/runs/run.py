@@ -36,7 +36,7 @@ _WrittenOrigin = Annotated[Origin, BeforeValidator(_origin), PlainSerializer(str
 
 
 class RunFile(BaseModel):
-    """What run.json holds; origins are written as people read them."""
+    """The contents of run.json; origins are written as text."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,17 +49,17 @@ class RunFile(BaseModel):
 
     @property
     def kind(self) -> Kind:
-        """What was done: only fine-tuning has a task."""
+        """The kind of run; only fine-tuning has a task."""
         return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a run was begun in `folder`."""
+    """Tell whether a run was begun in `folder`."""
     return (folder / RUN_FILE).is_file()
 
 
 def require_run(folder: Path) -> None:
-    """Refuse to write into a run's folder that was deleted or moved away meanwhile."""
+    """Raise LB-543 if the folder of a run was deleted or moved while it was running."""
     if not is_run(folder):
         raise LitebertError(
             "LB-543",
@@ -71,7 +71,7 @@ def require_run(folder: Path) -> None:
 
 
 def read_run(folder: Path) -> RunFile | None:
-    """Return run.json, or nothing where no run was begun.
+    """Read run.json; None if no run was begun.
 
     Raises:
         DamagedError: LB-540, the file is not what litebert writes.
@@ -98,7 +98,7 @@ def write_run(folder: Path, run: RunFile) -> None:
 
 
 def recorded_setting(folder: Path, name: str) -> JsonValue:
-    """Return one dotted setting of a run; nothing where no run was begun."""
+    """Return one dotted setting of a run; None if no run was begun."""
     run = read_run(folder)
     settings: Mapping[str, JsonValue] = run.settings if run else {}
     return settings.get(name)
@@ -109,10 +109,10 @@ _HOLDER = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder against other processes; the file .lock names the holder.
+    """Lock a run's folder against other processes; the file .lock names the holder.
 
     Raises:
-        LitebertError: LB-504, another process holds it.
+        LitebertError: LB-504, another process has locked it.
     """
 
     def busy() -> LitebertError:

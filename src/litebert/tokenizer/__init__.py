@@ -1,4 +1,4 @@
-"""Text to ids and ids to text as in the official ALBERT code, and the training of vocabularies."""
+"""Convert text to ids and back as the official ALBERT code does, and train vocabularies."""
 
 from litebert.tokenizer.encoding import Encoding
 from litebert.tokenizer.tokenizer import Tokenizer

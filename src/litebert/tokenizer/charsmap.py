@@ -1,9 +1,9 @@
-"""Check sentencepiece's character map, so that no text can lead the native code out of it.
+"""Check sentencepiece's character map, so that no text can make native code read outside of it.
 
 The format (sentencepiece `normalizer.cc`): the size of a double-array trie in 4 bytes, the trie in
-4-byte units, then the replacements, each ended by a zero byte. From unit `i` the byte `b` leads to
-unit `i ^ offset ^ b`; a unit with a leaf has it at `i ^ offset`, and the leaf holds where its
-replacement starts.
+4-byte units, then the replacements, each ended by a zero byte. From unit `i`, byte `b` leads to
+unit `i ^ offset ^ b`; if a unit has a leaf, it is at `i ^ offset` and contains the start of its
+replacement.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 def charsmap_fault(data: bytes) -> str | None:
-    """Return what is wrong with a character map, or None when every walk through it stays inside.
+    """Return what is wrong with a character map; None if every path through it stays inside.
 
     >>> charsmap_fault(b"12")
     'shorter than its header'

@@ -1,4 +1,4 @@
-"""What encoding a text gives: ids at once; segments, pieces and offsets on demand."""
+"""The result of encoding a text: ids at once; segments, pieces and offsets on demand."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Spans: TypeAlias = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The pieces of a text and the half-open span of the original string behind each."""
+    """The pieces of a text, and the half-open span of each in the original string."""
 
     pieces: list[str]
     offsets: Spans
 
     @classmethod
     def joined(cls, traces: Iterable[Trace]) -> Trace:
-        """Return one trace of several, in order."""
+        """Concatenate several traces."""
         traces = list(traces)
         return cls(
             [p for trace in traces for p in trace.pieces],
@@ -31,24 +31,23 @@ class Trace:
         )
 
     def shifted(self, by: int) -> Trace:
-        """Return the trace of the same text standing `by` characters further on."""
+        """Return the trace of the same text if it starts `by` characters later."""
         return Trace(self.pieces, self.offsets + np.int32(by))
 
 
 def spans_of(spans: Iterable[Span]) -> Spans:
-    """Return spans as an array, (spans, 2)."""
+    """Return spans as an array, shape (spans, 2)."""
     return np.array(list(spans), dtype=np.int32).reshape(-1, 2)
 
 
 class Encoding:
-    """The ids of a text or a pair; everything else is worked out from the text when first read.
+    """The ids of a text or a pair; everything else is computed from the text when first used.
 
-    All lists have one entry a token. `segments` is 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`.
-    `offsets` are (start, end) in the original string of the token's own text (A's or B's), such
-    that `text[start:end]` is the word or part of a word without the space before it. Tokens that
-    stand for nothing in the text have an empty span: `[CLS]` and `[SEP]` that framing added are at
-    (0, 0), a lone `▁` lies before its word. Pieces cut out of one character, as `½` can be, share
-    its span.
+    All lists have one entry per token. `segments` is 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`.
+    `offsets` are (start, end) in the original string of the token's own text (A's or B's):
+    `text[start:end]` is the word or part of a word without the space before it. Tokens without text
+    have an empty span: `[CLS]` and `[SEP]` from framing are at (0, 0), a lone `▁` is before its
+    word. Pieces of a single character, such as `½`, share its span.
     """
 
     __slots__ = ("_find_trace", "_first_size", "_trace", "ids")
@@ -61,22 +60,22 @@ class Encoding:
 
     @property
     def segments(self) -> list[int]:
-        """Return 0 for the tokens of the first text and 1 for those of the second."""
+        """0 for the tokens of the first text, 1 for those of the second."""
         return [0] * self._first_size + [1] * (len(self.ids) - self._first_size)
 
     @property
     def pieces(self) -> list[str]:
-        """Return the pieces; characters that the vocabulary lacks appear as they are."""
+        """The pieces; characters that the vocabulary lacks appear unchanged."""
         return self._traced().pieces
 
     @property
     def offsets(self) -> list[Span]:
-        """Return the (start, end) of each token in the original string."""
+        """The (start, end) of each token in the original string."""
         return [(start, end) for start, end in self.offset_array.tolist()]
 
     @property
     def offset_array(self) -> Spans:
-        """Return the offsets as an array, (tokens, 2): a twentieth of the memory of the list."""
+        """The offsets as an array, shape (tokens, 2): a twentieth of the memory of the list."""
         return self._traced().offsets
 
     def __len__(self) -> int:

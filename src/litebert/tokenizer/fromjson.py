@@ -1,15 +1,15 @@
-"""Find the vocabulary in a `tokenizer.json`: transformers 5 saves a tokenizer with no other.
+"""Restore the vocabulary from a `tokenizer.json`, the only file that transformers 5 saves.
 
-The result is what the vocabulary's own file held, so that ids are the official ones and not
-those of the pipeline in the JSON: the quotes that transformers replaces, the vowel signs that it
-drops and the cuts that it makes at `(` or `-` are undone.
+The result is the content of the original vocabulary file, so that ids are the official ones and not
+those of the pipeline in the JSON, in which transformers replaces quotes, drops vowel signs and
+splits at `(` or `-`.
 
-Ids can still differ from those of the lost file in two rare cases. Where too few pieces end in a
-digit and a comma to tell whether 100 was taken off their scores, they stay as they are, and the
-first case of `huggingface` comes out as there (3 of 28,971 paragraphs with the official vocabulary,
-which has 141 such pieces and does tell). And a control piece that the JSON does not call special,
-besides those that every ALBERT vocabulary has, is taken for a user-defined one, so that its name in
-a text becomes its id.
+Ids can still differ from those of the lost file in two rare cases. If too few pieces end in a digit
+and a comma to tell whether 100 was subtracted from their scores, the scores stay unchanged, and the
+first difference listed in `huggingface` appears (3 of 28,971 paragraphs with the official
+vocabulary, whose 141 such pieces do tell). And a control piece that the JSON does not mark as
+special, other than those of every ALBERT vocabulary, is treated as user-defined, so that its name
+in a text becomes its id.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from litebert.tokenizer.modelfile import (
 from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.unigram import SPACE, UNIGRAM_SPECIAL
 
-_MAX_BYTES = 32 << 20  # transformers writes 76 bytes a piece
+_MAX_BYTES = 32 << 20  # transformers writes 76 bytes per piece
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
     """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`.
 
     Raises:
-        LitebertError: LB-244, a tokenizer that ALBERT does not use; LB-246, tokens were added to
-            its vocabulary.
-        DamagedError: LB-005 or LB-006, no JSON object; LB-245, LB-247 to LB-249, it holds no
-            vocabulary or contradicts itself.
+        NoVocabularyError: LB-244, ALBERT does not use this kind of tokenizer; LB-246, tokens were
+            added to its vocabulary.
+        DamagedError: LB-005 or LB-006, it is not a JSON object; LB-245, LB-247 to LB-249, it has no
+            vocabulary, or contradicts itself.
     """
     table = files.read_json(path, command=f"ls -l {path.parent}", limit=_MAX_BYTES)
     faults = _faults(table)
@@ -87,14 +87,14 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             f"{path} is a tokenizer of a kind that ALBERT does not use",
             received=", ".join(faults),
             expected="a Unigram model with ▁ before each word, or BERT's WordPiece",
-            next="put the spiece.model or vocab.txt of the model beside it: these count first",
+            next="put the spiece.model or vocab.txt of the model beside it: these take precedence",
         )
     is_unigram = model_of(table)["type"] == "Unigram"
     return (_unigram if is_unigram else _wordpiece)(table, str(path))
 
 
 def _faults(table: JsonTable) -> list[str]:
-    """Return what changes the meaning of pieces: other algorithms, bytes, other words."""
+    """Return the features that change the meaning of pieces: other algorithms, bytes, words."""
     model = model_of(table)
     kind = model.get("type")
     if kind == "Unigram":
@@ -154,12 +154,12 @@ def _wordpiece(table: JsonTable, name: str) -> VocabularyFile:
 def restored(
     scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]
 ) -> list[Piece]:
-    """Return the pieces in order, with the kinds and scores that sentencepiece's own file has.
+    """Return the pieces in order, with the kinds and scores of sentencepiece's own file.
 
-    The id `unknown` and the pieces in `control` are known. A `tokenizer.json` lists pieces and
-    scores alone, and the scores stand in for rules: transformers 4 and `huggingface` took 100 off
-    the pieces that end in a digit and a comma; `huggingface` writes out the weight that
-    sentencepiece gives to user-defined pieces, transformers leaves these at 0.
+    `unknown` is the id of the unknown piece, `control` the control pieces. A `tokenizer.json` has
+    only pieces and scores, and some scores encode rules: transformers 4 and `huggingface` subtract
+    100 from pieces that end in a digit and a comma; `huggingface` writes the score that
+    sentencepiece gives to user-defined pieces, where transformers writes 0.
 
     >>> rows = [("<unk>", 0.0), (".", -2.1), ("▁1", -2.0), ("▁1,", -109.14508438110352)]
     >>> [(p.text, p.score, p.kind) for p in restored(rows, unknown=0, control=())][1:]
@@ -185,9 +185,9 @@ def restored(
 
 
 def _is_lowered(scores: Iterable[float]) -> bool:
-    """Tell whether 100 was taken off: sentencepiece has 32 bits, and so small a number needs more.
+    """Tell whether 100 was subtracted: scores have 32 bits, and the difference often needs more.
 
-    Of the official vocabulary's 141 scores 121 do; without any such there is no telling.
+    Of the official vocabulary's 141 scores 121 do; if none does, one cannot tell.
     """
     scores = list(scores)
     raised = [score + NUMBER_COMMA_PENALTY for score in scores]

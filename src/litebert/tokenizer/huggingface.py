@@ -1,18 +1,18 @@
-"""Say the same tokenizer in transformers' words: `tokenizer.json`, `tokenizer_config.json`.
+"""Write a tokenizer for transformers: `tokenizer.json` and `tokenizer_config.json`.
 
-`AutoTokenizer` then gives our ids (those of `encode(..., special_tokens=True)`, for it always reads
-`[MASK]` in a text as the mask) and our segments. `AlbertTokenizer` rebuilds the pipeline in its own
-way, with other quotes and accents. What remains different from ours in `AutoTokenizer`:
+`AutoTokenizer` then gives our ids (those of `encode(..., special_tokens=True)`, because it always
+reads `[MASK]` in a text as the mask) and our segments. `AlbertTokenizer` builds its own pipeline,
+with other quotes and accents. `AutoTokenizer` still differs from ours in these cases:
 
-* where the official code first picks a piece such as `▁11,` and then splits its comma off, but
-  another path is best once that piece is excluded (`▁11 , 4 18` here, `▁1 1,4 18` there):
-  8 of 78,550 real paragraphs with the official vocabulary, none with one of `train_tokenizer`;
-* segmentations whose scores tie but for rounding (`0000 000`, `000 0000`): sentencepiece adds in 32
-  bits over the whole text, transformers in 64 over a word: 4 of the same 78,550;
-* some 230 code points younger than the Unicode tables of either side, also where they decide how a
-  capital sigma before or after them is lower-cased;
-* U+200C and U+200D before a mark of two bytes in UTF-8 that combines with class 0 (U+034F, Thaana
-  vowels); special pieces that come about only by folding, such as `<ｐad>`.
+* The official code first picks a piece such as `▁11,` and then splits its comma off, but without
+  that piece another path is best (`▁11 , 4 18` here, `▁1 1,4 18` there): 8 of 78,550 real
+  paragraphs with the official vocabulary, none with one of `train_tokenizer`.
+* The scores of two segmentations are equal except for rounding (`0000 000`, `000 0000`):
+  sentencepiece adds in 32 bits over the whole text, transformers in 64 over a word: 4 of 78,550.
+* About 230 code points are newer than the Unicode tables of one side; this also affects the
+  lower-casing of a capital sigma beside them.
+* U+200C and U+200D before a combining mark of class 0 with two bytes in UTF-8 (U+034F, Thaana
+  vowels); special pieces that appear only after folding, such as `<ｐad>`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.subword import SpecialPieces
 
 NUMBER_COMMA_PENALTY = 100.0
-"""Taken off the score of pieces such as `▁2010,`: the path that splits off the comma then wins."""
+"""Subtracted from the score of pieces such as `▁2010,`, so that splitting off the comma wins."""
 
 _FINAL_SIGMA = r"\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})"
 
 
 def config_for(special: SpecialPieces, normalizer: Normalizer, max_length: int) -> dict[str, Json]:
-    """Return `tokenizer_config.json`: transformers then runs the pipeline and returns segments."""
+    """Return `tokenizer_config.json`, with which transformers runs our pipeline with segments."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -108,7 +108,7 @@ def wordpiece_pipeline(
 
 
 def user_defined_score(text: str, best: float) -> float:
-    """Return what sentencepiece makes of a user-defined piece (unigram_model.cc).
+    """Return the score that sentencepiece gives to a user-defined piece (unigram_model.cc).
 
     `best` is the highest score of the normal pieces.
     """
@@ -116,7 +116,7 @@ def user_defined_score(text: str, best: float) -> float:
 
 
 def _frame(ids: Mapping[str, int], special: SpecialPieces) -> dict[str, Json]:
-    """Return what both kinds share: special pieces cut out first, `[CLS] A [SEP] B [SEP]` last."""
+    """Return what both kinds share: split off special pieces, frame `[CLS] A [SEP] B [SEP]`."""
 
     def fixed(name: str, segment: int) -> Json:
         return {"SpecialToken": {"id": name, "type_id": segment}}
@@ -153,7 +153,7 @@ def _normalizers(charsmap: bytes, normalizer: Normalizer) -> list[Json]:
     if normalizer.lowercase:
         steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
     if charsmap:
-        # Their Precompiled looks up single graphemes and misses Hangul letters: NFKC joins these.
+        # Their Precompiled looks up single graphemes and misses Hangul letters; NFKC joins these.
         encoded = base64.b64encode(charsmap).decode("ascii")
         steps += [{"type": "NFKC"}, {"type": "Precompiled", "precompiled_charsmap": encoded}]
     return [*steps, _replace(" {2,}", " ")]
@@ -165,7 +165,7 @@ def _replace(pattern: str, content: str) -> Json:
 
 @cache
 def _class(belongs: Callable[[str], bool]) -> str:
-    """Return the inside of a regular expression's [...] for all characters that belong."""
+    """Return the inside of a regular expression's [...] for all characters of a class."""
     codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
     starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
     ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code + 1 != after]

@@ -1,4 +1,4 @@
-"""Take the parts that matter out of an untrusted `tokenizer.json`, each one checked."""
+"""Extract and check the parts of an untrusted `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
 def model_of(table: JsonTable) -> JsonTable:
-    """Return the part that holds the vocabulary; an empty one where there is none."""
+    """Return the part with the vocabulary; an empty one if there is none."""
     model = table.get("model")
     return model if isinstance(model, dict) else {}
 
 
 def steps_of(table: JsonTable, stage: str) -> list[JsonTable]:
-    """Return the steps of a stage, such as the normalizer: its sequence, or what it is alone.
+    """Return the steps of a stage, such as the normalizer: its sequence, or its single step.
 
     >>> steps_of({"normalizer": {"type": "Lowercase"}}, "normalizer")
     [{'type': 'Lowercase'}]
@@ -44,7 +44,7 @@ def scored_pieces(table: JsonTable, name: str) -> tuple[list[tuple[str, float]],
     """Return the pieces of a Unigram model with their scores, and the id of the unknown one.
 
     Raises:
-        DamagedError: LB-245, they are not there, or scores are no numbers of 32 bits.
+        DamagedError: LB-245, there are none, or a score is not a number of 32 bits.
     """
     rows, unknown = model_of(table).get("vocab"), model_of(table).get("unk_id")
     rows = rows if isinstance(rows, list) else []
@@ -61,7 +61,7 @@ def scored_pieces(table: JsonTable, name: str) -> tuple[list[tuple[str, float]],
     if not is_complete or not isinstance(unknown, int) or not 0 <= unknown < len(rows):
         raise damaged(
             "LB-245",
-            f"{name} holds no vocabulary",
+            f"{name} has no vocabulary",
             f"{len(rows):,} entries, {len(scores):,} of them a piece with a score; the unknown "
             f"one is {unknown if isinstance(unknown, int) else 'not named'}",
             f"1 to {MAX_PIECES:,} pieces with scores, and the id of the unknown one",
@@ -70,11 +70,11 @@ def scored_pieces(table: JsonTable, name: str) -> tuple[list[tuple[str, float]],
 
 
 def special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[str]:
-    """Return the tokens that are called special; refuse any that the vocabulary does not hold.
+    """Return the tokens that are marked as special.
 
     Raises:
         DamagedError: LB-247, an id is not that of the vocabulary.
-        LitebertError: LB-246, tokens have ids behind the vocabulary.
+        NoVocabularyError: LB-246, tokens are not in the vocabulary.
     """
     listed = table.get("added_tokens") or []
     rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
@@ -106,7 +106,7 @@ def special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[st
 
 
 def charsmap_of(table: JsonTable, name: str) -> bytes:
-    """Return sentencepiece's character map; a vocabulary without one leaves characters alone.
+    """Return sentencepiece's character map; without one, characters are not changed.
 
     Raises:
         DamagedError: LB-248, it is not in base64.
@@ -125,10 +125,10 @@ def charsmap_of(table: JsonTable, name: str) -> bytes:
 
 
 def numbered_pieces(table: JsonTable, name: str) -> tuple[str, ...]:
-    """Return the pieces of a WordPiece model by id, such as lines of a `vocab.txt` can hold.
+    """Return the pieces of a WordPiece model by id, as in the lines of a `vocab.txt`.
 
     Raises:
-        DamagedError: LB-249, ids are missing, or pieces have spaces in them.
+        DamagedError: LB-249, ids are missing, or pieces contain spaces.
     """
     vocab = model_of(table).get("vocab")
     rows = vocab.items() if isinstance(vocab, dict) else ()
@@ -141,7 +141,7 @@ def numbered_pieces(table: JsonTable, name: str) -> tuple[str, ...]:
     if not rows or len(ids) < len(rows) or [*map(ids.get, pieces)] != [*range(len(pieces))]:
         raise damaged(
             "LB-249",
-            f"{name} holds no WordPiece vocabulary",
+            f"{name} has no WordPiece vocabulary",
             f"{len(rows):,} entries, {len(ids):,} of them a piece with an id",
             "pieces without spaces, their ids 0, 1, 2 and so on",
         )

@@ -1,4 +1,4 @@
-"""Where a tokenizer lies on disk: its vocabulary, and beside it the settings that change ids."""
+"""Find a tokenizer on disk: its vocabulary, and the settings beside it that change ids."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _VOCABULARIES = ("spiece.model", "vocab.txt", PIPELINE)
 
 
 def vocabulary_file(path: Path) -> Path:
-    """Return the vocabulary file that a path means: itself, or that of a folder, or of a run.
+    """Return the vocabulary file at a path, which is a file, a folder or a run.
 
     Raises:
-        LitebertError: LB-213, there is none.
+        NoVocabularyError: LB-213, there is none.
     """
     if path.is_dir():
         places = [folder / name for folder in (path, path / "model") for name in _VOCABULARIES]
@@ -36,7 +36,7 @@ def vocabulary_file(path: Path) -> Path:
 
 
 def read_settings(folder: Path, fallback: Normalizer) -> Normalizer:
-    """Return the settings of the tokenizer in a folder; `fallback` where it says nothing.
+    """Return the settings of the tokenizer in a folder; unset ones are those of `fallback`.
 
     Raises:
         LitebertError: LB-214, a setting is neither true nor false.

@@ -1,8 +1,8 @@
-"""Read and write sentencepiece's model files; refuse what could harm before anything parses it.
+"""Read and write sentencepiece's model files; refuse harmful ones before they are parsed.
 
-The number and size of all sections are bounded first, then sentencepiece's own protobuf module
-parses them. Only what an ALBERT tokenizer can use is accepted: a unigram model that puts one
-space before the text and between words.
+The number and size of all sections are checked first, then sentencepiece's own protobuf module
+parses them. Only models for an ALBERT tokenizer are accepted: unigram models that put one space
+before the text and between words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PIECES, _NORMALIZERS = 1, (3, 5)
 _PIECE_FRAME = 32
 """Bytes of a piece besides its text: score, type, tags and lengths."""
 _MAX_SECTION = (1 << 20, 8 << 20)
-"""Bytes of a section, and of one with a character map."""
+"""The most bytes in a section, and in one with a character map."""
 _UNIGRAM = 1
 
 
@@ -45,23 +45,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a checked model file holds: the pieces by id, and its normaliser's character map."""
+    """A checked model file: the pieces by id, and its normaliser's character map."""
 
     pieces: tuple[Piece, ...]
     charsmap: bytes
 
     @property
     def unknown(self) -> str:
-        """Return the piece for what the vocabulary lacks."""
+        """The unknown piece."""
         return next(piece.text for piece in self.pieces if piece.kind == UNKNOWN)
 
 
 def read_model(data: bytes, name: str) -> ModelFile:
-    """Parse and check the bytes of a sentencepiece model; `name` is what messages call it.
+    """Parse and check the bytes of a sentencepiece model; errors call it `name`.
 
     Raises:
-        DamagedError: The bytes are no model, or one that could harm (LB-200 to LB-207, LB-209).
-        LitebertError: A sound model of a kind ALBERT does not use (LB-208).
+        DamagedError: LB-200 to LB-207, LB-209, LB-256, they are not a model, or a harmful one.
+        LitebertError: LB-208, ALBERT does not use this kind of model.
     """
     if len(data) > MAX_MODEL_BYTES:
         raise _damaged(
@@ -88,8 +88,8 @@ def ends_in_number_comma(piece: str) -> bool:
 def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
     """Return a unigram model of these pieces, one of which is the unknown one.
 
-    The same arguments give the same bytes. The trainer's settings hold what readers of the file
-    look up there (transformers takes the id of the unknown piece from them).
+    The same arguments give the same bytes. The trainer's settings contain what readers of the file
+    need (transformers takes the id of the unknown piece from them).
 
     >>> pieces = [Piece("<unk>", 0.0, UNKNOWN), Piece("▁", -1.5, NORMAL)]
     >>> [(piece.text, piece.score) for piece in read_model(write_model(pieces, b""), "it").pieces]
@@ -141,13 +141,13 @@ def _read_model(data: bytes, name: str) -> ModelFile:
 
 
 def _check_sections(data: bytes, name: str) -> None:
-    """Bound what parsing will allocate: the number of pieces and the size of every section."""
+    """Limit what parsing will allocate: the number of pieces and the size of every section."""
     seen: set[int] = set()
     num_pieces = 0
     for field in fields(data, 0, len(data)):
         size = field.end - field.begin
         if field.kind != BYTES:
-            raise WireError(f"field {field.number} at byte {field.begin} is no message")
+            raise WireError(f"field {field.number} at byte {field.begin} is not a message")
         if field.number == _PIECES:
             num_pieces += 1
             if num_pieces > MAX_PIECES:
@@ -162,7 +162,7 @@ def _check_sections(data: bytes, name: str) -> None:
         elif field.number in seen:
             raise _damaged(
                 "LB-203",
-                f"{name} says one thing twice",
+                f"{name} has a duplicate section",
                 f"two fields {field.number}",
                 "one of each",
             )
@@ -207,14 +207,14 @@ def _check_vocabulary(pieces: list[Piece], name: str) -> None:
     if num_unknown != 1 or num_distinct != len(pieces):
         raise _damaged(
             "LB-207",
-            f"{name} is no vocabulary",
+            f"{name} is not a vocabulary",
             f"{len(pieces):,} pieces, {num_distinct:,} distinct, {num_unknown} for the unknown",
             "distinct pieces, exactly one of them for the unknown",
         )
 
 
 def _check_kind(model: ModelProto, name: str) -> None:
-    """Refuse what changes the meaning of pieces: other algorithms, bytes, other spaces."""
+    """Raise LB-208 for features that change the meaning of pieces: algorithms, bytes, spaces."""
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     faults = {
         "not a unigram model": trainer.model_type != _UNIGRAM,
@@ -235,7 +235,9 @@ def _check_kind(model: ModelProto, name: str) -> None:
 
 
 def _unreadable(name: str, error: Exception) -> DamagedError:
-    return _damaged("LB-201", f"{name} is cut off or damaged", str(error), "a sentencepiece model")
+    return _damaged(
+        "LB-201", f"{name} is truncated or damaged", str(error), "a sentencepiece model"
+    )
 
 
 def _damaged(code: str, what: str, received: object, expected: str) -> DamagedError:

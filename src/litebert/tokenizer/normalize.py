@@ -1,6 +1,6 @@
-"""Prepare text as the official code does, and remember where each character came from.
+"""Normalise text as the official code does, and record where each character came from.
 
-official tokenization.py L33-50: join the words by single spaces, NFKD, drop combining characters,
+Official tokenization.py L33-50: join words with single spaces, NFKD, drop combining characters,
 lower-case last.
 """
 
@@ -28,14 +28,14 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class AlignedText:
-    """Normalised text, and for each of its characters the half-open span of the original."""
+    """Normalised text, and for each of its characters the half-open span in the original."""
 
     text: str
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
 
     def spans(self, begins: NDArray[np.int32], ends: NDArray[np.int32]) -> Spans:
-        """Return the span of the original behind each `text[begin:end]`; empty ones stay empty."""
+        """Return the span in the original of each `text[begin:end]`; empty ones stay empty."""
         after = np.append(self.starts, self.ends[-1:] if len(self.ends) else np.int32(0))
         starts = after[np.minimum(begins, len(after) - 1)]
         before = np.append(np.int32(0), self.ends)
@@ -58,7 +58,7 @@ class Normalizer:
         'Cafe'
         """
         text = replace_surrogates(text)
-        # Every space but " " is unprintable, so this quick look finds most texts already in order.
+        # All white space but " " is unprintable, so this quick check suffices for most texts.
         if not text.isprintable() or "  " in text or text.strip(" ") != text:
             text = " ".join(text.split())
         if not (self.keep_accents or text.isascii()):
@@ -66,7 +66,7 @@ class Normalizer:
         return text.lower() if self.lowercase else text
 
     def align(self, text: str) -> AlignedText:
-        """Normalise and keep each origin; a dropped mark belongs to the character before it."""
+        """Normalise and record origins; a dropped mark belongs to the character before it."""
         starts, ends = array("i"), array("i")
         previous_end = 0
         for word in _WORD.finditer(replace_surrogates(text)):
@@ -101,9 +101,9 @@ class Normalizer:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with each lone surrogate replaced by U+FFFD, which every encoder can take.
+    """Return the text with lone surrogates replaced by U+FFFD, which every encoder accepts.
 
-    All text enters the tokenizer here.
+    All text enters the tokenizer through this function.
 
     >>> replace_surrogates("a\\ud800") == "a\\ufffd"
     True
@@ -129,15 +129,15 @@ def replace_surrogates(text: str) -> str:
 
 
 def refuse_lone_string(texts: Iterable[str]) -> None:
-    """Refuse one string where many are wanted: it would be read letter by letter.
+    """Check that texts are not a single string, which would be read letter by letter.
 
     Raises:
-        LitebertError: LB-216.
+        LitebertError: LB-216, they are.
     """
     if isinstance(texts, str):
         raise LitebertError(
             "LB-216",
-            "many texts are wanted, this is one",
+            "a list of texts is needed, this is a single one",
             received=f"the string {texts!r}",
             expected='a list such as ["one text", "another"]',
             next="put the text in a list, or use encode",
@@ -145,7 +145,7 @@ def refuse_lone_string(texts: Iterable[str]) -> None:
 
 
 class _FoldTable(dict[int, str]):
-    """Map a code point to its NFKD form without combining characters, worked out when first seen.
+    """Map a code point to its NFKD form without combining characters, computed on first use.
 
     Folding one character at a time is exact: NFKD of a whole text only reorders combining
     characters, and all of these are dropped.

@@ -1,4 +1,4 @@
-"""Long texts in parts, so that encoding them takes memory for a part, not for the text."""
+"""Split long texts into parts, so that encoding needs memory for a part, not for the text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 LONG = 1 << 20
-"""Characters of the longest text that is encoded at once."""
+"""The longest text that is encoded at once, in characters."""
 _PART = 1 << 17
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 
 
 def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where parts of a text begin and end: `size` characters or more, cut between words.
+    """Yield where parts of a text begin and end: at least `size` characters, cut between words.
 
     >>> list(cuts("one two three", 5))
     [(0, 7), (8, 13)]
@@ -25,7 +25,7 @@ def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:
 
 
 def parts_of(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the parts of a text, each with its place; a text that is not long is one part."""
+    """Yield the parts of a text, each with its position; a text that is not long is one part."""
     if len(text) <= LONG:
         yield 0, text
         return

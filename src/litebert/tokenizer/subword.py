@@ -1,4 +1,4 @@
-"""What a kind of vocabulary, SentencePiece or WordPiece, must do to stand behind `Tokenizer`."""
+"""The protocol of the two kinds of vocabulary, SentencePiece and WordPiece, behind `Tokenizer`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from litebert.tokenizer.encoding import Trace
 
 @dataclass(frozen=True)
 class SpecialPieces:
-    """The names of the five pieces that text never produces (the unknown one excepted)."""
+    """The names of the five special pieces, which text never produces (except the unknown one)."""
 
     pad: str
     unk: str
@@ -29,10 +29,10 @@ class SpecialPieces:
         return iter(astuple(self))
 
     def check(self, ids: Mapping[str, int], name: str) -> None:
-        """Refuse a vocabulary that lacks one of them.
+        """Check that a vocabulary has all of them.
 
         Raises:
-            LitebertError: LB-211, naming the missing ones.
+            LitebertError: LB-211, some are missing.
         """
         missing = [piece for piece in self if piece not in ids]
         if missing:
@@ -61,13 +61,13 @@ class SubwordModel(Protocol):
     hash: str
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
-        """Return the ids of each text, with no special piece among them."""
+        """Return the ids of each text, without special pieces."""
 
     def trace(self, text: str) -> Trace:
-        """Return the pieces and offsets of one text: as many as it has ids."""
+        """Return the pieces and offsets of one text, one for each of its ids."""
 
     def join(self, pieces: list[str]) -> str:
-        """Return the text that pieces spell."""
+        """Return the text of pieces."""
 
     def save(self, folder: Path, *, max_length: int) -> None:
-        """Write the vocabulary, and the same tokenizer as transformers reads it."""
+        """Write the vocabulary, and the same tokenizer for transformers."""

@@ -1,4 +1,4 @@
-"""The one door to tokenizing: load a vocabulary, encode texts and pairs, decode ids, save."""
+"""The tokenizer: load a vocabulary, encode texts and pairs, decode ids, save."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALL_CORES = -1
 
 
 class Tokenizer:
-    """A vocabulary with everything that decides ids; it never changes, so threads may share one.
+    """A vocabulary and its rules; it is immutable, so threads can share one.
 
     >>> from importlib.resources import files
     >>> tokenizer = Tokenizer.load(files("litebert") / "model")
@@ -40,15 +40,15 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
 
-        A folder holds `spiece.model`, `vocab.txt` or, as transformers 5 saves it, `tokenizer.json`
-        alone; the first of these counts. A `tokenizer_config.json` beside the vocabulary may say
-        `do_lower_case` and `keep_accents`; without it `tokenizer.json` says so where it is the
-        vocabulary, and else text is lower-cased and loses its accents.
+        A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only
+        `tokenizer.json`; the first of these is used. A `tokenizer_config.json` beside the
+        vocabulary may set `do_lower_case` and `keep_accents`; otherwise `tokenizer.json` does if it
+        is the vocabulary, and by default text is lower-cased and loses its accents.
 
         Raises:
-            LitebertError: LB-213, no vocabulary here; LB-214, a setting is not true or false;
-                LB-208, LB-211, LB-244, LB-246, not a vocabulary for ALBERT; LB-240, the library
-                for WordPiece is missing.
+            LitebertError: LB-213, there is no vocabulary; LB-214, a setting is not true or false;
+                LB-208, LB-211, LB-244, LB-246, it is not a vocabulary for ALBERT; LB-240, the
+                library for WordPiece is missing.
             DamagedError: The vocabulary is damaged.
         """
         name, found = str(vocabulary_file(Path(path))), read_vocabulary(Path(path))
@@ -58,15 +58,15 @@ class Tokenizer:
 
     @classmethod
     def from_model(cls, model: bytes, *, lowercase: bool = True) -> Tokenizer:
-        """Make a tokenizer of the bytes of a model, such as `train_tokenizer` returns."""
+        """Make a tokenizer from the bytes of a model, such as `train_tokenizer` returns."""
         return cls(UnigramModel(model, Normalizer(lowercase=lowercase), name="the model"))
 
     def save(self, folder: str | Path, *, max_length: int = 512) -> None:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
 
-        It gets the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other
-        files stay. `max_length` is where transformers truncates on request: the number of
-        positions of the model.
+        It writes the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other
+        files are unchanged. `max_length` is the model's number of positions, where transformers
+        truncates on request.
         """
         self._model.save(Path(folder), max_length=max_length)
 
@@ -80,9 +80,9 @@ class Tokenizer:
     ) -> Encoding:
         """Encode a text, or a text and its pair; any Python string encodes.
 
-        With `special_tokens`, names such as `[MASK]` in the text become the special ids; without,
-        they are plain text. `frame` puts `[CLS] … [SEP]` (`… [SEP]` for the pair) around; None
-        frames pairs and, with `special_tokens`, all.
+        With `special_tokens`, names such as `[MASK]` in the text become the special ids; without
+        it, they are plain text. `frame` adds `[CLS]` before and `[SEP]` after the text (`[SEP]`
+        after the pair); None frames pairs and, with `special_tokens`, single texts, too.
 
         >>> from litebert.tokenizer import train_tokenizer
         >>> model = train_tokenizer(["red, green, blue"] * 9, vocab_size=25)
@@ -108,8 +108,8 @@ class Tokenizer:
         """Encode many texts, or texts with their pairs, each as `encode` would.
 
         Raises:
-            LitebertError: LB-210, LB-216, texts are not a list of strings; LB-215, not as many
-                pairs as texts.
+            LitebertError: LB-210, LB-216, texts are not a list of strings; LB-215, there are not as
+                many pairs as texts.
         """
         columns = [texts] if pairs is None else [texts, pairs]
         if len({len(column) for column in columns}) > 1:
@@ -140,7 +140,7 @@ class Tokenizer:
     def encode_ids(
         self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
     ) -> list[list[int]]:
-        """Return only the ids of many texts, not framed: the fast path for building a corpus."""
+        """Return only the ids of many texts, without [CLS] and [SEP]; this is the fastest way."""
         refuse_lone_string(texts)
         if special_tokens:
             rows = [self._around_special(text) for text in texts]
@@ -152,12 +152,12 @@ class Tokenizer:
         return self._model.encode_ids(list(texts), num_threads=num_threads)
 
     def beginning(self, text: str, num_ids: int) -> str:
-        """Return so much of a long text that it has `num_ids` ids or more; any other as it is."""
+        """Return a beginning of a long text with at least `num_ids` ids; short texts unchanged."""
         if len(text) <= LONG:
             return text
         count = 0
         for begin, part in self._parts(text):
-            if len(part) > LONG:  # no space to cut at: the last ids may be others than in the text
+            if len(part) > LONG:  # no space to cut at: the last ids may differ from the text's
                 found = len(self._model.encode_ids([part[:LONG]], num_threads=1)[0])
                 if count + found >= 2 * num_ids:
                     return text[: begin + LONG]
@@ -167,7 +167,7 @@ class Tokenizer:
         return text
 
     def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
-        """Return the ids of a text of any length and their offsets, 12 bytes a token."""
+        """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
         ids, offsets = array("i"), array("i")
         for begin, part in self._parts(text):
             ids.extend(self._model.encode_ids([part], num_threads=1)[0])
@@ -175,7 +175,7 @@ class Tokenizer:
         return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int32).reshape(-1, 2)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text that ids spell, without special pieces; the unknown one is shown as ⁇.
+        """Return the text of ids, without special pieces; the unknown one is shown as ⁇.
 
         Raises:
             LitebertError: LB-217, an id is outside the vocabulary.
@@ -199,68 +199,68 @@ class Tokenizer:
         return self._model.pieces[id]
 
     def id(self, piece: str) -> int:
-        """Return the id of a piece, that of the unknown piece when the vocabulary lacks it."""
+        """Return the id of a piece; that of the unknown piece if the vocabulary lacks it."""
         return self._model.ids.get(piece, self.unk_id)
 
     @property
     def vocab_size(self) -> int:
-        """Return the number of pieces."""
+        """The number of pieces."""
         return len(self._model.pieces)
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """Return every piece, by id."""
+        """All pieces, by id."""
         return self._model.pieces
 
     @property
     def starts_word(self) -> NDArray[np.bool_]:
-        """Tell for each id whether its piece begins a word, shape (vocab,): the rule of masking."""
+        """Whether each id's piece begins a word, shape (vocab,); masking uses this rule."""
         return self._model.starts_word
 
     @property
     def hash(self) -> str:
-        """Return the blake2b of the vocabulary file and the settings that change ids, in hex."""
+        """The blake2b of the vocabulary file and the settings that change ids, in hex."""
         return self._model.hash
 
     @cached_property
     def pad_id(self) -> int:
-        """Return the id of `<pad>` (`[PAD]`)."""
+        """The id of `<pad>` (`[PAD]`)."""
         return self._model.ids[self._model.special.pad]
 
     @cached_property
     def unk_id(self) -> int:
-        """Return the id of everything that the vocabulary lacks."""
+        """The id of the unknown piece."""
         return self._model.ids[self._model.special.unk]
 
     @cached_property
     def cls_id(self) -> int:
-        """Return the id of `[CLS]`."""
+        """The id of `[CLS]`."""
         return self._model.ids[self._model.special.cls]
 
     @cached_property
     def sep_id(self) -> int:
-        """Return the id of `[SEP]`."""
+        """The id of `[SEP]`."""
         return self._model.ids[self._model.special.sep]
 
     @cached_property
     def mask_id(self) -> int:
-        """Return the id of `[MASK]`."""
+        """The id of `[MASK]`."""
         return self._model.ids[self._model.special.mask]
 
     @cached_property
     def first_alike(self) -> NDArray[np.int64]:
-        """Of each piece the first that reads the same: `▁man` and `man` both read "man"."""
+        """For each id, the first id with the same text: `▁man` and `man` both read "man"."""
         first: dict[str, int] = {}
         ids = range(self.vocab_size)
         return np.array([first.setdefault(self.decode([index]), index) for index in ids])
 
     @cached_property
     def special_ids(self) -> tuple[int, ...]:
-        """Return the ids that no word is spelled with: padding, unknown, [CLS], [SEP], [MASK]."""
+        """The ids of padding, unknown, [CLS], [SEP] and [MASK]."""
         return tuple(self._model.ids[name] for name in self._model.special)
 
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield a text in parts that are encoded as they are in the text."""
+        """Yield a text in parts whose ids are the same as within the text."""
         return parts_of(text) if self._model.pieces_end_at_spaces else iter([(0, text)])
 
     def _long_ids(self, text: str) -> list[int]:
@@ -311,7 +311,7 @@ class Tokenizer:
         return Trace.joined(traces)
 
     def _around_special(self, text: str) -> list[str]:
-        """Cut a text at special pieces: odd entries are their names, even ones lie between."""
+        """Split a text at special pieces: odd entries are their names, even ones plain text."""
         return self._special_pattern.split(replace_surrogates(text))
 
     @cached_property

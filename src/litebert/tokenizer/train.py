@@ -16,9 +16,9 @@ from litebert.tokenizer.normalize import Normalizer, refuse_lone_string
 from litebert.tokenizer.tokenizer import Tokenizer
 
 USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
-"""What the official vocabulary always splits off or weighs as pieces of their own."""
+"""The user-defined pieces of the official vocabulary, which are never part of another piece."""
 
-# Sums depend on the number of threads; it is fixed, so the same text gives the same bytes anywhere.
+# Sums depend on the number of threads, which is fixed so that the same text gives the same bytes.
 _NUM_THREADS = 16
 # sentencepiece skips lines above 4,192 bytes; no piece crosses a space, so cutting there is free.
 _LINE = re.compile(r"\S.{0,1000}(?!\S)|\S+", re.S)
@@ -36,13 +36,12 @@ def train_tokenizer(
 ) -> bytes:
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
-    `texts` are read once, as they come; line breaks in them mean nothing. More than `max_sentences`
-    of them are sampled. Ids 0 to 12 are those of the official vocabulary. The same texts give the
-    same bytes.
+    `texts` are read once, in order; line breaks in them are ignored. If there are more than
+    `max_sentences`, they are sampled. Ids 0 to 12 are those of the official vocabulary. The same
+    texts give the same bytes.
 
-    The official code never lets a piece such as `▁2010,` through (it splits the comma off), so the
-    scores of these are lowered by 100: then nothing is left to split, and sentencepiece, this
-    package and transformers agree.
+    The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by
+    100: they are never chosen, and sentencepiece, this package and transformers agree.
 
     >>> texts = ["The cat sat on the mat.", "The mat was flat.", "That cat was fat."]
     >>> tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=28))
@@ -50,9 +49,9 @@ def train_tokenizer(
     'the fat cat'
 
     Raises:
-        LitebertError: LB-220, there is no text; LB-221 and LB-222, it cannot fill so large a
-            vocabulary, or its characters alone fill a larger one; LB-210 and LB-216, these
-            are not strings or just one; LB-223, training failed.
+        LitebertError: LB-220, there is no text; LB-221, it is too small for this vocabulary;
+            LB-222, the vocabulary is too small for its characters; LB-210, LB-216, the texts are
+            not a list of strings; LB-223, training failed.
     """
     refuse_lone_string(texts)
     model = io.BytesIO()
@@ -83,9 +82,9 @@ def train_tokenizer(
 def write_tokenizer(
     folder: str | Path, model: bytes, *, lowercase: bool = True, max_length: int = 512
 ) -> Tokenizer:
-    """Write the folder of a trained model, for us and transformers, and return its tokenizer.
+    """Write the tokenizer folder of a trained model, and return its tokenizer.
 
-    `lowercase` must be what it was trained with.
+    `lowercase` must be the value that it was trained with.
     """
     tokenizer = Tokenizer.from_model(model, lowercase=lowercase)
     tokenizer.save(folder, max_length=max_length)

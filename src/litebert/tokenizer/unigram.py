@@ -1,4 +1,4 @@
-"""The official English tokenizer: preprocessing, sentencepiece, digits parted from their comma."""
+"""The official English tokenizer: preprocessing, sentencepiece, commas split off digits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 _PART_CHARACTERS = 1 << 16
 _BATCH_WORTH_THREADS = 16
-"""From here on one call for all texts is faster, on one thread too (13 % on articles)."""
+"""From this many texts on, one call for all is faster, even on one thread (13 % on articles)."""
 
 
 class UnigramModel:
@@ -56,10 +56,10 @@ class UnigramModel:
         }
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
-        """Return the ids of each text; `num_threads` -1 means one a core."""
+        """Return the ids of each text; `num_threads` -1 means one thread per core."""
         normalized = [self._normalizer.normalize(text) for text in texts]
         if "," not in self.ids or "," in self._never_spelled:
-            # A run of unknown characters may then hold a comma, which its id does not tell.
+            # Then a run of unknown characters may contain a comma, which its id does not show.
             return [[self._id(piece) for piece in self._split(text)] for text in normalized]
         if len(texts) < _BATCH_WORTH_THREADS:
             encoded = [self._processor.encode(text, out_type=int) for text in normalized]
@@ -85,10 +85,10 @@ class UnigramModel:
         return Trace(pieces, aligned.spans(*(origins[np.array(at)] for at in (starts, stops))))
 
     def _origins(self, text: str, length: int) -> NDArray[np.int32]:
-        """Return where each character that sentencepiece encodes came from, and where they end.
+        """Return where each character that sentencepiece encodes came from, and the text's end.
 
-        Parts between plain words are normalised by themselves: sentencepiece gives a Python number
-        for each character. Where that changes the length, the text is one part.
+        To save memory, parts of the text are normalised separately, because sentencepiece returns a
+        Python number for each character. If that changes the length, the text is one part.
         """
         for parts in (cuts(text, _PART_CHARACTERS), [(0, len(text))]):
             origins = array("i")
@@ -104,12 +104,12 @@ class UnigramModel:
         return np.array(origins, dtype=np.int32)
 
     def join(self, pieces: list[str]) -> str:
-        """Return the text that pieces spell: ⁇ for the unknown, control pieces left out."""
+        """Return the text of pieces, with ⁇ for the unknown one and without control pieces."""
         hidden = dict.fromkeys(self.special, "") | {self.special.unk: " ⁇ "}
         return "".join(hidden.get(piece, piece) for piece in pieces).replace(SPACE, " ").strip()
 
     def save(self, folder: Path, *, max_length: int) -> None:
-        """Write `spiece.model` (the very bytes), `tokenizer.json` and `tokenizer_config.json`."""
+        """Write `spiece.model` byte for byte, `tokenizer.json` and `tokenizer_config.json`."""
         files.write_bytes(folder / "spiece.model", self._data)
         model = read_model(self._data, self._name)  # not kept: it holds 3 MB
         pipeline = unigram_pipeline(model, self._normalizer, self.special)
@@ -127,10 +127,10 @@ class UnigramModel:
         return self._without_comma(piece) if ends_in_number_comma(piece) else [piece]
 
     def _without_comma(self, piece: str) -> list[str]:
-        """Encode a piece such as `▁2010,` without its comma, which becomes a piece of its own.
+        """Encode a piece such as `▁2010,` without its comma, which becomes a separate piece.
 
-        Official tokenization.py L66-79, with the intended meaning where Python 3 broke it: encoding
-        puts a `▁` in front, which goes again when the piece had none.
+        Official tokenization.py L66-79, as intended (Python 3 broke it): encoding adds a `▁` in
+        front, which is removed if the piece had none.
         """
         first, *rest = self._processor.encode(piece[:-1].replace(SPACE, " "), out_type=str) or [""]
         if not piece.startswith(SPACE):
@@ -154,9 +154,8 @@ class UnigramModel:
 def starts_word(piece: str) -> bool:
     """Tell whether a piece begins a word (official create_pretraining_data.py L393-407).
 
-    It does when it begins with `▁` or `<`, is a single punctuation sign, or has any character
-    besides a-z and punctuation: digits, apostrophes and foreign letters always count as words of
-    their own.
+    It does if it begins with `▁` or `<`, is a single punctuation character, or has any character
+    other than a-z and punctuation: digits, apostrophes and foreign letters always begin a word.
 
     >>> [starts_word(piece) for piece in ["▁the", "ing", ",", "...", "2", "[MASK]"]]
     [True, False, True, False, True, True]

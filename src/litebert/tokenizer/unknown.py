@@ -1,4 +1,4 @@
-"""What a vocabulary lacks: unknown pieces, and the characters behind them."""
+"""Count unknown pieces, and the characters that cause them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ MOST_COMMON = 10
 
 
 class UnknownPieces:
-    """Count the pieces of texts, the unknown ones among them, and the characters behind these."""
+    """Counts the pieces of texts, the unknown ones, and the characters that cause these."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.num_pieces = self.num_unknown = 0

@@ -1,7 +1,4 @@
-"""Protobuf's wire format: written, and read within bounds.
-
-Nothing is ever taken from outside the bytes given.
-"""
+"""Write protobuf's wire format, and read it without ever leaving the given bytes."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ _FIXED_SIZE = {FIXED64: 8, FIXED32: 4}
 
 
 class WireError(ValueError):
-    """Say at which byte a message stops making sense."""
+    """A message is not valid; the text says at which byte."""
 
 
 class Field(NamedTuple):
-    """Where a field lies: its payload is `data[begin:end]`, the number of a varint `value`."""
+    """A field of a message: its payload is `data[begin:end]`; a varint has a `value`."""
 
     number: int
     kind: int
@@ -27,13 +24,13 @@ class Field(NamedTuple):
 
 
 def fields(data: bytes, begin: int, end: int) -> Iterator[Field]:
-    """Yield the fields of the message `data[begin:end]` in order; groups are refused.
+    """Yield the fields of the message `data[begin:end]` in order; groups are not supported.
 
     >>> [field.value for field in fields(bytes([8, 150, 1]), 0, 3)]
     [150]
 
     Raises:
-        WireError: A length, a number or a kind of field is impossible.
+        WireError: A length, a number or a kind of field is not valid.
     """
     position = begin
     while position < end:
@@ -47,7 +44,7 @@ def fields(data: bytes, begin: int, end: int) -> Iterator[Field]:
 
 
 def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the number of one to ten bytes at `position`, and where the next thing starts."""
+    """Return the number of one to ten bytes at `position`, and the position after it."""
     if position < end and data[position] < 0x80:
         return data[position], position + 1
     value = 0
@@ -60,7 +57,7 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def to_varint(number: int) -> bytes:
-    """Return a number below 2^64 in seven bits a byte, the lowest first.
+    """Return a number below 2^64 in seven bits per byte, the lowest first.
 
     >>> to_varint(150).hex()
     '9601'
@@ -73,7 +70,7 @@ def to_varint(number: int) -> bytes:
 
 
 def tagged(number: int, kind: int, payload: bytes) -> bytes:
-    """Return a field with its number and kind in front; one of `BYTES` gets its size too.
+    """Return a field: its number and kind, the size for `BYTES`, and the payload.
 
     >>> tagged(1, BYTES, b"abc").hex()
     '0a03616263'

@@ -1,8 +1,8 @@
 """WordPiece vocabularies (the Chinese ALBERTs) through `tokenizers`, which only this file imports.
 
 The official code falls back to BERT's basic and WordPiece tokenizers (tokenization.py L230-400):
-whitespace and punctuation split words, each CJK character is a word, longest match first, 200
-characters a word at most.
+whitespace and punctuation split words, each CJK character is a word, the longest match comes first,
+and a word has at most 200 characters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORDPIECE_SPECIAL = SpecialPieces(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[S
 
 
 class WordPieceModel:
-    """A WordPiece vocabulary; one that lower-cases also strips accents, as BERT's does."""
+    """A WordPiece vocabulary; as with BERT, lower-casing also strips accents."""
 
     def __init__(self, data: bytes, *, lowercase: bool, name: str) -> None:
         self._data = data
@@ -43,11 +43,11 @@ class WordPieceModel:
         self.pieces_end_at_spaces = True
         self.hash = vocabulary_hash(f"wordpiece {lowercase=}", data)
         pipeline = wordpiece_pipeline(self.ids, self.special, lowercase=lowercase)
-        # Special pieces typed in a text are plain text here: who wants them cuts the text first.
+        # Special pieces in a text are plain text here; on request, `Tokenizer` splits them off.
         self._native = _native_class().from_str(json.dumps(pipeline | {"added_tokens": []}))
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
-        """Return the ids of each text; the library takes all cores unless `num_threads` is 1."""
+        """Return the ids of each text; the library uses all cores unless `num_threads` is 1."""
         texts = [replace_surrogates(text) for text in texts]
         if num_threads == 1:
             return [self._native.encode(text, add_special_tokens=False).ids for text in texts]
@@ -62,7 +62,7 @@ class WordPieceModel:
         return Trace(encoded.tokens, spans_of(encoded.offsets))
 
     def join(self, pieces: list[str]) -> str:
-        """Return the words with spaces between, ⁇ for the unknown and no other special pieces."""
+        """Return the words with spaces between them, ⁇ for the unknown, no other special pieces."""
         hidden = set(self.special) - {self.special.unk}
         shown = [
             "⁇" if piece == self.special.unk else piece for piece in pieces if piece not in hidden
@@ -70,7 +70,7 @@ class WordPieceModel:
         return " ".join(shown).replace(" ##", "")
 
     def save(self, folder: Path, *, max_length: int) -> None:
-        """Write `vocab.txt` (the very bytes), `tokenizer.json` and `tokenizer_config.json`."""
+        """Write `vocab.txt` byte for byte, `tokenizer.json` and `tokenizer_config.json`."""
         settings = Normalizer(lowercase=self._lowercase)
         files.write_bytes(folder / "vocab.txt", self._data)
         pipeline = wordpiece_pipeline(self.ids, self.special, lowercase=self._lowercase)

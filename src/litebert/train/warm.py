@@ -109,7 +109,7 @@ def _state(folder: Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, ValueError) as error:
         raise DamagedError(
             "LB-517",
-            f"{path} is not a whole safetensors file",
+            f"{path} is not a complete safetensors file",
             received=str(error),
             expected="the optimizer's state",
             next="set start.optimizer=false to begin with a fresh one",

@@ -138,7 +138,7 @@ def _require_none(source: Checkpoint, missing: tuple[Wanted, ...] | list[Wanted]
     if missing:
         raise DamagedError(
             "LB-723",
-            f"{source.bundle.prefix} lacks variables that its network cannot do without",
+            f"{source.bundle.prefix} lacks variables that its network needs",
             received=f"no {', '.join(source.name(each.tensor) for each in missing)}",
             expected="every variable of the encoder, and of the task head",
             next="check the configuration, or fetch the checkpoint again",

@@ -105,7 +105,7 @@ class Checkpoint:
         values = self.bundle.read(self.stored[name])
         require_finite(
             "LB-722",
-            f"{self.bundle.prefix} holds weights that are not numbers",
+            f"{self.bundle.prefix} has weights that are not finite",
             {name: values},
             expected="finite weights",
             next="fetch the checkpoint again, or take an earlier one",
