@@ -19,7 +19,7 @@ Write = Callable[[str, bytes | str], Path]
     "name", ["a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2", "a.txtt", "a.json"]
 )
 def test_unknown_kind_is_refused(write: Write, name: str) -> None:
-    with pytest.raises(LitebertError, match="of no known kind") as caught:
+    with pytest.raises(LitebertError, match="of an unknown kind") as caught:
         find_text(str(write(name, "text")))
     assert caught.value.code == "LB-304"
 
