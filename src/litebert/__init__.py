@@ -1,4 +1,4 @@
-"""ALBERT, whole: text to tokenizer, corpus, pretraining, tasks and answers.
+"""ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and inference.
 
 >>> import litebert
 >>> litebert.preset("base-v2").hidden_size

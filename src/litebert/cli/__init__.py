@@ -1,4 +1,4 @@
-"""The command line: verbs first, one file a verb, nothing heavy imported before it is needed."""
+"""The command line: one module per verb, and nothing heavy imported before it is needed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ VERBS = {
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
     "doctor": "check this machine, with a self-test of a few seconds",
-    "distil": "make a small model of a teacher, with text",
+    "distil": "distil a teacher into a small model, with text",
     "embed": "compute vectors of texts",
     "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
     "explain": "say how much each word adds to an answer",
     "export": "write a model for Google's code, for ONNX, for torch.export",
     "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",
-    "glue": "fine-tune on every GLUE task that is there, and print the table",
+    "glue": "fine-tune on every GLUE task in a folder, and print the table",
     "grow": "make a pretrained model larger: deeper, or wider",
     "help": "show the help of a verb",
     "hub": "fetch a model from the Hugging Face Hub, or put one there",
     "import": "read Google's checkpoints, and Hugging Face's old ones",
     "order": "say which of two sentences comes first, or where a text breaks",
-    "predict": "answer a whole split or file, as a leaderboard wants it",
+    "predict": "answer a complete split or file, in the form that a leaderboard wants",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "quantize": "write an eight-bit copy of a model, for inference on a CPU",
     "recipes": "list, show or copy the packaged recipes",
@@ -45,7 +45,7 @@ VERBS = {
     "similar": "say how near two texts are",
     "serve": "answer over HTTP, with a page to try the model at /",
     "sizes": "parameters, bytes and compute of every preset",
-    "study": "repeat the experiments of the paper: layers, ablations, costs",
+    "study": "repeat the paper's experiments: layers, ablations, costs",
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }
@@ -93,9 +93,9 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="litebert")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error; may stand anywhere.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error; allowed anywhere.")
 def cli(debug: bool) -> None:
-    """ALBERT, whole: text to tokenizer, corpus, pretraining, tasks and answers.
+    """ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and inference.
 
     \b
     litebert fill "The cat sat on the [MASK]."

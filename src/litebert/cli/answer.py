@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=TextCommand)
 @click.argument("question", type=TEXT)
-@click.option("--context", help="The text that has the answer.")
-@click.option("--file", type=click.Path(path_type=Path), help="A file with that text instead.")
+@click.option("--context", help="The text that contains the answer.")
+@click.option("--file", type=click.Path(path_type=Path), help="A file that contains this text.")
 @model_options
 @click.option("--top", default=1, show_default=True, type=AtLeast(1), help="Answers to show.")
 @bulk_options
@@ -35,8 +35,8 @@ def answer(
 ) -> None:
     """Answer QUESTION with a span of a text.
 
-    Of a file of questions, the columns are question and context; --context or --file may give one
-    text for all.
+    A file of questions has the columns question and context; --context or --file gives one text
+    for all questions without a context of their own.
 
     \b
     litebert answer "Who left?" --context "Ada left at noon." --model runs/squad
@@ -69,7 +69,11 @@ def answer(
 
 
 def _context(row: dict[str, str], given: str | None) -> str:
-    """Return the row's own context, or the one for all."""
+    """Return the row's own context, or the one given for all rows.
+
+    Raises:
+        LitebertError: LB-535, there is neither.
+    """
     found = row.get("context", given)
     if found is None:
         raise _no_text(None)
@@ -81,9 +85,9 @@ def _no_text(context: str | None) -> Exception:
 
     return LitebertError(
         "LB-535",
-        "a question needs a text to be answered from",
+        "a question needs one text that contains its answer",
         received="both --context and --file" if context else "neither --context nor --file",
-        expected="one of the two, or a column context in a file of questions",
+        expected="one of the two, or a file of questions with a column context",
         next='litebert answer "Who left?" --context "Ada left at noon." --model FOLDER',
     )
 

@@ -1,4 +1,4 @@
-"""The outermost frame of every command: a mistake is four lines and an exit code."""
+"""The outermost frame of every command: a mistake becomes four lines and an exit code."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ INTERRUPTED = 130
 
 
 class UsageError(LitebertError):
-    """Report arguments that the command line does not know."""
+    """An argument or option that the command line does not know (LB-500)."""
 
     exit_code = 2
 
 
 def run(command: click.Command, words: Sequence[str]) -> int:
-    """Run a command and return its exit code; only a fault of the program is a traceback.
+    """Run a command and return its exit code; only a fault in litebert prints a traceback.
 
-    `--debug` may stand anywhere before `--`.
+    `--debug` may be anywhere before `--`.
     """
     words = list(words)
     options = words[: words.index("--")] if "--" in words else words
@@ -51,7 +51,7 @@ def run(command: click.Command, words: Sequence[str]) -> int:
 
 
 def _usage(error: click.ClickException) -> LitebertError:
-    """Return click's complaint in our four lines."""
+    """Return click's error in our form of four lines."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = context.command_path if context else "litebert"
     return UsageError(

@@ -27,7 +27,7 @@ _NO_MATTER = ("output", "force", "quiet", "as_json")
 
 
 def bulk_options(command: Command) -> Command:
-    """Give a command the options of bulk work, as its argument `bulk`."""
+    """Add the options of bulk work to a command, which receives them as the argument `bulk`."""
 
     @wraps(command)
     def called(
@@ -53,7 +53,7 @@ def bulk_options(command: Command) -> Command:
         click.option(
             "--output",
             type=click.Path(path_type=Path),
-            help=".jsonl, .csv or, of vectors, .npy; rerun to resume.",
+            help="A .jsonl or .csv file (vectors: also .npy); rerun to resume.",
         ),
         click.option(
             "--column",
@@ -118,7 +118,7 @@ def run_rows(
     bulk: BulkOptions,
     typed: Sequence[dict[str, str]] = (),
 ) -> None:
-    """Answer rows a chunk at a time, in order; report at the end which had no answer.
+    """Answer rows in order, chunk by chunk; report at the end which had no answer.
 
     The rows are those of the files that `words` name, or else the `typed` ones.
     """

@@ -35,7 +35,7 @@ def choose(
 ) -> None:
     """Choose the answer to QUESTION among CHOICES.
 
-    Of a file, the columns are question, choice1, choice2 ... and, optionally, context.
+    A file has the columns question, choice1, choice2 ... and, optionally, context.
 
     \b
     litebert choose "The sky is _ ." blue green --context "A clear day." --model runs/race
@@ -81,7 +81,7 @@ def _no_choices() -> LitebertError:
         "LB-912",
         "there is nothing to choose from",
         received="a question alone",
-        expected="two choices or more; of a file, in the columns choice1, choice2 ...",
+        expected="two choices or more; in a file, in the columns choice1, choice2 ...",
         next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
     )
 

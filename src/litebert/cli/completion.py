@@ -1,4 +1,4 @@
-"""litebert completion: names of verbs and options at the tab key."""
+"""litebert completion: verbs and options completed by the Tab key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""litebert corpus: text to shards, what is wrong with either, and several corpora together."""
+"""litebert corpus: build a corpus from text, check either, and combine several corpora."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def build(
 @click.option("--sentences", type=click.Choice(["segment", "line"]), default="segment")
 @click.option("--documents", type=click.Choice(["file", "blank-line"]))
 @click.option("--column", default="text", show_default=True)
-@click.option("--verify", is_flag=True, help="A corpus: only compare every file with its hash.")
+@click.option("--verify", is_flag=True, help="Only compare every file of a corpus with its hash.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     inputs: tuple[str, ...],
@@ -114,9 +114,9 @@ def check(
     verify: bool,
     as_json: bool,
 ) -> None:
-    """Say what is wrong with a text, or with one corpus folder, and what to do.
+    """Say what is wrong with texts, or with one corpus folder, and what to do about it.
 
-    The exit code is 3 where something is damaged or cannot be read.
+    The exit code is 3 if something is damaged or cannot be read.
 
     \b
     litebert corpus check my-text.txt --tokenizer vocabularies/mine
@@ -134,7 +134,7 @@ def check(
             "only a corpus has hashes to verify",
             received=", ".join(inputs),
             expected="one folder made by litebert corpus build",
-            next="omit --verify to look through texts",
+            next="omit --verify to check texts",
         )
     else:
         report = check_text(
@@ -155,7 +155,7 @@ def check(
 @click.argument("corpora", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 def merge(corpora: tuple[Path, ...], output: Path) -> None:
-    """Make one corpus of several that were built alike; no text is read again.
+    """Join corpora that were built alike into one; no text is read again.
 
     \b
     litebert corpus merge corpora/one corpora/two --output corpora/both
@@ -169,7 +169,7 @@ def merge(corpora: tuple[Path, ...], output: Path) -> None:
 
 @corpus.command("mix")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--weights", help="One for each corpus, such as 2,1; default: their tokens.")
+@click.option("--weights", help="One weight per corpus, such as 2,1; default: their tokens.")
 @click.option("--temperature", default=1.0, show_default=True, help="Above 1 favours small ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def mix(corpora: tuple[Path, ...], weights: str | None, temperature: float, as_json: bool) -> None:
@@ -192,7 +192,9 @@ def mix(corpora: tuple[Path, ...], weights: str | None, temperature: float, as_j
 
 @corpus.command("stats")
 @click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
-@click.option("--plot", type=click.Path(path_type=Path), help="Also draw the lengths: an SVG.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Also plot the lengths, as an SVG file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
     """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
@@ -256,7 +258,7 @@ def filter_texts(
 @click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
 @click.argument("url")
 def push(folder: Path, url: str) -> None:
-    """Put a corpus on object storage, from where `pretrain --corpus URL` reads it.
+    """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
 
     \b
     litebert corpus push corpora/wiki s3://bucket/wiki

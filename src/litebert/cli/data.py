@@ -1,4 +1,4 @@
-"""litebert data: look through examples before they are trained on."""
+"""litebert data: check examples before they are trained on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def data() -> None:
-    """Look through examples: your own files, or those of a named task.
+    """Check examples: your own files, or those of a named task.
 
     \b
     litebert data check reviews.csv --dev held-out.csv
@@ -37,7 +37,7 @@ def data() -> None:
     help="Evaluation files, checked for overlap.",
 )
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
-@click.option("--problem", help="Kind of your own task, where the guess is wrong.")
+@click.option("--problem", help="Kind of your own task, if the guess is wrong.")
 @click.option("--task", help="A named task; FILE is its folder.")
 @click.option("--model", help="Count pieces with its vocabulary.")
 @click.option(
@@ -54,10 +54,10 @@ def check(
     max_length: int | None,
     as_json: bool,
 ) -> None:
-    """Say what a file of examples holds and what is wrong with it.
+    """Say what a file of examples contains and what is wrong with it.
 
-    The first FILE is what is trained on; further ones are compared with it, as --dev is. The exit
-    code is 3 where something would stop training.
+    The first FILE is the one to train on; the others are compared with it, as --dev is. The exit
+    code is 3 if something would stop the training.
 
     \b
     litebert data check reviews.csv --column text=body --model models/mine

@@ -1,4 +1,4 @@
-"""litebert distil: from a teacher and text to a small model with its vectors."""
+"""litebert distil: train a small model to give the vectors of a teacher."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from litebert.cli.output import show, show_json, stop
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """Check Python, torch, device, disk and threads, and train and answer for a few seconds.
+    """Check Python, torch, device, disk and threads; train and answer for a few seconds.
 
-    The exit code is 1 where something is wrong.
+    The exit code is 1 if something is wrong.
 
     \b
     litebert doctor

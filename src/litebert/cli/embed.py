@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.Choice(["mean", "cls", "max"]),
     help="How tokens become one vector; by default the model's own pooling, or the mean.",
 )
-@click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.")
+@click.option("--normalize/--no-normalize", default=None, help="Scale vectors to length 1.")
 @bulk_options
 def embed(
     texts: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""How long verbs end: the plan of a dry run, the result and what to type next, a study."""
+"""What long commands print at their end: a plan, the result with the next command, a study."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show_run(run: Run, command: str, *, as_json: bool) -> None:
 
 
 def show_result(run: Run, *, as_json: bool) -> None:
-    """Print the measures of a fine-tuning run, last step beside best evaluation."""
+    """Print the measures of a fine-tuning run, at the last step and at the best evaluation."""
     from litebert.report.seeds import spreads
     from litebert.runs import read_result
 
@@ -79,7 +79,7 @@ def show_study(
     written: Sequence[Path],
     written_as: Format,
 ) -> None:
-    """Print what a study found; its conclusion and the files that it wrote go to stderr."""
+    """Print the tables of a study; its conclusion and the files that it wrote go to stderr."""
     if written_as == "json":
         show_json(found, indent=2)
     else:
@@ -90,7 +90,7 @@ def show_study(
 
 
 def _is_silent() -> bool:
-    """Return whether another process of the run prints."""
+    """Return whether this process of a distributed run leaves the printing to rank 0."""
     from litebert.distributed import rank
 
     return rank() > 0
@@ -99,7 +99,7 @@ def _is_silent() -> bool:
 def _show_measures(
     last: dict[str, Spread], best: dict[str, Spread], baseline: dict[str, float]
 ) -> None:
-    """Print last step and best evaluation side by side, and what the commonest label gets."""
+    """Print the last step, the best evaluation and the commonest label's measures side by side."""
     number = next(iter(last.values())).number
     head = f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}"
     show(head + ("  over seeds" * (number > 1)))

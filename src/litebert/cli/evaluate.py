@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("models", nargs=-1, metavar="[RUN]...")
 @click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder or file of the examples, or a text."
+    "--data", type=click.Path(path_type=Path), help="Folder or file of examples, or a text file."
 )
 @click.option(
     "--on",
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--limit", type=click.IntRange(1), help="With --on: most rows to use (BLiMP: of each paradigm)."
 )
-@click.option("--split", help="dev by default; whichever the task has.")
+@click.option("--split", help="Any split of the task; dev by default.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @column_option
 @click.option("--best", is_flag=True, help="The run's best evaluation instead of its last step.")
@@ -38,12 +38,16 @@ if TYPE_CHECKING:
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
-    help="Of activations; by default the one the run was trained in.",
+    help="Precision of activations; by default that of the training.",
 )
 @depth_option
 @patience_option
-@click.option("--predictions", type=click.Path(path_type=Path), help="Score this file instead.")
-@click.option("--null-odds", type=click.Path(path_type=Path), help="SQuAD 2.0: null_odds.json.")
+@click.option(
+    "--predictions", type=click.Path(path_type=Path), help="Score this file instead of a model."
+)
+@click.option(
+    "--null-odds", type=click.Path(path_type=Path), help="SQuAD 2.0: the file null_odds.json."
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def evaluate(

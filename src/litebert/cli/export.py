@@ -1,4 +1,4 @@
-"""litebert export: a model folder to what other programs read."""
+"""litebert export: write a model in the formats of other programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from litebert.cli.subcommands import Formats
 
 @click.group(cls=Formats)
 def export() -> None:
-    """Write a model folder as other programs read it.
+    """Write a model in a format that other programs read.
 
     \b
     litebert export google runs/mine exported/model.ckpt-best

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
-@click.option("--shards", default=1, show_default=True, help="Data files to write.")
+@click.option("--shards", default=1, show_default=True, help="Number of data files.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16"]),

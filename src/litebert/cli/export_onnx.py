@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
 @click.option("--opset", type=int, help="Version of the ONNX operators, 18 to 24 [default: 20].")
 @click.option("--texts", type=click.Path(path_type=Path), help="Compare on these: one per line.")
-@click.option("--no-latency", is_flag=True, help="Measure no times.")
+@click.option("--no-latency", is_flag=True, help="Do not measure times.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def onnx(
     model: str,
@@ -40,11 +40,11 @@ def onnx(
     litebert export onnx runs/mine small/model.onnx --int8 --texts my-sentences.txt
 
     OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it.
-    Inputs are input_ids, attention_mask and token_type_ids, int64 of any batch and length. Before
-    it is written the file runs in onnxruntime, on a few sentences or on --texts (a tab
-    separates a second text), and is refused where its numbers are not the network's. The table
-    shows size, the largest difference, how well outputs correlate over the texts, how often the
-    first choice is the same, and milliseconds per batch.
+    The inputs are input_ids, attention_mask and token_type_ids: int64, of any batch size and
+    length. Before anything is written, onnxruntime runs the model on a few sentences or on --texts
+    (a tab separates a second text), and the export is refused if the outputs are not those of the
+    network. The table shows the size, the largest difference, the correlation of outputs over the
+    texts, how often the first choice is the same, and milliseconds per batch.
     """
     from litebert.interop.export.onnx import export_onnx
     from litebert.interop.export.onnx.graph import DEFAULT_OPSET

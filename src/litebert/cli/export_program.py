@@ -27,8 +27,8 @@ def program(model: str, output: Path, head: str | None, compiled: bool, as_json:
     it. Load it in Python with torch.export.load(PATH).module(), a compiled one with
     torch._inductor.aoti_load_package(PATH). In C++ the compiled file is loaded by
     torch::inductor::AOTIModelPackageLoader loader(PATH), and loader.run({input_ids,
-    attention_mask, token_type_ids}) returns the outputs; tensors are int64 of any batch and
-    length. Without torch use litebert export onnx.
+    attention_mask, token_type_ids}) returns the outputs; inputs are int64, of any batch size and
+    length. Where there is no torch, use litebert export onnx.
     """
     from litebert.interop.export.program import export_program
 

@@ -17,11 +17,11 @@ from litebert.cli.output import show, show_json
 @click.option(
     "--runtime",
     type=click.Path(path_type=Path),
-    help="The npm package onnxruntime-web as a file; else it is fetched, once.",
+    help="The npm package onnxruntime-web as a file; otherwise downloaded once.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def web(model: str, output: Path, runtime: Path | None, as_json: bool) -> None:
-    """Write a page in which a model answers with no server behind it.
+    """Write a web page in which a model answers inside the browser, with no server behind it.
 
     \b
     litebert export web packaged page
@@ -29,7 +29,7 @@ def web(model: str, output: Path, runtime: Path | None, as_json: bool) -> None:
 
     OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL is
     a folder with a SentencePiece vocabulary, or the word packaged. The model is written in eight
-    bits, each shared weight once, and checked against the network as litebert export onnx does.
+    bits, each shared weight once, and is checked against the network as by litebert export onnx.
     """
     from litebert.interop.export.web import export_web
 

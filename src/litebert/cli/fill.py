@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def fill(texts: tuple[str, ...], load: Load, top: int, bulk: BulkOptions) -> None:
     """Fill every [MASK] in a text, in several, or in each row of a file.
 
-    Of a text longer than the model reads, the part around the blanks is read.
+    If a text is longer than the model reads, the part around the blanks is read.
 
     \b
     litebert fill "The cat sat on the [MASK]."

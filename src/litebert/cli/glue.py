@@ -13,14 +13,21 @@ from litebert.cli.output import Format, note, printed, show, stop, with_formats
 @click.command()
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--model", required=True, help="Pretrained model: a folder, or a name on the Hub.")
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="Folder of all tasks.")
+@click.option(
+    "--data",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder with a subfolder per task.",
+)
 @click.option(
     "--tasks", default="", help="Some of them, such as mrpc,rte; by default all in the folder."
 )
 @click.option("--seeds", default="", help="Several runs of each task, 1,2,3.")
 @click.option("--name", default="glue", show_default=True, help="Runs are NAME/TASK.")
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
-@click.option("--submission", type=click.Path(path_type=Path), help="Folder for test answers.")
+@click.option(
+    "--submission", type=click.Path(path_type=Path), help="Folder for answers to the test sets."
+)
 @click.option("--best", is_flag=True, help="Submit best evaluations instead of last steps.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @with_formats
@@ -39,8 +46,8 @@ def glue(
 ) -> None:
     """Fine-tune a model on the tasks of GLUE, each by its recipe, and print the table.
 
-    Each task is a run of its own. Rerun the command to resume. Test answers are those of all seeds
-    together.
+    Each task is a run of its own. Rerun the command to resume. Test answers average the models of
+    all seeds.
 
     \b
     litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3

@@ -1,4 +1,4 @@
-"""litebert grow: a larger network that begins where a smaller one ended."""
+"""litebert grow: make a pretrained model larger, so that training continues from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 @click.option("--layers", type=int, help="Times the shared layer is applied; costs no parameter.")
 @click.option("--hidden", type=int, help="Width of the layers, a multiple of the size of a head.")
 @click.option("--intermediate", type=int, help="Width of the feed-forward layers.")
-@click.option("--groups", type=int, help="Blocks that the layers are divided among.")
+@click.option("--groups", type=int, help="Blocks of weights that the layers share.")
 def grow(
     model: Path,
     output: Path,

@@ -1,4 +1,4 @@
-"""litebert hub: models from the Hugging Face Hub, and to it."""
+"""litebert hub: fetch models from the Hugging Face Hub, and publish them there."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def hub() -> None:
 @hub.command("pull")
 @click.argument("name")
 @click.option("--output", type=click.Path(path_type=Path), help="New folder for a copy.")
-@click.option("--revision", help="Branch, tag or commit; else the newest.")
+@click.option("--revision", help="Branch, tag or commit; by default the newest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def pull(name: str, output: Path | None, revision: str | None, as_json: bool) -> None:
     """Fetch the model OWNER/NAME into the cache and print its folder there.
 
-    With --output the folder is copied, byte for byte, to where you want it; `litebert import
-    huggingface` is for models that should be rewritten.
+    With --output the folder is also copied, byte for byte, to that place. `litebert import
+    huggingface` converts a model instead.
 
     \b
     litebert hub pull albert/albert-base-v2
@@ -54,11 +54,11 @@ def pull(name: str, output: Path | None, revision: str | None, as_json: bool) ->
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("name")
 @click.option("--private", is_flag=True, help="Make a new repository private.")
-@click.option("--revision", help="Branch to put it on, made if needed; else main.")
-@click.option("--message", default="Upload model", show_default=True, help="Of the commit.")
+@click.option("--revision", help="Branch to commit to, created if needed; by default main.")
+@click.option("--message", default="Upload model", show_default=True, help="Message of the commit.")
 @click.option("--license", default="", help="For the card, such as apache-2.0.")
 @click.option("--language", "languages", multiple=True, help="For the card, such as en; repeats.")
-@click.option("--dry-run", is_flag=True, help="Show what would be sent, and the card.")
+@click.option("--dry-run", is_flag=True, help="Print what would be sent, and the card.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def push(
     folder: Path,
@@ -71,10 +71,10 @@ def push(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Publish the model in FOLDER, or a run's, as OWNER/NAME, in one commit.
+    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME, in one commit.
 
-    Its README.md is the card; without one, a card is made from the configuration, the tokenizer
-    and the run that the folder lies in. Other files in the folder are not sent.
+    Its README.md is the model card; without one, a card is written from the configuration, the
+    tokenizer and the run that the folder is part of. Other files in the folder are not sent.
 
     \b
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run

@@ -1,4 +1,4 @@
-"""litebert import: foreign weights to a model folder."""
+"""litebert import: convert the weights of other programs to a model folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from litebert.cli.subcommands import Formats
 
 @click.group("import", cls=Formats)
 def import_() -> None:
-    """Turn foreign weights into a model folder.
+    """Convert the weights of other programs to a model folder.
 
     \b
     litebert import google albert_base_v2.tar.gz --output models/base

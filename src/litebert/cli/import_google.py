@@ -1,4 +1,4 @@
-"""litebert import google: a checkpoint of Google's code to a model folder."""
+"""litebert import google: convert a checkpoint of Google's code to a model folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="What `output_weights` is for; only needed where it has one row.",
 )
 @click.option("--labels", metavar="A,B,C", help="Names of a classifier's labels, in order.")
-@click.option("--heads", type=int, help="Attention heads, where the configuration is wrong.")
+@click.option("--heads", type=int, help="Attention heads, if the configuration is wrong.")
 @click.option("--optimizer", is_flag=True, help="Keep the optimizer's moments and its steps.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def google(
@@ -39,7 +39,7 @@ def google(
     optimizer: bool,
     as_json: bool,
 ) -> None:
-    """Read a checkpoint of Google's code.
+    """Convert a checkpoint of Google's code to a model folder.
 
     \b
     litebert import google albert_base_v2.tar.gz --output models/base

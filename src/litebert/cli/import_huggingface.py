@@ -1,4 +1,4 @@
-"""litebert import huggingface: a model of transformers, of any year, to a model folder."""
+"""litebert import huggingface: convert a transformers model, of any year, to a model folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def huggingface(
     dtype: str,
     as_json: bool,
 ) -> None:
-    """Write a clean model folder from a folder of transformers, or from OWNER/NAME on the Hub.
+    """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
 
     \b
     litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1

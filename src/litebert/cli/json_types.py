@@ -1,4 +1,4 @@
-"""What each command prints with `--json`, as types: its JSON Schema is `litebert help --schema`."""
+"""Types of what each command prints with `--json`; `litebert help --schema` shows the schema."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Vector: TypeAlias = list[float]
 
 @dataclass(frozen=True)
 class AnsweredRow:
-    """A row of a file with its answer: one such object per line."""
+    """A row of a file with its answer; one such object is printed per line."""
 
     row: int
     answer: JsonValue
@@ -86,14 +86,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class PlannedPretraining(Planned):
-    """What a pretraining will need, and the most tokens that it reads."""
+    """What pretraining will need, and the largest number of tokens that it will read."""
 
     tokens: int
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The result of a pretraining."""
+    """The result of pretraining."""
 
     model: str
     report: str | None
@@ -157,7 +157,7 @@ class Page:
 
 @dataclass(frozen=True)
 class StudyPage:
-    """The page of the studies, and what each found."""
+    """The page of all studies, and what each of them found."""
 
     page: str
     findings: dict[str, str]

@@ -1,4 +1,4 @@
-"""What verbs share: a model by what names it, its options and notes, and seeds with commas."""
+"""What verbs share: the options that name a model, its loading, and the reading of seeds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 Load: TypeAlias = "Callable[[], Model]"
 
 model_option = click.option(
-    "--model", help="A model folder, a run, or a name on the Hub; else the packaged model."
+    "--model", help="A model folder, a run, or a name on the Hub; by default the packaged model."
 )
 
 vocabulary_option = click.option(
     "--tokenizer",
-    help="A vocabulary or its folder, or a model; else that of the packaged model.",
+    help="A vocabulary or its folder, or a model; by default that of the packaged model.",
 )
 column_option = click.option(
     "--column", multiple=True, metavar="ROLE=NAME", help="Columns of your file: text=review, ..."
@@ -49,7 +49,7 @@ precision_option = click.option(
 
 
 def model_options(command: Command) -> Command:
-    """Give a command --model and --precision, and its argument `load`, which loads that model."""
+    """Add --model and --precision to a command, which receives `load`, a function that loads it."""
 
     @wraps(command)
     def called(
@@ -67,7 +67,7 @@ def model_options(command: Command) -> Command:
 
 
 def loaded(model: str | None, precision: Precision, *, depth: int | None = None) -> Model:
-    """Load a model; its name, and what its files leave in doubt, go to stderr."""
+    """Load a model; print its name, and notes on what its files do not say, on stderr."""
     from litebert.inference import PACKAGED, Model
 
     found = Model.load(model, precision=precision, depth=depth)
@@ -85,7 +85,7 @@ def exported_folder(model: str) -> Path:
 
 
 def vocabulary_path(tokenizer: str | None) -> Path:
-    """Return where a vocabulary is: a file, or that of a model; without a name the packaged one."""
+    """Return the path of a vocabulary file or of a folder with one; by default the packaged."""
     from litebert.hub.names import HubName, looks_local
     from litebert.inference.packaged import model_folder
 
@@ -98,6 +98,9 @@ def vocabulary_path(tokenizer: str | None) -> Path:
 
 def seed_numbers(text: str) -> list[int]:
     """Read seeds with commas between them.
+
+    Raises:
+        LitebertError: LB-524, a part is not a whole number from 0.
 
     >>> seed_numbers("1,2, 3")
     [1, 2, 3]

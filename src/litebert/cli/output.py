@@ -22,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def with_formats(command: Command) -> Command:
-    """Give a command the options --json, --csv and --markdown, as its argument `written_as`."""
+    """Add --json, --csv and --markdown to a command, which receives the argument `written_as`."""
     for name, shown in (("markdown", "Markdown"), ("csv", "CSV"), ("json", "JSON")):
         option = click.option(
             f"--{name}", "written_as", flag_value=name, default="text", help=f"Print {shown}."
@@ -32,7 +32,7 @@ def with_formats(command: Command) -> Command:
 
 
 def with_outputs(command: Command) -> Command:
-    """Give a study the options --output and --html, refused before the work if unwritable."""
+    """Add --output and --html to a study; a path that cannot be written is refused at once."""
     folder = click.option(
         "--output",
         type=click.Path(path_type=Path),
@@ -58,7 +58,7 @@ def _page_to_write(_: click.Context, __: click.Parameter, page: Path | None) -> 
 
 
 def printed(tables: Sequence[Table], written_as: Format) -> str:
-    """Write tables one below the other; JSON and CSV are of one."""
+    """Return tables as text, one below the other; for JSON and CSV, pass a single table."""
     if written_as == "json":
         return "\n".join(json.dumps(table.as_records(), indent=2) for table in tables)
     writers = {
@@ -70,7 +70,7 @@ def printed(tables: Sequence[Table], written_as: Format) -> str:
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print a text, with characters that steer a terminal written as escapes."""
+    """Print a text; characters that would control the terminal are written as escapes."""
     if err:
         say(text)
     else:
@@ -78,7 +78,11 @@ def show(text: str, *, err: bool = False) -> None:
 
 
 def show_json(value: object, *, indent: int | None = None) -> None:
-    """Print records, or values of JSON, as JSON: nothing else goes to stdout with --json."""
+    """Print a value or records as JSON; with --json nothing else goes to stdout.
+
+    Raises:
+        NonFiniteError: LB-928, a number is NaN or infinite.
+    """
     from pydantic_core import to_jsonable_python
 
     try:
@@ -91,7 +95,7 @@ def show_json(value: object, *, indent: int | None = None) -> None:
             "a result is not a finite number",
             received="NaN or infinity",
             expected="finite numbers",
-            next="print it without --json, and look for damaged weights or data",
+            next="print it without --json, and check the weights and the data for damage",
         ) from error
     show(text)
 
@@ -102,6 +106,6 @@ def note(text: str) -> None:
 
 
 def stop(exit_code: int) -> None:
-    """End with an exit code, where it is not 0."""
+    """End the process with an exit code, unless it is 0."""
     if exit_code:
         sys.exit(exit_code)

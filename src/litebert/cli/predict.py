@@ -1,4 +1,4 @@
-"""litebert predict: answers to a whole file or split, as a leaderboard wants them."""
+"""litebert predict: answer a complete file or split, in the form that a leaderboard wants."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from litebert.cli.output import note, show, show_json
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="RUN...")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder, or file, of the examples.")
-@click.option("--split", help="Which split; what the task has to answer by default.")
+@click.option("--split", help="Split to answer; by default the task's test data.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @column_option
 @click.option("--best", is_flag=True, help="The run's best evaluation instead of its last step.")
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to fill.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def predict(

@@ -1,4 +1,4 @@
-"""litebert pretrain: from text, or from a corpus, to a model folder and a report."""
+"""litebert pretrain: train a model on text or on a corpus, and write its folder and report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPTIONS = (
         help="Where documents of .txt files end.",
     ),
     click.option(
-        "--column", default="text", show_default=True, help="Text column of JSONL, Parquet."
+        "--column", default="text", show_default=True, help="Text column of JSONL or Parquet files."
     ),
     click.option("--held-out", default=0.02, show_default=True, help="Share kept for evaluation."),
     click.option("--tensorboard", is_flag=True, help="Also write TensorBoard files."),
@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 def training_options(command: Command) -> Command:
-    """Add the options that every command has that trains on text."""
+    """Add the options that all commands that train on text have."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -1,4 +1,4 @@
-"""litebert quantize: a quarter of the bytes, several times the speed, for inference on a CPU."""
+"""litebert quantize: write an eight-bit copy of a model, for faster inference on a CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from litebert.cli.output import note, show, show_json
 from litebert.errors import LitebertError
 
 _MUCH = 0.1
-"""Difference of hidden states from which answers may change."""
+"""Relative error of the hidden states above which answers may change."""
 
 
 @click.command()

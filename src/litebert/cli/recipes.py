@@ -59,7 +59,7 @@ def show_recipe(name: str) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def copy(name: str, target: Path, force: bool) -> None:
-    """Write a recipe to a file, to be changed and passed to --recipe of its verb.
+    """Write a recipe to a file, which you can change and pass to --recipe.
 
     \b
     litebert recipes copy laptop my-recipe.toml

@@ -1,4 +1,4 @@
-"""litebert report: a run on one page."""
+"""litebert report: write the page about a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""litebert runs: what there is, what differs, what happens, and what may be removed."""
+"""litebert runs: list, compare, follow, resume, average and clean runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOLLOW_SECONDS = 1.0
 
 @click.group()
 def runs() -> None:
-    """List runs, compare some, follow or resume one, average checkpoints, free the disk.
+    """List and compare runs, follow or resume one, average checkpoints, free disk space.
 
     \b
     litebert runs list
@@ -32,7 +32,7 @@ def runs() -> None:
 )
 @with_formats
 def list_runs(folder: Path, written_as: Format) -> None:
-    """List the runs of a folder: what was trained, how far, with which result.
+    """List the runs in a folder: what was trained, how far, and with which result.
 
     `last` is the last step, `best` the best evaluation; over several seeds, their medians.
 
@@ -149,7 +149,7 @@ def resume_run(folder: Path, quiet: bool) -> None:
 @click.option("--last", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--until", type=int, help="Latest step to take; default: the newest checkpoint.")
 def average_run(folder: Path, output: Path, last: int, until: int | None) -> None:
-    """Write the mean of the last checkpoints of a run as a model; of one, that checkpoint.
+    """Write the mean of the last checkpoints of a run (by default, the last alone) as a model.
 
     \b
     litebert runs average runs/mine --last 3 --output models/averaged
@@ -165,7 +165,7 @@ def average_run(folder: Path, output: Path, last: int, until: int | None) -> Non
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and stop.")
 def clean_runs(folder: Path, dry_run: bool) -> None:
-    """Remove the checkpoints of finished runs, and what failures left behind; models stay.
+    """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
 
     \b
     litebert runs clean runs --dry-run

@@ -34,7 +34,7 @@ PACKAGED_NAME = "litebert"
     type=click.Choice(["auto", "onnxruntime", "torch"]),
     default="auto",
     show_default=True,
-    help="What computes a text alone, in fp32; auto takes the one that measures faster.",
+    help="Kernels for one text at a time, in fp32; auto measures and takes the faster.",
 )
 @click.option(
     "--threads", default=0, type=AtLeast(0), help="CPU threads of each model; all by default."
@@ -44,7 +44,7 @@ PACKAGED_NAME = "litebert"
     default=1_024,
     show_default=True,
     type=AtLeast(1),
-    help="Tokens computed together.",
+    help="Most tokens computed together.",
 )
 @click.option(
     "--queue",
@@ -61,9 +61,9 @@ PACKAGED_NAME = "litebert"
     default=10.0,
     show_default=True,
     type=click.FloatRange(0, min_open=True),
-    help="Time that a client has to send its headers, and its body.",
+    help="Time within which a client must send its headers, and then its body.",
 )
-@click.option("--api-keys", type=click.Path(path_type=Path), help="File with one API key a line.")
+@click.option("--api-keys", type=click.Path(path_type=Path), help="File with one API key per line.")
 @click.option("--cors-origin", multiple=True, help="Web origin that may call; repeat for more.")
 def serve(
     models: tuple[str, ...],
@@ -115,7 +115,7 @@ def serve(
 
 
 def _named(argument: str) -> tuple[str, str]:
-    """Return name and path; the name of runs/sst2/model is sst2."""
+    """Split NAME=PATH; without a name, that of runs/sst2/model is sst2."""
     name, equals, path = argument.partition("=")
     if equals:
         return name, path
@@ -149,8 +149,8 @@ def _keys(file: Path | None) -> tuple[str, ...]:
         return keys
     raise LitebertError(
         "LB-971",
-        f"{file} holds no API key",
+        f"{file} contains no API key",
         received="an empty file",
-        expected="one key a line",
+        expected="one key per line",
         next="openssl rand -hex 32 > keys.txt",
     )

@@ -68,7 +68,7 @@ def _row(name: str, counted: Sizes) -> tuple[str, ...]:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> str:
-    """Lay out a table: first column to the left, figures to the right."""
+    """Lay out a table: the first column to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

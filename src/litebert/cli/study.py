@@ -9,7 +9,7 @@ from litebert.cli.subcommands import Formats
 
 @click.group(cls=Formats)
 def study() -> None:
-    """Repeat an experiment of the paper, and set its figures beside ours.
+    """Repeat an experiment of the paper, and print its figures beside ours.
 
     \b
     litebert study layers --texts my-text.txt --html layers.html

@@ -21,8 +21,8 @@ from litebert.cli.output import Format, note, with_formats
     help="Folder of runs, metrics and figures.",
 )
 @click.option("--scale", default="tiny", show_default=True, help="tiny, or paper: full scale.")
-@click.option("--seeds", default="1,2", show_default=True, help="Separated by commas.")
-@click.option("--row", "rows", multiple=True, help="Train this row alone; may be repeated.")
+@click.option("--seeds", default="1,2", show_default=True, help="Seeds, separated by commas.")
+@click.option("--row", "rows", multiple=True, help="Train only this row; may be repeated.")
 @click.option(
     "--afford",
     default=10.0,
@@ -60,9 +60,9 @@ def ablation(
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth
-    (11), width (12), ngram or groups; or of what the authors name as next: objectives, mining,
-    masking, attention, replaced or elastic. A trained row is not trained again: rerun the command
-    to resume.
+    (11), width (12), ngram or groups; or an experiment that the authors name as future work:
+    objectives, mining, masking, attention, replaced or elastic. A trained row is not trained
+    again: rerun the command to resume.
 
     \b
     litebert study ablation sharing --corpus corpora/mine

@@ -1,4 +1,4 @@
-"""litebert study attention: local attention against full attention and its dense formula."""
+"""litebert study attention: local attention, compared with full attention and a dense mask."""
 
 from __future__ import annotations
 

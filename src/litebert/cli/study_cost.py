@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--tokens", default=64, show_default=True, type=click.IntRange(8), help="Of a step.")
+@click.option(
+    "--tokens", default=64, show_default=True, type=click.IntRange(8), help="Tokens of a step."
+)
 @click.option(
     "--seq-length",
     default=64,
     show_default=True,
     type=click.IntRange(8, 512),
-    help="Of a sequence.",
+    help="Tokens of a sequence.",
 )
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @click.option("--precision", default="fp32", show_default=True, type=click.Choice(["fp32", "bf16"]))
@@ -36,7 +38,7 @@ def cost(
     html: Path | None,
     written_as: Format,
 ) -> None:
-    """Time ALBERT-large and ALBERT-xxlarge beside BERT-large: training step and inference.
+    """Time a training step and inference of ALBERT-large, ALBERT-xxlarge and BERT-large.
 
     The networks have random weights; BERT-large alone needs 5 GB. The times of data-parallel
     training are computed: the measured step, then the ring all-reduce of its gradients.

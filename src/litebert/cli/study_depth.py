@@ -1,4 +1,4 @@
-"""litebert study depth: what a model predicts at every depth."""
+"""litebert study depth: how well a model predicts at every depth."""
 
 from __future__ import annotations
 

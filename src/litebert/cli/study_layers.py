@@ -1,4 +1,4 @@
-"""litebert study layers: Figure 1, and what happens beyond the trained depth."""
+"""litebert study layers: Figure 1 of the paper, continued beyond the trained depth."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from litebert.cli.output import Format, note, with_formats, with_outputs
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option(
-    "--texts", required=True, type=click.Path(path_type=Path), help="One text per line, read whole."
+    "--texts", required=True, type=click.Path(path_type=Path), help="A file with one text per line."
 )
 @click.option("--limit", default=32, show_default=True, type=click.IntRange(1), help="Texts read.")
-@click.option("--depths", default="24,48,96", show_default=True, help="Depths to judge.")
+@click.option("--depths", default="24,48,96", show_default=True, help="Depths to report.")
 @with_outputs
 @with_formats
 def layers(

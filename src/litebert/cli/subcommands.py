@@ -14,11 +14,11 @@ from litebert.errors import did_you_mean
 class Formats(click.Group):
     """Find `litebert <verb> <format>` in the module `litebert.cli.<verb>_<format>`.
 
-    Such a module holds one click command; being there is all it needs to be found.
+    Such a module defines one click command; there is no list to add it to.
     """
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """Name the formats that are there."""
+        """Name the formats of this verb."""
         verb = f"{self.name}_"
         modules = [module.name for module in pkgutil.iter_modules(litebert.cli.__path__)]
         return [

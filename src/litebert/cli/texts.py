@@ -1,4 +1,4 @@
-"""Texts on a command line, which may begin with a dash, and counts with our own messages."""
+"""Arguments of commands: texts, which may begin with a dash, and whole numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z-]*(=.*)?", re.DOTALL)
 _MARK = "\0"
-"""Marks a text for the parser; no argument of a process can hold it."""
+"""Marks a text for the parser; no argument of a process can contain this character."""
 
 
 class TextCommand(click.Command):
-    """A command whose arguments are texts: what cannot be the name of an option is a text."""
+    """A command on texts: an argument that cannot be the name of an option is a text."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Mark texts that begin with a dash, so that they are not read as options."""
@@ -55,7 +55,7 @@ class AtLeast(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Read the number."""
+        """Return the number, or fail with its lower bound."""
         try:
             number = int(value)
         except ValueError:

@@ -1,4 +1,4 @@
-"""litebert tokenizer: train a vocabulary, show how it splits a text."""
+"""litebert tokenizer: train a vocabulary, and show how it splits a text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def tokenizer() -> None:
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--vocab-size", default=30_000, show_default=True, help="Pieces, specials included.")
-@click.option("--column", default="text", show_default=True, help="Text column of JSONL, Parquet.")
+@click.option(
+    "--column", default="text", show_default=True, help="Text column of JSONL or Parquet files."
+)
 @click.option("--cased", is_flag=True, help="Keep upper case.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def train(
@@ -54,7 +56,9 @@ def train(
 @click.argument("text")
 @vocabulary_option
 @click.option("--pair", help="A second text.")
-@click.option("--special-tokens", is_flag=True, help="Read [MASK] and the like as such.")
+@click.option(
+    "--special-tokens", is_flag=True, help="Read special tokens such as [MASK] in the text as such."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def encode(
     text: str, tokenizer: str | None, pair: str | None, special_tokens: bool, as_json: bool
