@@ -1,1 +1,1 @@
-"""To and from the formats of others."""
+"""Conversion from and to the file formats of other programs."""

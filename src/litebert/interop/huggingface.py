@@ -1,4 +1,4 @@
-"""Models in Hugging Face's layout, of any year, to a clean folder of ours."""
+"""Convert models in Hugging Face's layout, of any year, to a model folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _HEADS = {
 
 @dataclass(frozen=True)
 class HuggingFaceImport:
-    """What was read and written: names of tensors that were missing or not used, and remarks."""
+    """What was read and written: tensors that were missing or not used, by name, and notes."""
 
     source: Path
     output: Path
@@ -74,7 +74,7 @@ def import_model(
     heads: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> HuggingFaceImport:
-    """Read a folder or a model of the Hub and write config.json, safetensors and tokenizer.
+    """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
 
     `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and
     `heads` overrule its config.json, where that is known to be wrong.
@@ -133,8 +133,8 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
             "LB-742",
             f"the weights in {source} are pickled, and pickles can carry programs",
             received=", ".join(path.name for path in pickled[:3]),
-            expected="model.safetensors; or your word that litebert may read these: its reader "
-            "runs nothing, builds tensors only and refuses the rest",
+            expected="model.safetensors, or --legacy-pickle to read these: the reader runs "
+            "nothing, builds tensors only and refuses everything else",
             next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
         )
     tensors: dict[str, Tensor] = {}
@@ -151,7 +151,7 @@ def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
 
 
 def _pickled_files(source: Path) -> list[Path]:
-    """Return the pickled weights of a folder, all shards of them; they are in no other folder."""
+    """Return the pickled weights of a folder, all shards; shards in other folders are refused."""
     if (source / PICKLED_FILE).is_file():
         return [source / PICKLED_FILE]
     index = source / PICKLED_INDEX
@@ -185,7 +185,7 @@ def _overruled(
 
 
 def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[str]:
-    """Write the tokenizer from its vocabulary; where that is not possible, copy its files."""
+    """Write the tokenizer from its vocabulary or, if that is not possible, copy its files."""
     try:
         tokenizer = Tokenizer.load(source)
     except NoVocabularyError as error:

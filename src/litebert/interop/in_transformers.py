@@ -1,4 +1,4 @@
-"""Compute the encoder of a transformers model with the ragged engine, behind its own `forward`."""
+"""Let the encoder of a transformers model compute with the ragged engine in its own `forward`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
 
 
 class EngineForward:
-    """The `forward` of one encoder: the engine where it gives the same, or else the original."""
+    """The `forward` of one encoder: the engine if it gives the same outputs, else the original."""
 
     encoder: Any  # modules of transformers are not typed
 
@@ -72,7 +72,7 @@ class EngineForward:
         self._packed = None if weights is None else self._pack(weights)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave packed weights out of copies and pickles: they are made from the weights."""
+        """Omit the packed weights from copies and pickles: they are rebuilt from the weights."""
         return self.__dict__ | {"_packed": None}
 
     def __call__(
@@ -83,7 +83,7 @@ class EngineForward:
         *more: object,
         **others: object,
     ) -> object:
-        """Return what the original returns."""
+        """Return the outputs that the original `forward` returns."""
         changes = [v for k, v in others.items() if k not in _WITHOUT_EFFECT and v is not None]
         is_plain = not any(x is not None for x in more) and not any(x is not False for x in changes)
         if input_ids is None or not is_plain or not self._can(input_ids, attention_mask):
@@ -98,7 +98,7 @@ class EngineForward:
         return found.to_tuple() if wants_table is False else found
 
     def _can(self, ids: Tensor, mask: Tensor | None) -> bool:
-        """Tell whether the engine gives what the original would."""
+        """Tell whether the engine gives the same outputs as the original for these arguments."""
         config = self.encoder.config
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
         if is_traced or self.encoder.training or torch.is_grad_enabled():
@@ -146,7 +146,7 @@ class EngineForward:
 
 
 def _modules(model: object) -> list[nn.Module]:
-    """Return a module and all in it; a pipeline has its model under `model`."""
+    """Return a module and all modules in it; a pipeline has its model in `model`."""
     module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     return list(module.modules()) if isinstance(module, nn.Module) else []
 
@@ -157,7 +157,7 @@ def _is_encoder(module: nn.Module) -> bool:
 
 
 def _weights(encoder: nn.Module) -> Weights | None:
-    """Identify all current weights; None if the engine would miss a type or a hook."""
+    """Identify the current weights; None if they have a type or a hook that the engine ignores."""
     found: Weights = {}
     for path, module in encoder.named_modules():
         if module is not encoder and _is_hooked(module):
@@ -171,9 +171,9 @@ def _weights(encoder: nn.Module) -> Weights | None:
 
 
 def _is_hooked(module: nn.Module) -> bool:
-    """Tell whether someone reads or changes what a part computes; transformers' recorders do not.
+    """Tell whether a hook reads or changes what a module computes.
 
-    They record what `output_attentions` and `output_hidden_states` return, and stay.
+    The recorders of transformers, for `output_attentions` and `output_hidden_states`, do not count.
     """
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks)

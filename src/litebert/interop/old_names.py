@@ -1,4 +1,4 @@
-"""Names that PyTorch ALBERTs had before transformers settled on its own, and what they are now.
+"""Names of tensors in PyTorch ALBERTs from before transformers, and their names today.
 
 Source: albert_pytorch (lonePatient). Its English models call their modules as Google's TensorFlow
 variables; its Chinese ones (`layer_shared`) hold the older network of albert_zh (brightmart).
@@ -47,7 +47,7 @@ _DECODER = "predictions.decoder.weight"
 
 
 def renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors under the names that transformers has today.
+    """Return the tensors under today's names in transformers.
 
     >>> list(renamed({"bert.pooler.dense.bias": torch.zeros(1)}))
     ['albert.pooler.bias']
@@ -58,7 +58,7 @@ def renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def folded(
     tensors: Mapping[str, Tensor], config: AlbertConfig, *, norm: object, source: Path
 ) -> tuple[dict[str, Tensor], AlbertConfig]:
-    """Fold albert_zh's word projection into its word table: the same function with E = H.
+    """Fold albert_zh's word projection into its word table, which computes the same with E = H.
 
     That network adds positions and segments after the projection to H. `norm` is ln_type of its
     configuration. Tensors of all other networks are returned unchanged.

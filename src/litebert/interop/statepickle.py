@@ -1,8 +1,8 @@
 """The pickle inside a PyTorch file, read as data: opcodes are interpreted here, nothing is run.
 
-A state dict needs a dictionary, numbers, strings, and the few names of PyTorch that mean "a tensor
-is in that storage". Every other name, and every other opcode, is refused. No name is looked up:
-the classes that a pickle names stay strings.
+A state dict needs a dictionary, numbers, strings, and the few names of PyTorch that mean "this
+tensor is in that storage". All other names and opcodes are refused. Nothing is imported: the
+classes that a pickle names stay strings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 MOST_STEPS = 200_000
-"""Opcodes in the longest pickle that is read; a state dict takes about 25 a tensor."""
+"""Opcodes in the longest pickle that is read; a state dict has about 25 per tensor."""
 
 _STORAGES = (
     "torch BFloat16Storage",
@@ -35,16 +35,16 @@ _MARK = object()
 
 
 class RefusedPickleError(Exception):
-    """Say what a pickle holds that no state dict needs."""
+    """A pickle contains what no state dict needs."""
 
 
 class DamagedPickleError(Exception):
-    """Say why a pickle cannot have been written by a pickler."""
+    """A pickle is damaged: no pickler can have written it."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Numbers of one type, in the file under `key`; `size` counts them."""
+    """`size` numbers of one type, which the file has under `key`."""
 
     key: str
     kind: str
@@ -53,7 +53,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor as a pickle describes it: where in which storage."""
+    """A tensor as a pickle describes it: its place in a storage, in numbers, and its shape."""
 
     storage: Storage
     offset: int
@@ -63,7 +63,7 @@ class View:
 
 @dataclass(frozen=True)
 class _Name:
-    """What would be imported, were this pickle run."""
+    """A name that unpickling would import."""
 
     text: str
 
@@ -78,8 +78,8 @@ class PickleReader:
         """Return the value of the next pickle in a stream.
 
         Raises:
-            RefusedPickleError: It holds more than a state dict.
-            DamagedPickleError: It makes no sense.
+            RefusedPickleError: It contains more than a state dict.
+            DamagedPickleError: It is not a valid pickle.
         """
         machine = _Machine(self.storages)
         try:
@@ -93,7 +93,7 @@ class PickleReader:
 
 
 class _Machine:
-    """The stack of one pickle, with the opcodes that state dicts are written with."""
+    """A stack machine with only the opcodes that occur in state dicts."""
 
     def __init__(self, storages: dict[str, Storage]) -> None:
         self._storages = storages
@@ -137,7 +137,7 @@ class _Machine:
             raise RefusedPickleError(f"the opcode {opcode}, which no state dict needs")
 
     def result(self) -> object:
-        """Return the one value that a whole pickle leaves."""
+        """Return the one value that is left at the end of a pickle."""
         if len(self._stack) != 1 or self._stack[0] is _MARK:
             raise DamagedPickleError("it does not leave one value")
         return self._stack[0]
@@ -183,7 +183,7 @@ class _Machine:
         self._stack.append(target)
 
     def _ignore_attributes(self) -> None:
-        """Drop what a state dict carries beside its items, the versions of its modules."""
+        """Drop the attributes of a state dict, which are the versions of its modules."""
         target, attributes = self._last(2)
         if not isinstance(target, dict) or not isinstance(attributes, dict):
             raise RefusedPickleError("the opcode BUILD on what is no dictionary")
@@ -206,7 +206,7 @@ class _Machine:
                 )
 
     def _persistent(self) -> None:
-        """Read a reference to a storage; the stream format has a sixth entry, long unused."""
+        """Read a reference to a storage; the stream format has a sixth entry that is not used."""
         (reference,) = self._last(1)
         match reference:
             case "storage", _Name(text), str(key), str(), size, *view if (

@@ -1,4 +1,4 @@
-"""Tensors out of a file of torch.save, zip archive or older stream; nothing in it is run."""
+"""Read tensors from a file of torch.save, zip archive or older stream, without running it."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class _ByteRange:
-    """Where some bytes of a file are, and their checksum where the format has one."""
+    """Where some bytes of a file are, and their checksum if the format has one."""
 
     start: int
     end: int
     crc: int | None = None
 
     def read(self, file: io.BufferedReader) -> bytearray:
-        """Read the bytes: a file is never mapped, for one that shrinks would end the process."""
+        """Read the bytes; nothing is mapped, as a mapped file that shrinks crashes the process."""
         file.seek(self.start)
         data = bytearray(self.end - self.start)
         if file.readinto(data) != len(data):
@@ -61,11 +61,11 @@ class _ByteRange:
 
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
-    """Read a state dict as it was saved; tensors that shared a storage still share it.
+    """Read a state dict as it was saved; tensors that shared a storage share it again.
 
     Raises:
-        LitebertError: LB-730, the pickle holds more than a state dict.
-        DamagedError: LB-731, the file is not whole.
+        LitebertError: LB-730, the pickle contains more than a state dict.
+        DamagedError: LB-731, the file is incomplete or damaged.
     """
     with _explained(path), path.open("rb") as file:
         size = file.seek(0, io.SEEK_END)
@@ -80,7 +80,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _views(state: object) -> dict[str, View]:
-    """Return the tensors of a state dict; name the contents of a larger checkpoint instead."""
+    """Return the tensors of a state dict; a larger checkpoint is refused with its contents."""
     if not isinstance(state, dict) or not state:
         raise RefusedPickleError("no dictionary of tensors")
     views = {str(name): view for name, view in state.items() if isinstance(view, View)}
@@ -105,7 +105,7 @@ def _tensors(
 
 
 def _require_inside(name: str, view: View) -> None:
-    """Refuse a tensor that reaches past its storage, or would be larger than it."""
+    """Refuse a tensor that reaches beyond its storage, or has more numbers than it."""
     room = view.storage.size
     is_shaped = len(view.shape) == len(view.stride) <= _MOST_AXES
     axes = list(zip(view.shape, view.stride, strict=False))
@@ -146,10 +146,10 @@ def _read_archive(
 
 
 class _Directory(io.FileIO):
-    """A file that gives no more at once than the directory of a plausible archive."""
+    """A file that refuses reads longer than the directory of a plausible archive."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read on; zipfile reads the whole directory in one call."""
+        """Read on; zipfile reads the complete directory in one call."""
         wanted = _LONGEST_DIRECTORY if size is None or size < 0 else size
         if wanted > _LONGEST_DIRECTORY:
             raise BadZipFile(f"its directory has {wanted:,} bytes")
@@ -199,7 +199,7 @@ def _read_stream(file: io.BufferedReader, size: int) -> tuple[object, dict[str, 
     state = reader.read(head)
     keys = PickleReader().read(head)
     if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(reader.storages):
-        raise BadZipFile("its list of storages is not the one that its tensors need")
+        raise BadZipFile("its storages are not those that its tensors need")
     places, position = {}, head.tell()
     for key in map(str, keys):
         storage = reader.storages[key]
@@ -214,13 +214,13 @@ def _read_stream(file: io.BufferedReader, size: int) -> tuple[object, dict[str, 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn refusals into messages."""
+    """Turn the errors of the readers into errors for the user."""
     try:
         yield
     except RefusedPickleError as error:
         raise LitebertError(
             "LB-730",
-            f"{path} holds more than a state dict of tensors, and nothing of it was run",
+            f"{path} contains more than a state dict of tensors; nothing in it was run",
             received=str(error),
             expected="one dictionary of tensors, as torch.save(model.state_dict(), path) writes it",
             next="save the state dict alone, or use the safetensors file of the same model",
@@ -228,7 +228,7 @@ def _explained(path: Path) -> Iterator[None]:
     except (DamagedPickleError, BadZipFile, NotImplementedError, ValueError, OSError) as error:
         raise DamagedError(
             "LB-731",
-            f"{path} is not a whole file of torch.save",
+            f"{path} is not a complete file of torch.save",
             received=str(error) or type(error).__name__,
             expected="a zip archive of torch 1.6 or newer, or the stream that older ones wrote",
             next="fetch or save the file again",

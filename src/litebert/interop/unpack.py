@@ -1,4 +1,4 @@
-"""Unpack an untrusted tar: plain files only, inside one folder, within bounds."""
+"""Unpack an untrusted tar: plain files only, inside one folder, within limits of size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BYTES = 10 << 30
 MAX_ENTRIES = 1_000
 """The released models have at most nine files."""
 MAX_RATIO = 100
-"""Unpacked bytes for each byte of the archive, past the first MiB."""
+"""Most unpacked bytes per byte of the archive, beyond the first MiB."""
 
 _BLOCK = 512
 _CHUNK = 1 << 20
@@ -39,7 +39,7 @@ def unpack(archive: Path, into: Path) -> None:
     """Write the files of a `.tar` or `.tar.gz` below the folder `into`, and nothing elsewhere.
 
     Raises:
-        LitebertError: LB-700, a member that is no plain file or is outside the folder; LB-701, more
+        LitebertError: LB-700, a member is not a plain file or is outside the folder; LB-701, more
             than `MAX_BYTES`, `MAX_ENTRIES` or `MAX_RATIO`.
         DamagedError: LB-702, the archive is cut off or damaged.
     """
@@ -59,7 +59,7 @@ def unpack(archive: Path, into: Path) -> None:
             "LB-702",
             f"{archive} is cut off or damaged",
             received=str(error),
-            expected="a whole .tar or .tar.gz",
+            expected="a complete .tar or .tar.gz",
             next=f"fetch {archive.name} again",
         ) from error
 
@@ -91,12 +91,12 @@ class _ArchiveBytes:
         self.read(-size % _BLOCK)
 
     def require(self, size: int) -> None:
-        """Stop where more is announced than an archive of this size may hold."""
+        """Refuse a member that is larger than an archive of this size may contain."""
         if not 0 <= size <= self._left:
             raise _bomb(self.archive, f"{size:,} bytes more, {self._left:,} allowed")
 
     def finish(self) -> None:
-        """Read to the end, where gzip's checksum is."""
+        """Read to the end, so that gzip verifies its checksum."""
         while data := self._stream.read(_CHUNK):
             self.require(len(data))
             self._left -= len(data)
@@ -136,7 +136,7 @@ _KINDS = {
 
 
 def _noted_name(info: tarfile.TarInfo, source: _ArchiveBytes) -> str | None:
-    """Read a note that precedes a member; only its name is used."""
+    """Read an extended header that precedes a member; only the member's name is used."""
     if info.size > _NOTE_LIMIT:
         raise _bomb(source.archive, f"a header of {info.size:,} bytes")
     note = b"".join(source.chunks(info.size))
@@ -167,7 +167,7 @@ def _inside(name: str, archive: Path) -> Path:
 def _unsafe(archive: Path, received: str) -> LitebertError:
     return LitebertError(
         "LB-700",
-        f"{archive} holds what will not be unpacked",
+        f"{archive} contains what litebert does not unpack",
         received=received,
         expected="plain files with relative names, each once, as in the released models",
         next="check where the archive comes from; unpack it yourself and give the folder instead",
@@ -177,7 +177,7 @@ def _unsafe(archive: Path, received: str) -> LitebertError:
 def _bomb(archive: Path, received: str) -> LitebertError:
     return LitebertError(
         "LB-701",
-        f"{archive} becomes far too large when it is unpacked",
+        f"{archive} becomes too large when it is unpacked",
         received=received,
         expected=f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
         f"{MAX_RATIO} times the size of the archive",

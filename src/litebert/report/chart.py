@@ -1,4 +1,4 @@
-"""A figure, complete but for the drawing: averaged curves, reference lines, words beside them."""
+"""Everything about a figure except its drawing: averaged curves, reference lines, captions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Point:
 def curve_of(
     rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS
 ) -> tuple[Point, ...]:
-    """Return at most `most_points` points; no finite value is lost from the low-high range.
+    """Return at most `most_points` points; every finite value is within the range of its point.
 
     >>> rows = [LogRow("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
     >>> curve_of(rows, "loss", most_points=2)
@@ -75,7 +75,7 @@ class RowPoint:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure by step; `written` is how its values are put in words."""
+    """A figure by step; `written` turns its values into text."""
 
     title: str
     caption: str
@@ -142,7 +142,7 @@ def rate_charts(record: Record) -> list[Chart]:
 
 
 def left_out(record: Record, name: str) -> str:
-    """Say that a curve has gaps; a silent one would look better than the run was."""
+    """Say how many values of a curve are not finite, so that its gaps do not go unnoticed."""
     rows = (*record.training, *record.evaluations)
     count = sum(not math.isfinite(row.values.get(name, 0.0)) for row in rows)
     return f"{count:,} non-finite values are omitted. " if count else ""
@@ -153,7 +153,7 @@ def _clipped(record: Record, lines: tuple[Line, ...]) -> tuple[Rule, ...]:
     if not isinstance(clip, int | float):
         return ()
     highest = max((point.high for line in lines for point in line.points), default=0.0)
-    # A limit far above the norms would press them flat.
+    # A limit far above the norms would flatten their curve.
     return (Rule("clipped at", clip),) if 0 < clip <= 3 * highest else ()
 
 

@@ -27,8 +27,8 @@ class Fact:
 class RunComparison:
     """What differs between runs, and their measures of last steps and of best evaluations.
 
-    `settings` has each setting by run, `measures` each measure by (last or best, name) and run; a
-    run without one is omitted there.
+    `settings` maps each setting to its values by run; `measures` maps (last or best, name) to the
+    values by run. Runs without a value are omitted.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ def compare(runs: Mapping[str, RecordOrSeeds]) -> RunComparison:
 
 
 def side_by_side(comparison: RunComparison) -> list[Table]:
-    """Return the two tables that people read: a column a run."""
+    """Return two tables for readers, settings and measures, with a column per run."""
     names = comparison.names
     settings = (
         (setting, *(_setting(by_run.get(name)) for name in names))
@@ -108,7 +108,7 @@ class ComparedMeasure:
 
 @dataclass(frozen=True)
 class WrittenComparison:
-    """What differs between runs, as JSON has it."""
+    """What differs between runs, in the form of its JSON."""
 
     runs: tuple[str, ...]
     settings: dict[str, dict[str, Fact]]

@@ -52,7 +52,7 @@ def draw_reliability(title: str, description: str, calibration: Calibration) -> 
 
 
 def draw_rows(title: str, description: str, rows: Sequence[RowPoint]) -> Html:
-    """Draw the rows of a table, ours below and the paper's figures above, each with its axis."""
+    """Draw the rows of a table: our values below and the paper's above, each on its own axis."""
     return _drawn(title, description, partial(_fill_rows, rows=rows))
 
 
@@ -207,7 +207,7 @@ def _draw_line(axes: Axes, line: Line) -> None:
 
 
 def _inline(svg: str, description: str) -> Html:
-    """Cut a file of its own down to a part of a page, described for readers who cannot see it."""
+    """Turn an SVG file into an element of a page, with a description for screen readers."""
     label = escaped(description)
     body = svg[svg.index("<svg ") :].replace("xlink:href", "href")
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)

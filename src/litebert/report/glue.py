@@ -10,11 +10,11 @@ from litebert.report.seeds import RecordOrSeeds, first_of
 from litebert.report.table import Cell, Table
 
 _DECIMALS = 2
-"""Of percent, rounded once for every format."""
+"""Decimals of percentages, which are rounded once for all formats."""
 
 
 def glue_table(runs: Mapping[str, RecordOrSeeds]) -> Table:
-    """Return a line for each finished task, in percent; several seeds by their medians."""
+    """Return a row per finished task, in percent; for several seeds, their median."""
     headings = ("task", "measure", "last", "best", "seeds", "published", "model", "source")
     rows = tuple(_line(task, run) for task, run in runs.items())
     return Table(headings, rows, decimals=_DECIMALS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NewType
 
 Html = NewType("Html", str)
-"""Text that is markup already; mypy keeps plain strings from passing for it."""
+"""Text that is already markup; mypy refuses a plain string in its place."""
 
 
 def escaped(text: str) -> Html:
@@ -16,12 +16,12 @@ def escaped(text: str) -> Html:
     >>> escaped("<b>&")
     '&lt;b&gt;&amp;'
     """
-    # A file name may hold bytes that are no UTF-8; the page must be UTF-8 all the same.
+    # A file name may contain bytes that are not UTF-8; the page must still be UTF-8.
     return Html(html.escape(text.encode("utf-8", "replace").decode("utf-8")))
 
 
 def joined(parts: Iterable[Html]) -> Html:
-    """Return markup one piece after the other, each on its own line."""
+    """Return pieces of markup joined, each on a line of its own."""
     return Html("\n".join(parts))
 
 
@@ -31,17 +31,17 @@ def paragraph(text: str, *, kind: str = "") -> Html:
 
 
 def heading(text: str) -> Html:
-    """Return the one heading that names the page."""
+    """Return the main heading of the page."""
     return Html(f"<h1>{escaped(text)}</h1>")
 
 
 def commands(lines: Sequence[str]) -> Html:
-    """Return lines to be typed."""
+    """Return a block of commands."""
     return Html(f'<pre tabindex="0"><code>{escaped(chr(10).join(lines))}</code></pre>')
 
 
 def facts(values: Mapping[str, str]) -> Html:
-    """Return names with their values."""
+    """Return a list of names with their values."""
     pairs = (
         f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>"
         for name, value in values.items()
@@ -52,7 +52,7 @@ def facts(values: Mapping[str, str]) -> Html:
 def table(
     caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, kind: str = ""
 ) -> Html:
-    """Return a table whose first column names its rows; it scrolls where it is too wide."""
+    """Return a table whose first column names its rows; it scrolls if it is too wide."""
     head = "".join(f'<th scope="col">{escaped(heading)}</th>' for heading in headings)
     body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in rows)
     return _scrolling(caption, head, body, kind=kind)
@@ -86,7 +86,7 @@ def figures(drawn: Iterable[Html]) -> Html:
 
 
 def details(summary: str, content: Html) -> Html:
-    """Return content that is folded until opened."""
+    """Return content that is folded until the reader opens it."""
     return Html(f"<details><summary>{escaped(summary)}</summary>\n{content}\n</details>")
 
 
@@ -96,7 +96,7 @@ def section(title: str, *parts: Html) -> Html:
 
 
 def document(title: str, *, style: str, header: Html, main: Html, footer: Html) -> str:
-    """Return a whole page that loads nothing from a network: its policy forbids it."""
+    """Return a complete page; its content policy forbids loading anything from a network."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

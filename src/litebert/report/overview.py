@@ -1,4 +1,4 @@
-"""Any run at a glance: is it done, for how long did it train, how fast."""
+"""The overview of any run: whether it is finished, how long it trained and how fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from litebert.runs import Record, finite
 
 @dataclass(frozen=True)
 class Content:
-    """A page without its frame: what it is about, at a glance, and its sections in order."""
+    """The content of a page: its title, its overview, and its sections in order."""
 
     name: str
     kind: str
@@ -25,7 +25,7 @@ class Content:
 
 
 def status(record: Record) -> str:
-    """Say in one sentence whether the run is done."""
+    """Say in one sentence whether the run is finished."""
     if record.has_model:
         return f"Finished after {record.step:,} steps."
     if record.step == 0:

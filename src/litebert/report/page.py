@@ -17,12 +17,14 @@ _CONTENT_OF = {"pretraining": pretraining.content_of, "fine-tuning": finetuning.
 
 
 def write_report(run_folder: Path) -> Path:
-    """Write `report.html` into a run's folder and return its path; unfinished runs are welcome.
+    """Write `report.html` into the folder of a run, finished or not, and return its path.
 
-    The page follows from the files of the run alone: the same run gives the same bytes. A folder
+    The page depends on the files of the run alone: the same run gives the same bytes. A folder
     whose seed-N folders are runs gets a page about all of them.
-    Raises: LitebertError where there is no run, or matplotlib is missing; DamagedError where its
-    files are not what a run writes.
+
+    Raises:
+        LitebertError: LB-650, there is no run; or matplotlib is missing.
+        DamagedError: The files are not what a run writes.
     """
     page = page_of(read_run(run_folder))
     path = run_folder / REPORT_FILE

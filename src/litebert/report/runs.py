@@ -1,4 +1,4 @@
-"""All runs of a folder, one line each."""
+"""All runs in a folder, one row each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from litebert.report.table import Cell, Table
 from litebert.runs import RUN_FILE, EvaluatedStep, Record, read_result
 
 DEEPEST = 3
-"""Folders below the folder of runs; `litebert glue` keeps runs two deep, with seeds three."""
+"""Levels of folders to search: `litebert glue` writes runs two levels deep, or three with seeds."""
 DECIMALS = 4
 """Measures are rounded once, so that every format has the same numbers."""
 _PRETRAINING_MEASURE = "masked_lm_accuracy"
@@ -23,7 +23,7 @@ _PRETRAINING_MEASURE = "masked_lm_accuracy"
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run reached: its key measure, and two evaluations that are never mixed."""
+    """The result of a run: its key measure at the last step and at the best evaluation."""
 
     measure: str | None
     last: EvaluatedStep | None
@@ -31,9 +31,9 @@ class Reached:
 
 
 def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
-    """Return a line for each run below a folder, and what is wrong with those that are damaged.
+    """Return a row for each run below a folder, and the errors of those that are damaged.
 
-    Several seeds are one line, with the medians of those that finished.
+    Several seeds are one row, with the medians of those that finished.
     Raises:
         LitebertError: LB-655, there is no such folder.
     """
@@ -42,7 +42,7 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
             "LB-655",
             f"there are no runs in {folder}",
             received="a file" if folder.exists() else "no such folder",
-            expected="the folder that litebert pretrain and litebert finetune leave runs in",
+            expected="the folder in which litebert pretrain and litebert finetune write runs",
             next="litebert runs list --runs FOLDER",
         )
     headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished")
@@ -63,7 +63,7 @@ def outcomes(run: RecordOrSeeds) -> list[Reached]:
 
 
 def median(measure: str | None, evaluations: list[EvaluatedStep | None]) -> float | None:
-    """Return the median of a measure over the evaluations that are there."""
+    """Return the median of a measure over the evaluations that have it."""
     values = [each.measures[measure] for each in evaluations if each and measure]
     return Spread.of(values).median if values else None
 

@@ -14,7 +14,7 @@ MOST_NOTES = 50
 
 
 def curves(charts: Sequence[Chart], record: Record, *, bands: str = "") -> Html:
-    """Return the figures that have something to show; `bands` says what their bands are."""
+    """Return the figures that have data; `bands` explains the bands around their lines."""
     drawn = [chart for chart in charts if chart.lines]
     if not drawn:
         return section("Curves", paragraph("No step was logged yet."))
@@ -27,7 +27,7 @@ def curves(charts: Sequence[Chart], record: Record, *, bands: str = "") -> Html:
 
 
 def settings(record: Record) -> Html:
-    """Return the settings that differ from their defaults, and folded away all of them."""
+    """Return the settings that differ from their defaults, and a folded table of all settings."""
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
     rows = setting_rows(record)
     changed = (_setting_cells(row) for row in rows if row.is_changed)
@@ -49,7 +49,7 @@ def surroundings(record: Record) -> Html:
 
 
 def notes(record: Record) -> Html:
-    """Return what was noted while it ran, the last lines of many."""
+    """Return the notes of the run, or the last of them if there are many."""
     if not record.notes:
         return section("Notes", paragraph("Nothing unusual was noted: no step was skipped."))
     shown = record.notes[-MOST_NOTES:]

@@ -69,7 +69,7 @@ def read_seeds(folder: Path) -> Seeds:
 
 
 def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
-    """Summarise each measure that all evaluations have, one evaluation a seed."""
+    """Summarise each measure that all evaluations have; there is one evaluation per seed."""
     names = [
         name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)
     ]
@@ -77,7 +77,7 @@ def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
 
 
 def curve_across(curves: Sequence[Sequence[Point]]) -> tuple[Point, ...]:
-    """Return the mean of several curves at every step of theirs, and the range that they span.
+    """Return the mean and the range of several curves at each of their steps.
 
     >>> curve_across([[Point(5, 0.5, 0.5, 0.5)], [Point(5, 1.0, 1.0, 1.0)]])
     (Point(step=5, mean=0.75, low=0.5, high=1.0),)

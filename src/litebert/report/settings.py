@@ -23,17 +23,17 @@ from litebert.runs.run import Kind
 _LONGEST_VALUE = 300
 _EXAMPLES: dict[Kind, BaseModel] = {
     "pretraining": PretrainConfig(data=DataConfig(corpus="")),
-    # Not checked: without data, which a run cannot do but has by default.
+    # model_construct does not validate: the defaults have no data, which validation would refuse.
     "fine-tuning": FinetuneConfig.model_construct(
         task=TaskConfig(name=""), model=StartConfig(start="")
     ),
 }
-"""A configuration of each kind with nothing set but what must be."""
+"""A configuration of each kind, with only the required settings set."""
 
 
 @dataclass(frozen=True)
 class SettingRow:
-    """One setting of a run beside its default of today."""
+    """A setting of a run and its default in this version."""
 
     name: str
     value: str
@@ -43,12 +43,12 @@ class SettingRow:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the run did not use the default."""
+        """Whether the value of the run is not the default."""
         return self.value != self.default
 
 
 def setting_rows(record: Record) -> list[SettingRow]:
-    """Return every setting of a run; one that is unknown today has no default."""
+    """Return every setting of a run; one that this version does not have has no default."""
     example = _EXAMPLES[record.kind]
     described = describe(type(example))
     meanings = {setting.name: setting.description for setting in described}
@@ -73,7 +73,7 @@ def environment_rows(record: Record) -> list[tuple[str, str]]:
 
 
 def data_rows(record: Record) -> list[tuple[str, str]]:
-    """Return what the run learnt from, counts and hashes."""
+    """Return the data that the run learnt from, with counts and hashes."""
     return [
         (name, f"{value:,}" if isinstance(value, int) else written(value))
         for name, value in record.data.items()
@@ -81,7 +81,7 @@ def data_rows(record: Record) -> list[tuple[str, str]]:
 
 
 def written(value: Json) -> str:
-    """Write a value as in a recipe, a long one cut short.
+    """Return a value as written in a recipe; a long one is truncated.
 
     >>> written(20_000), written(1e-12), written("lamb"), written(True), written(None)
     ('20000', '1e-12', 'lamb', 'true', 'unset')

@@ -1,4 +1,4 @@
-"""The page of several seeds of one fine-tuning: what they share, and how far they lie apart."""
+"""The page of several seeds of one fine-tuning: their mean results and their spread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BANDS = "Lines are means of the seeds; bands show their lowest and highest."
 
 
 def content_of(seeds: Seeds) -> Content:
-    """Return what the page of several seeds holds."""
+    """Return the content of the page of several seeds."""
     record = _shared(seeds)
     return Content(
         name=seeds.name,
@@ -46,7 +46,7 @@ def _shared(seeds: Seeds) -> Record:
 
 
 def _facts(record: Record) -> Mapping[str, str]:
-    """Leave out what is of one seed alone: its time, its tokens, its notes."""
+    """Return the main figures, without those of one seed alone: its time, tokens and notes."""
     return facts_of(replace(record, training=(), notes=()), None)
 
 

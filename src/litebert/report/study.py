@@ -1,4 +1,4 @@
-"""A study on one page: the paper's figure, ours, and a sentence on what was reproduced."""
+"""A page of studies: the paper's figures, ours, and a sentence on what was reproduced."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Part:
 
 
 def write_page(path: Path, title: str, parts: Sequence[Part]) -> None:
-    """Write studies as one HTML file that loads nothing."""
+    """Write studies to one HTML file that loads nothing else."""
     write_text(path, page(title, parts))
 
 
@@ -80,7 +80,7 @@ def page(title: str, parts: Sequence[Part]) -> str:
 
 
 def write_pictures(folder: Path, parts: Sequence[Part]) -> list[Path]:
-    """Write every figure as SVG and as PNG; return the paths."""
+    """Write every figure as an SVG and a PNG file, and return their paths."""
     paths = []
     kinds: tuple[Literal["svg", "png"], ...] = ("svg", "png")
     for part in parts:

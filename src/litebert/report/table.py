@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 Cell: TypeAlias = str | int | float | bool | None
 TableRow: TypeAlias = Mapping[str, Json]
 Frame: TypeAlias = Union["DataFrame", "Table"]
-"""A pandas DataFrame where pandas is installed, else our own table."""
+"""A pandas DataFrame if pandas is installed, otherwise our own table."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; numbers are rounded already, what is not known is None."""
+    """Rows under headings; numbers are already rounded, and unknown values are None."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -32,7 +32,7 @@ class Table:
     decimals: int = 4
 
     def as_text(self) -> str:
-        """Write aligned columns, numbers to the right.
+        """Return aligned columns, with numbers to the right.
 
         >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))).as_text())
         run      f1
@@ -47,7 +47,7 @@ class Table:
         return "\n".join([self.title, *lines] if self.title else lines)
 
     def as_markdown(self) -> str:
-        """Write a table of Markdown.
+        """Return a Markdown table.
 
         >>> print(Table(("run", "f1"), (("a|b", 0.5),)).as_markdown())
         | run | f1 |
@@ -66,7 +66,7 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *lines] if self.title else lines)
 
     def as_csv(self) -> str:
-        """Write a line per row, headings first; what is not known is empty."""
+        """Return CSV with a line of headings; unknown values are empty."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)
@@ -74,7 +74,7 @@ class Table:
         return buffer.getvalue().rstrip("\n")
 
     def as_records(self) -> list[dict[str, Cell]]:
-        """Return each row by heading, for JSON."""
+        """Return each row as a dictionary by heading, for JSON."""
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
     def _word(self, cell: Cell) -> str:
@@ -93,7 +93,7 @@ def _csv_cell(cell: Cell) -> str | int | float:
 
 
 def word(cell: Cell, *, decimals: int = 4) -> str:
-    """Write a value for people; measures have decimals, counts none."""
+    """Return a value as text; measures have decimals and counts none."""
     if cell is None:
         return "-"
     if isinstance(cell, bool):
@@ -102,7 +102,7 @@ def word(cell: Cell, *, decimals: int = 4) -> str:
 
 
 def number(value: float) -> str:
-    """Write a measure, a count without decimals.
+    """Return a measure as text; a count has no decimals.
 
     >>> number(0.68382), number(10570.0), number(float("nan"))
     ('0.6838', '10,570', 'not finite')
@@ -121,7 +121,7 @@ def _aligned(word: str, width: int, is_number: bool) -> str:
 
 
 def frame(rows: Sequence[TableRow]) -> Frame:
-    """Return rows under the names that any of them has, in the order in which they appear.
+    """Return rows as a data frame; its columns are all their names, in order of appearance.
 
     >>> frame([{"step": 1, "loss": 2.0}, {"step": 2, "accuracy": 0.5}]).shape
     (2, 3)
@@ -134,7 +134,7 @@ def frame(rows: Sequence[TableRow]) -> Frame:
 
 
 def table(rows: Sequence[TableRow]) -> Table:
-    """Return rows as our own table; what a row lacks is None.
+    """Return rows as our own table; a value that a row lacks is None.
 
     >>> print(table([{"step": 1, "loss": 2.0}, {"step": 2}]).as_text())
     step    loss

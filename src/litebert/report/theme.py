@@ -1,4 +1,4 @@
-"""The look of the page: its light and dark colours, its style sheet."""
+"""The style of the page: its light and dark colours and its style sheet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PALETTE = {
 
 
 def variable(name: str) -> str:
-    """Return a colour as CSS refers to it.
+    """Return the CSS reference to a colour.
 
     >>> variable("ink")
     'var(--ink)'

@@ -22,7 +22,7 @@ SEED = 12_345
 
 @dataclass(frozen=True)
 class Claim:
-    """A network beside the one that the paper compares it with; `paper` is a ratio of speeds."""
+    """A network and the one that the paper compares it with; `paper` is a ratio of speeds."""
 
     name: str
     config: AlbertConfig
@@ -56,9 +56,9 @@ class Timed(BaseModel):
 class ClaimResult(BaseModel):
     """One claim as measured here; times are CPU seconds of one process.
 
-    `gradient_bytes` are those that a data-parallel step sends once, in float32. `training_bytes`
-    hold weights, gradients and two moments. `network_seconds` is the time of a ring all-reduce,
-    which moves the gradients about twice, by Gbit/s.
+    `gradient_bytes` counts the float32 gradients of a data-parallel step. `training_bytes` counts
+    weights, gradients and two moments. `network_seconds` gives the time of a ring all-reduce, which
+    sends the gradients about twice, at each network speed in Gbit/s.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ClaimResult(BaseModel):
     network_seconds: dict[int, tuple[float, float]]
 
     def speed_at(self, gigabits: int) -> float:
-        """Return the ratio of speeds of a step with its all-reduce after it."""
+        """Return the ratio of speeds of a step followed by its all-reduce."""
         (own, other), (sent, other_sent) = self.training_seconds, self.network_seconds[gigabits]
         return (other + other_sent) / (own + sent)
 

@@ -1,4 +1,4 @@
-"""Elastic depth: what a model predicts at every depth, and what a token costs there."""
+"""Elastic depth: how well a model predicts at every depth, and what a token costs there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Depths(BaseModel):
 def measure_depths(
     model: Model, texts: Sequence[str], *, longest: int = 128, rounds: int = 3
 ) -> Depths:
-    """Apply only the first steps of a model, and measure its masked-LM head on the states there.
+    """Measure the masked-LM head of a model on the hidden states after each of its steps.
 
     Raises:
         LitebertError: LB-763, the model has no masked-LM head, or the texts are too short.

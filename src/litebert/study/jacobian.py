@@ -18,9 +18,10 @@ SEED = 12_345
 class Eigenvalue(BaseModel):
     """The modulus of the dominant eigenvalue, and how the iterated direction turns.
 
-    Below 1 the step is locally a contraction. `turn` is the cosine between a direction and its
-    image: near 1 the eigenvalue is real and positive, near -1 real and negative (a period of two
-    steps), in between a complex pair or several of one modulus.
+    With a modulus below 1 the step is locally a contraction. `turn` is the cosine between a
+    direction and its image: near 1 the eigenvalue is real and positive; near -1 it is real and
+    negative (a period of two steps); in between there is a complex pair, or several eigenvalues
+    have the same modulus.
     """
 
     modulus: float
@@ -31,11 +32,11 @@ class Eigenvalue(BaseModel):
 def dominant_eigenvalue(
     albert: Albert, batch: Batch, state: Tensor, power_steps: int
 ) -> Eigenvalue:
-    """Iterate v -> J v at a state of the first sequence, all its tokens together, and normalise.
+    """Iterate v -> J v / |J v| at a state of the first sequence, all of its tokens together.
 
-    The modulus is the geometric mean of the growth over the second half of the iterations: a
-    complex pair makes single growths swing. The plain blocks are used: fused ones cannot be
-    differentiated twice, which a product with the Jacobian requires.
+    The modulus is the geometric mean of the growth |J v| / |v| over the second half of the
+    iterations, because a complex pair makes the growth oscillate. The plain blocks are used: a
+    product with the Jacobian differentiates twice, which the fused blocks cannot.
     """
     length, last = batch.lengths[0], albert.plan[-1]
     layout = Layout(Batch.from_flat(batch.ids[:length], batch.segments[:length], (length,)))

@@ -28,13 +28,13 @@ BEYOND = (24, 48, 96)
 STILL = 0.01
 """A state that moves by less than this share of its length in a step has converged."""
 RETURN = 0.5
-"""States oscillate where some period brings them back to less than this share of one step."""
+"""States oscillate if after some period they are within this share of a step of where they were."""
 MOST_PERIOD, WINDOW = 8, 8
 LEAST_DEPTH = MOST_PERIOD + WINDOW
-"""Before this depth there are too few states to look for a period."""
+"""At a smaller depth there are too few states to find a period."""
 
 CLOSING = 0.5
-"""Iterates close in on a point where steps shrank by this factor since half the depth."""
+"""Iterates close in on a point if the steps shrank by this factor since half the depth."""
 
 Verdict = Literal["converges", "closes in", "oscillates", "wanders"]
 
@@ -59,9 +59,9 @@ class StepChange(BaseModel):
 class Fate(BaseModel):
     """Where the iterates stand at a depth beyond the trained one.
 
-    They converge where a step moves a state by less than 1 % of its length; oscillate where some
-    period brings it back to less than half of one step; close in where the steps became smaller by
-    half since half the depth; and wander otherwise.
+    They converge if a step moves a state by less than 1 % of its length; oscillate if after some
+    period a state is within half a step of where it was; close in if the steps shrank to a half
+    since half the depth; and wander otherwise.
     `residual` is the mean over the last 8 steps; `period` and `return_residual` belong to the
     period of 2 to 8 steps after which the states come closest to where they were.
     """
@@ -119,9 +119,9 @@ def measure_layers(
     if not encoded:
         raise LitebertError(
             "LB-749",
-            "there is no text to measure the steps on",
-            received=f"{len(texts)} texts without a piece",
-            expected="a text or more",
+            "there are no texts to measure the steps on",
+            received=f"{len(texts)} texts, all of them empty",
+            expected="at least one text",
             next="litebert study layers --help",
         )
     batch = framed(model.network, model.tokenizer, encoded)
@@ -211,7 +211,7 @@ def _change(step: int, block: int, before: Tensor, after: Tensor) -> StepChange:
 
 
 def _fate(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
-    """Judge the last iterates: converged, periodic, slowing down, or none of these."""
+    """Classify the last iterates: converged, periodic, slowing down, or none of these."""
     depth = len(residuals)
     by_lag = {lag: _lagged(recent, lag) for lag in range(1, MOST_PERIOD + 1)}
     residual = by_lag.pop(1)

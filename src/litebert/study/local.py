@@ -26,7 +26,7 @@ WINDOWS = (16, 64, 256)
 
 
 class TokenCost(BaseModel):
-    """CPU microseconds a token at one length: medians over interleaved rounds."""
+    """CPU microseconds per token at one length: medians over interleaved rounds."""
 
     length: int
     full: float
@@ -82,8 +82,8 @@ def measure_local_attention(
 ) -> LocalAttention:
     """Compare local attention with full attention and with its own dense formula.
 
-    Lengths beyond the model's positions are reached by repeating its position table. The loss is
-    that of the model's own weights at `longest` tokens, texts joined; it was not trained locally.
+    For lengths beyond the model's positions, its position table is repeated. The loss is that of
+    the model's own weights, not trained with local attention, on sequences of `longest` tokens.
 
     Raises:
         LitebertError: LB-763, no masked-LM head, or texts that are too short; LB-765, no length.
@@ -122,8 +122,9 @@ def lengthened(
 ) -> AlbertForPretraining:
     """Return the same weights with more positions, their table repeated, and local attention.
 
-    Repeated rows start from positions whose neighbours are right; continue training from there.
-    Only the first `trained` rows are repeated: those that training reached, by default all.
+    The repeated rows are a start for further training: their order within each copy is right.
+    Only the first `trained` rows are repeated, which are those that training reached (default:
+    all).
 
     >>> from litebert.config import AlbertConfig
     >>> config = AlbertConfig(
@@ -151,8 +152,8 @@ def masked_dense(
 ) -> Tensor:
     """Mix each token with the neighbours up to `window` away and [CLS], and [CLS] with all tokens.
 
-    Scores of all pairs of a sequence are computed, and masked: the definition, without any blocks.
-    All three have shape (tokens, heads, head_size).
+    This is the definition: the scores of all pairs in a sequence are computed and masked, without
+    any blocks. All three tensors have shape (tokens, heads, head_size).
     """
     mixed = []
     lengths = list(layout.batch.lengths)
@@ -168,7 +169,7 @@ def masked_dense(
 
 @torch.no_grad()
 def _differences(network: AlbertForPretraining, batch: Batch, window: int) -> tuple[float, float]:
-    """Return how far training kernels and packed weights are from the dense formula."""
+    """Return how far the training kernels and the packed weights are from the dense formula."""
     local = lengthened(network, network.config.max_position_embeddings, window=window)
     kernels = [(block, block.attend) for block in blocks(local, AttentionBlock)]
     for block, _ in kernels:

@@ -1,4 +1,4 @@
-"""Texts with masks, the same at every call: what a study measures the masked-LM loss on."""
+"""Masked texts, the same at every call, on which a study measures the masked-LM loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = 12_345
 
 @dataclass(frozen=True)
 class MaskedTexts:
-    """Sequences with masks, where they are, and what stood there."""
+    """Sequences with masks, the positions of the masks, and the pieces that were replaced."""
 
     batch: Batch
     positions: Tensor
@@ -52,7 +52,7 @@ def masked_texts(model: Model, texts: Sequence[str], *, longest: int) -> MaskedT
     if "fill" not in model.verbs or not whole:
         raise LitebertError(
             "LB-763",
-            "this study needs a masked-LM head, and text for a sequence or more",
+            "this study needs a masked-LM head, and text for at least one sequence",
             received=f"{model.source} with {', '.join(model.verbs)}; {len(joined):,} pieces",
             expected=f"a pretrained model, and {size:,} pieces or more",
             next="give more texts, or lower --longest",

@@ -26,11 +26,11 @@ PAPER_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Hold parameter counts, and FLOPs per token at sequence lengths 128 and 512.
+    """Parameter counts, and FLOPs per token at sequence lengths 128 and 512.
 
-    Each layer norm counts with the sub-layer it follows; the word table is the masked LM's output
-    layer too and counts once, in `embeddings`. FLOPs include the masked LM head at 15 % of the
-    tokens and leave out what is paid once per sequence (pooler, sentence order).
+    Each layer norm counts with the sub-layer it follows. The word table is also the output layer of
+    the masked LM and counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the
+    tokens, and exclude what is computed once per sequence (pooler, sentence order).
     """
 
     embeddings: int
@@ -118,9 +118,9 @@ def sizes_of(config: AlbertConfig) -> Sizes:
 
 
 def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
-    """Return the FLOPs of one token's forward pass: sharing saves none, each step is paid.
+    """Return the FLOPs of one token's forward pass; every step counts, so sharing saves none.
 
-    A multiplication and an addition are two. Never 6N: for shared weights it is far too low.
+    A multiplication and an addition are two FLOPs. The rule 6N is far too low for shared weights.
 
     >>> forward_flops(AlbertConfig(), seq_length=128)
     175966003
@@ -138,7 +138,7 @@ def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
 
 
 def _formula(config: AlbertConfig) -> int:
-    """Return V E + E H + L (4 H^2 + 2 4H^2) + H^2: kernels as if no layer were shared."""
+    """Return V E + E H + L (4 H^2 + 2 4H^2) + H^2, which counts weights as if none were shared."""
     vocab, embedding, hidden = config.vocab_size, config.embedding_size, config.hidden_size
     square = hidden * hidden
     layers = config.num_hidden_layers * (4 * square + 2 * 4 * square)

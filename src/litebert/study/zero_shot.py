@@ -28,7 +28,7 @@ _PAIR_COLUMNS = (
     ("sentence_A", "sentence_B", "relatedness_score"),
 )
 _MOST_BLOCKED = 4_096
-"""Questions whose cosines with all paragraphs are held at once."""
+"""Questions whose cosines with all paragraphs are in memory at once."""
 
 RowStream = Iterator[Mapping[str, object]]
 
@@ -41,10 +41,11 @@ class Embedder(Protocol):
 
 
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return the share of minimal pairs whose good sentence is likelier, in all and by field.
+    """Return the share of minimal pairs whose good sentence is likelier, overall and by field.
 
-    Pseudo-log-likelihoods as in Salazar et al. (2020); Warstadt et al. (2020) describe BLiMP. A
-    paradigm (`UID`) counts as much as any other. `limit` takes the first of each.
+    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is described by
+    Warstadt et al. (2020). All paradigms (`UID`) have the same weight; `limit` takes the first
+    pairs of each.
     """
     rows = list(_of_each(_rows(data), "UID", limit))
     sentences = [str(row[key]) for row in rows for key in ("sentence_good", "sentence_bad")]
@@ -61,7 +62,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
 
 
 def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return correlations of cosines with people's scores of sentence pairs (STS-B, SICK)."""
+    """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
     rows = [row for row, _ in zip(_rows(data), range(limit or 1 << 40), strict=False)]
     names = next((names for names in _PAIR_COLUMNS if rows and set(names) <= set(rows[0])), None)
     if names is None:
@@ -88,7 +89,7 @@ def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, f
 
 
 def retrieval(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return how well questions find their paragraph among all of a file, by cosine.
+    """Return how well questions find their paragraph among all paragraphs of a file, by cosine.
 
     `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
     counts ranks beyond 10 as 0; recall at k is the share of questions found among the first k.
@@ -147,7 +148,7 @@ def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.flo
 
 
 def _number(value: object) -> float:
-    """Read a number of a cell, which files of text hold as text."""
+    """Read a number from a cell, which is a string in text formats."""
     if not isinstance(value, (str, int, float)):
         raise ValueError(f"{value!r}")
     return float(value)

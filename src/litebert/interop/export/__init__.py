@@ -1,1 +1,1 @@
-"""A model as other runtimes read it: one ONNX file, or a torch.export program."""
+"""Export a model for other runtimes: as one ONNX file, or as a torch.export program."""

@@ -1,7 +1,7 @@
-"""The network on padded rectangles, as other runtimes trace it: no ragged batch, no Python inside.
+"""The network on padded rectangles, which exporters can trace: no ragged batch, no control flow.
 
-Every block is prepared once and applied at its steps: a weight is one constant however often it is
-used. Weights lie as [in, out], so each product has a constant operand.
+Every block is prepared once and applied at its steps, so that a weight is one constant however
+often it is used. Weights are stored as [in, out], so that each product has a constant operand.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class Reader(nn.Module):
-    """Make outputs of hidden states, mask and segments; `output_names` says which.
+    """Compute the outputs `output_names` from hidden states, mask and segments.
 
-    `shortest` is the least length it can read.
+    `shortest` is the least length that it can read.
     """
 
     output_names: tuple[str, ...]
@@ -85,7 +85,7 @@ class Affine(nn.Module):
         return cls(linear.weight, linear.bias)
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Multiply, and add what there is to add."""
+        """Return x W + b, plus the residual if there is one."""
         product = x @ self.weight
         product = product if self.bias is None else product + self.bias
         return product if residual is None else residual + product
@@ -121,7 +121,7 @@ class PaddedEncoder(nn.Module):
 
 
 class _Attention(nn.Module):
-    """Query, key and value in one product; 1 / sqrt(head_size) is in the weights of the query."""
+    """Query, key and value in one product; the query's weights include 1 / sqrt(head_size)."""
 
     def __init__(self, block: AttentionBlock) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from litebert.nn import Network
 
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 EQUAL = 1e-4
-"""Largest difference between runtimes in float32, for numbers up to one."""
+"""Largest difference allowed between runtimes in float32, for numbers up to one."""
 _BANNED = -1e29
 """A value below this means "never" and is not compared."""
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
@@ -27,12 +27,12 @@ _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
 
 @dataclass(frozen=True)
 class Parity:
-    """How near an exported network is to the network.
+    """How near the outputs of an exported network are to those of the network itself.
 
-    `max_difference` is to be read beside `scale`, the largest number compared. `correlation`, the
-    least of all outputs, is that of deviations from the mean over all tokens or texts: what tells
-    one text from another. `same_choice` is the share of equal first choices, None where nothing is
-    chosen.
+    `max_difference` should be compared with `scale`, the largest absolute output. `correlation` is
+    the lowest of all outputs, and correlates deviations from the mean over all tokens or texts,
+    which is what distinguishes one text from another. `same_choice` is the share of equal first
+    choices; None if nothing is chosen.
     """
 
     max_difference: float
@@ -69,7 +69,7 @@ def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parit
 
 
 def require_equal(parity: Parity, *, what: str) -> None:
-    """Refuse an exported network whose numbers are not those of the network itself.
+    """Refuse an exported network whose outputs are not those of the network itself.
 
     Raises:
         LitebertError: LB-755.
@@ -86,7 +86,7 @@ def require_equal(parity: Parity, *, what: str) -> None:
 
 
 class _Sums:
-    """Moments of two sets of rows, summed batch by batch: the outputs need not be kept."""
+    """Moments of two sets of rows, summed batch by batch, so that no outputs need to be kept."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -100,7 +100,7 @@ class _Sums:
         self.products = self.products + flat @ flat.T
 
     def correlation(self) -> float:
-        """Correlate deviations from the mean of each column; what is constant matches itself."""
+        """Correlate deviations from the column means: 1 if both are constant, 0 if one is."""
         with np.errstate(invalid="ignore"):  # infinite outputs
             covariance = self.products - self.totals @ self.totals.T / max(self.count, 1)
             variances = covariance.diagonal()

@@ -28,7 +28,7 @@ _TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """What was written, what it takes and gives, and how far it is from the ragged network."""
+    """What was written, its inputs and outputs, and how far it is from the ragged network."""
 
     output: Path
     head: str
@@ -42,7 +42,7 @@ class ProgramReport:
 def export_program(
     folder: Path, output: Path, *, head: str | None = None, compiled: bool = False
 ) -> ProgramReport:
-    """Write a model folder as a program for torch.export.load, with any batch and length.
+    """Write a model folder as a program for torch.export.load, for any batch size and length.
 
     Compiled, it is a package of machine code for torch._inductor.aoti_load_package and, in C++,
     torch::inductor::AOTIModelPackageLoader; this needs a C++ compiler and a minute.
@@ -72,7 +72,7 @@ def export_program(
 
 
 def dynamic_shapes(network: PaddedNetwork) -> tuple[dict[int, Dim], ...]:
-    """Free the axes of every input: any batch, all lengths that there are positions for."""
+    """Make the axes of every input dynamic: any batch size, and all lengths with positions."""
     lengths = network.lengths
     dims = {
         "batch": Dim("batch"),
@@ -98,7 +98,7 @@ def trace(network: PaddedNetwork) -> ExportedProgram:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what torch warns itself about, and its exporter's log of absent packages."""
+    """Silence torch's warnings about itself, and its exporter's log of missing packages."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)

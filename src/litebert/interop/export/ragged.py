@@ -1,4 +1,4 @@
-"""What the network itself gives on padded inputs, under the names of an exported network."""
+"""The outputs of the network itself on padded inputs, under the names of an exported network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ragged_outputs(
     *,
     starts: NDArray[np.generic] | None = None,
 ) -> Outputs:
-    """Return what the network itself gives under these names, -inf on padding.
+    """Return the outputs of the network itself under these names, -inf on padding.
 
     A conditional head scores the ends after `starts`, (batch, starts), or after its own best.
     """
@@ -51,7 +51,7 @@ def ragged_outputs(
 
 
 def _read(name: str, network: Network, hidden: Tensor, batch: Batch) -> tuple[Tensor, bool]:
-    """Return an output, and whether it has a row per token or a row a sequence."""
+    """Return an output, and whether it has a row per token or one per sequence."""
     if name == "last_hidden_state":
         return hidden, True
     if name == "pooler_output":

@@ -1,4 +1,4 @@
-"""What the padded network reads from its last states: one small module for each kind of output."""
+"""The heads of the padded network: one small module for each kind of output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, con
 from litebert.tasks.kinds.vectors import VectorHead, vector_rows
 
 NUM_STARTS = 5
-"""Likeliest starts whose ends are scored in the graph (official flag start_n_top)."""
+"""Number of likeliest starts whose ends the graph scores (official flag start_n_top)."""
 
 
 def padded(
@@ -33,8 +33,8 @@ def padded(
 ) -> PaddedNetwork:
     """Return the network for padded rectangles, without what is `missing` from its file.
 
-    Without its head, or where none of it is there, it gives `last_hidden_state`, and
-    `pooler_output` if there is a pooler; `has_states` gives `last_hidden_state` with a head, too.
+    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler;
+    `has_states` adds `last_hidden_state` to the outputs of a head.
     """
     encoder = PaddedEncoder(network.albert)
     if not has_head:

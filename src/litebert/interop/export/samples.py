@@ -1,4 +1,4 @@
-"""Real texts to compare on: a few of our own, or the lines of a file, as padded batches."""
+"""Texts to compare outputs on: a few of our own, or the lines of a file, as padded batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OUR_TEXTS: tuple[Text, ...] = (
 
 
 def read_texts(path: Path) -> tuple[Text, ...]:
-    """Read one text per line; a tab sets a second text off.
+    """Read one text per line, or two with a tab between them.
 
     Raises:
         LitebertError: LB-753, there is no text in the file.
@@ -71,7 +71,7 @@ def read_texts(path: Path) -> tuple[Text, ...]:
 def padded_batches(
     texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork
 ) -> Iterator[Inputs]:
-    """Yield texts as the rectangles that a network takes: some rows, or questions with choices."""
+    """Yield texts as padded batches: rows, or questions with their choices."""
     lengths, has_choices = network.lengths, "choices" in network.axes
     framed = [_framed(text, tokenizer, longest=lengths[-1]) for text in texts]
     for begin in range(0, len(framed), ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What is exported, a model folder, and where to: files that are not there yet."""
+"""The source of an export, a model folder, and its target, which must be new files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMPANIONS = (
 
 @dataclass(frozen=True)
 class SourceModel:
-    """A loaded model, and the same weights for padded rectangles; `head` names what is read."""
+    """A loaded model, and the same weights for padded rectangles; `head` names its outputs."""
 
     folder: Path
     head: str
@@ -41,9 +41,9 @@ class SourceModel:
 
 
 def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> SourceModel:
-    """Load a model folder to export it with its own head, or with `head="none"` without.
+    """Load a model folder to export it with its own head, or without one (`head="none"`).
 
-    `has_states` gives the last hidden states beside what the head gives.
+    `has_states` adds the last hidden states to the outputs of the head.
 
     Raises:
         LitebertError: LB-470, its attention cannot be exported; LB-750, the folder has no such
@@ -83,7 +83,7 @@ def _require_full_attention(config: AlbertConfig) -> None:
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
-    """Refuse to write over anything: the file itself, or another model's files beside it.
+    """Refuse to overwrite anything: the file itself, or files of another model beside it.
 
     Raises:
         LitebertError: LB-751, the output exists or has another suffix; LB-752, files of another
@@ -110,7 +110,7 @@ def require_free(output: Path, *, suffix: str, source: Path) -> None:
 
 
 def write_export(output: Path, data: bytes, *, source: Path) -> None:
-    """Write a file, with config.json and the tokenizer beside it: the folder needs nothing else."""
+    """Write a file with config.json and the tokenizer beside it, so that the folder is complete."""
     for name in _companions(source):
         if not (output.parent / name).exists():
             write_bytes(output.parent / name, (source / name).read_bytes())
@@ -118,7 +118,7 @@ def write_export(output: Path, data: bytes, *, source: Path) -> None:
 
 
 def _obstacle(output: Path, *, suffix: str) -> str:
-    """Say why a path cannot become a new file; nothing if it can."""
+    """Say why a path cannot become a new file; the result is empty if it can."""
     if output.is_dir():
         return "a folder"
     if output.exists():

@@ -1,6 +1,6 @@
-"""Read a checkpoint of TensorFlow, version 2: an index, and data files that are mapped.
+"""Read a checkpoint of TensorFlow, version 2: an index, and data files that are memory-mapped.
 
-Nothing is read before it is needed, and what is read is checked against its checksum.
+Nothing is read before it is needed, and everything that is read is checked by its checksum.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Bundle:
     entries: Mapping[str, Entry]
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Return a variable's numbers, whichever floating type they are stored in.
+        """Return a variable as float32, whichever floating-point type it is stored in.
 
         Raises:
-            LitebertError: LB-706, a variable of a kind that ALBERT has none of.
-            DamagedError: LB-704, LB-705, the data are not what was written.
+            LitebertError: LB-706, the variable is of a kind that no ALBERT has.
+            DamagedError: LB-704, a data file is missing or cut off; LB-705, a wrong checksum.
         """
         stored = self._stored(name)
         if self.entries[name].dtype == "bfloat16":
@@ -47,7 +47,7 @@ class Bundle:
             return typed.astype(np.float32, copy=False).reshape(self.entries[name].shape)
 
     def read_count(self, name: str) -> int:
-        """Return a variable that is one whole number, such as global_step."""
+        """Return a variable that is a single whole number, such as global_step."""
         entry = self.entries[name]
         if entry.dtype not in ("int32", "int64") or entry.shape:
             raise _unreadable(self, name, f"{entry.dtype} of shape {list(entry.shape)}")
@@ -88,7 +88,7 @@ def read_bundle(prefix: Path) -> Bundle:
 
     Raises:
         DamagedError: LB-703, the index is cut off or damaged.
-        LitebertError: LB-707, it is in another byte order or version.
+        LitebertError: LB-707, it has another byte order or version.
     """
     path = prefix.with_name(f"{prefix.name}.index")
     data = read_capped(path, MAX_TABLE_BYTES, command=f"ls -l {path.parent}")
@@ -105,10 +105,10 @@ def read_bundle(prefix: Path) -> Bundle:
     if header.is_big_endian or header.min_consumer > 1:
         raise LitebertError(
             "LB-707",
-            f"{path} is of a kind that is not read",
+            f"{path} is of a kind that litebert does not read",
             received="big-endian" if header.is_big_endian else f"version {header.min_consumer}",
             expected="a little-endian checkpoint of format version 1",
-            next="restore and save it again with TensorFlow on the machine you have",
+            next="restore it with TensorFlow on this machine and save it again",
         )
     return Bundle(prefix, header.num_shards, entries)
 
@@ -149,6 +149,6 @@ def _unreadable(bundle: Bundle, name: str, kind: str) -> LitebertError:
         "LB-706",
         f"{bundle.prefix}: the variable {name} cannot be read",
         received=kind,
-        expected=f"a whole variable of {', '.join(STORED_AS.values())}",
+        expected=f"a complete variable of {', '.join(STORED_AS.values())}",
         next="restore it with TensorFlow and save it without a partitioner, as float32",
     )

@@ -24,7 +24,7 @@ _BLOCK_BYTES = 256 << 10
 
 
 def table_bytes(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the table of entries that come in the order of their keys, as TensorFlow does.
+    """Return the bytes of a table as TensorFlow writes it; entries must be in order of their keys.
 
     >>> from litebert.interop.google.table import read_table
     >>> list(read_table(table_bytes([(b"a", b"1"), (b"ab", b"2")])))
@@ -43,7 +43,7 @@ def table_bytes(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class _BlockWriter:
-    """A block that is being filled; every few entries a key is written in full."""
+    """A block that is being filled; every few entries, a restart, a key is written in full."""
 
     def __init__(self, *, restart_every: int = _RESTART_EVERY) -> None:
         self.contents, self.last_key, self.num_entries = bytearray(), b"", 0
@@ -101,7 +101,7 @@ class Variable:
 def write_bundle(prefix: Path, variables: Sequence[Variable], *, num_shards: int = 1) -> list[Path]:
     """Write data files of about the same size, then the index; return their paths.
 
-    A reader finds no checkpoint before the index is there.
+    Readers find no checkpoint until the index is written.
     """
     paths, entries = [], dict[bytes, Entry]()
     for number, shard in enumerate(_shards(variables, num_shards)):
@@ -115,9 +115,9 @@ def write_bundle(prefix: Path, variables: Sequence[Variable], *, num_shards: int
 
 
 def _shards(variables: Sequence[Variable], num_shards: int) -> list[list[Variable]]:
-    """Deal the variables out, the largest first, each to the data file that has least.
+    """Distribute variables, the largest first, each to the data file that is smallest so far.
 
-    In a file they are in the order of their names, as TensorFlow writes them.
+    Within a file they are in the order of their names, as TensorFlow writes them.
     """
     shards: list[list[Variable]] = [[] for _ in range(num_shards)]
     sizes = [0] * num_shards

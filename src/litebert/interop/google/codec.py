@@ -18,7 +18,7 @@ except ImportError as error:
 
 
 def masked_crc32c(chunks: Iterable[bytes]) -> int:
-    """Return the checksum of the chunks end to end, masked (TensorFlow, lib/hash/crc32c.h).
+    """Return the masked checksum of the chunks, one after the other (lib/hash/crc32c.h).
 
     >>> hex(masked_crc32c([b"12345", b"6789"]))
     '0xc78ab0e5'
@@ -30,7 +30,7 @@ def masked_crc32c(chunks: Iterable[bytes]) -> int:
 
 
 def decompressed(data: bytes, *, limit: int) -> bytes:
-    """Return a raw snappy block unpacked.
+    """Decompress a raw Snappy block.
 
     >>> decompressed(bytes([3, 8]) + b"abc", limit=3)
     b'abc'

@@ -1,4 +1,4 @@
-"""albert_config.json to our configuration, and back (modeling.py L42-125)."""
+"""Convert albert_config.json to our configuration, and back (modeling.py L42-125)."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _XLARGE, _XLARGE_HEADS = 2_048, (16, 32)
 def read_official_config(
     path: Path, *, attention_heads: int | None = None
 ) -> tuple[AlbertConfig, list[str]]:
-    """Read albert_config.json; return what it leaves uncertain as notes.
+    """Read albert_config.json; return the configuration, and notes on what the file does not say.
 
-    What the file leaves out has the official default, which is xxlarge's. Unknown names are
-    ignored, as in the official code.
+    Settings that are not in the file have the official default, which is xxlarge's. Unknown names
+    are ignored, as in the official code.
 
     Raises:
         DamagedError: LB-708, no network can have these settings.
@@ -91,7 +91,7 @@ def read_official_config(
 
 
 def official_config(config: AlbertConfig) -> tuple[str, list[str]]:
-    """Return the text of albert_config.json, and what it does not contain as notes.
+    """Return the text of albert_config.json, and notes on what it cannot express.
 
     Raises:
         LitebertError: LB-471, LB-709, the official code cannot compute this network.
@@ -140,7 +140,7 @@ def _activation(name: Json, path: Path) -> Activation:
 
 
 def _doubt_heads(number: int) -> list[str]:
-    """Return the warning that belongs to xlarge, whose published files disagree."""
+    """Return a warning about the heads of xlarge, on which the published files disagree."""
     if number not in _XLARGE_HEADS:
         return []
     other = next(each for each in _XLARGE_HEADS if each != number)

@@ -10,7 +10,7 @@ from litebert.interop.google.table import TableError
 from litebert.tokenizer.wire import BYTES, FIXED32, VARINT, Field, fields, tagged, to_varint
 
 STORED_AS = {1: "float32", 2: "float64", 3: "int32", 9: "int64", 14: "bfloat16", 19: "float16"}
-"""The types that can be read, by their number in types.proto."""
+"""The types that litebert reads, by their number in types.proto."""
 ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "bfloat16": 2, "float16": 2}
 
 _MAX_AXES = 8
@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a variable's bytes are, and their type; `dtype` is "" where it cannot be read."""
+    """Where a variable's bytes are, and their type; `dtype` is "" if litebert does not read it."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Header:
 
 
 def read_entry(data: bytes) -> Entry:
-    """Parse one entry; a size must be that of its shape.
+    """Parse one entry; its size in bytes must be that of its shape.
 
     Raises:
         TableError, WireError: The numbers cannot be.
@@ -129,5 +129,5 @@ def _fixed(data: bytes, field: Field | None) -> int:
 
 
 def _varint_field(number: int, value: int) -> bytes:
-    """Return a field; as in protobuf a zero is not written."""
+    """Return a field; a zero is not written, as in protobuf."""
     return to_varint(number << 3 | VARINT) + to_varint(value) if value else b""

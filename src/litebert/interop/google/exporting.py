@@ -1,4 +1,4 @@
-"""From a model folder to a checkpoint from which Google's code continues."""
+"""Write a model folder as a checkpoint from which Google's code continues."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _vocabulary(model: Path) -> tuple[dict[str, bytes], list[str]]:
 
 
 def _state(name: str) -> str:
-    """Return the file in which tf.train.latest_checkpoint finds the newest checkpoint."""
+    """Return the text of the file by which tf.train.latest_checkpoint finds a checkpoint."""
     quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
 
@@ -102,7 +102,7 @@ def _require_free(prefix: Path, companions: list[str]) -> None:
     """Refuse to overwrite: a checkpoint is only as good as the configuration beside it."""
     require_absent(
         "LB-729",
-        f"{prefix.parent} has a checkpoint already",
+        f"{prefix.parent} already has a checkpoint",
         *(prefix.with_name(name) for name in (f"{prefix.name}.index", *companions)),
         expected="a folder without them: nothing is overwritten",
         next="choose another folder",

@@ -1,4 +1,4 @@
-"""The heads that a checkpoint's variables show, and what the user must add."""
+"""The task head of a checkpoint, from its variables and from what the user says about it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from litebert.errors import LitebertError
 from litebert.folder.heads import Shapes
 
 _CLASSIFIER = "output_weights"
-"""The variable of several kinds of heads."""
+"""The variable that several kinds of heads have in common."""
 _MAX_LABELS = 100_000
 
 
 def find_head(
     variables: Shapes, *, kind: HeadKind | None, labels: tuple[str, ...]
 ) -> HeadConfig | None:
-    """Return the task head of a checkpoint; None where it has the pretraining heads, or none.
+    """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
-    `variables` gives the shapes by official name; `kind` and `labels` are given by the user.
+    `variables` has the shapes by official name; `kind` and `labels` come from the user.
 
     Raises:
-        LitebertError: LB-711 to LB-714, the variables leave it open or contradict the user.
+        LitebertError: LB-711 to LB-714, the variables do not determine it or contradict the user.
     """
     kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
     found = [kinds[name] for name in kinds if name in variables and name != _CLASSIFIER]
@@ -52,7 +52,7 @@ def find_head(
 def _classifier(
     shape: tuple[int, ...], kind: HeadKind | None, labels: tuple[str, ...]
 ) -> HeadConfig:
-    """Return the head of GLUE or of RACE: one output can be a score or a choice."""
+    """Return the head of GLUE or of RACE; one output may be a score or a choice."""
     num_outputs = shape[0] if shape else 0
     if kind is None and num_outputs == 1 and not labels:
         raise LitebertError(

@@ -1,4 +1,4 @@
-"""From a checkpoint of Google's code to a model folder."""
+"""Convert a checkpoint of Google's code to a model folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADS = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
 
 @dataclass(frozen=True)
 class GoogleImport:
-    """What was read and written; `missing` names parameters, `unused` variables."""
+    """What was read and written: `missing` parameters and `unused` variables by name."""
 
     checkpoint: str
     folder: str
@@ -59,15 +59,15 @@ def import_checkpoint(
 ) -> GoogleImport:
     """Write the model folder `output` from an archive, a folder, a prefix or a TF-Hub module.
 
-    One tensor at a time is in memory. With `has_optimizer` the folder also gets the moments under
-    the names of `litebert.optim.state_tensors`, and the number of steps.
+    Only one tensor at a time is in memory. With `has_optimizer` the folder also gets the moments,
+    under the names of `litebert.optim.state_tensors`, and the number of steps.
 
     Raises:
         LitebertError: LB-700 to LB-725, LB-728: nothing is left at `output` then.
     """
     require_absent(
         "LB-728",
-        f"{output} is there already",
+        f"{output} already exists",
         output,
         expected="a new folder: nothing is overwritten",
         next="choose another folder with --output, or remove this one",

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: its prefix, and beside it the configuration and the vocabulary."""
+"""Find a checkpoint: its prefix, and the configuration and the vocabulary beside it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HELP = "litebert import google --help"
 
 @contextmanager
 def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the prefix of the checkpoint that a path means, and notes about the choice.
+    """Yield the prefix of the checkpoint at a path, and notes about the choice.
 
-    The path may be an archive, which is unpacked in `workplace` for as long as the block lasts, a
+    The path may be an archive, which is unpacked in `workplace` until the end of the block, a
     folder, a prefix, or one of the checkpoint's files.
     """
     if path.is_file() and not _PART.search(path.name) and is_archive(path):
@@ -108,7 +108,7 @@ def _chosen(found: list[Path], given: Path) -> tuple[Path, list[str]]:
 
 
 def _prefix(path: Path) -> Path:
-    """Return the prefix that a path is, or that the file at a path belongs to."""
+    """Return a path if it is a prefix, or the prefix of the file at this path."""
     prefix = path.with_name(_PART.sub("", path.name))
     if prefix.with_name(f"{prefix.name}.index").is_file():
         return prefix

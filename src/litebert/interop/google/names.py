@@ -1,7 +1,7 @@
-"""Which of Google's variables holds each tensor of a model folder (official-code names, both ways).
+"""The names of a model folder's tensors in Google's code, for import and export.
 
-A model folder has Hugging Face's names, whose layers are grouped as Google's. `place` goes from the
-folder to the checkpoint; an import looks every tensor of the network up.
+A model folder has Hugging Face's names, whose layers are grouped as Google's are. `place` maps a
+tensor of the folder to a variable of the checkpoint; an import does so for every tensor.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ SLOTS = ("adam_m", "adam_v")
 STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
 SECOND_WORDS = "bert/embeddings/word_embeddings_2"
-"""albert_zh's map of the words from E to H (its embedding_lookup_factorized)."""
+"""albert_zh's projection of word embeddings from E to H (its embedding_lookup_factorized)."""
 
 OFFICIAL_BLOCK = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
 OLD_BLOCK = "bert/encoder/layer_shared/"
-"""albert_zh's one block, before Google published its own names."""
+"""The only block of albert_zh, which is older than Google's published names."""
 HUB_PREFIX = "module/"
 """What TF-Hub puts before every name."""
 
@@ -83,7 +83,7 @@ class StoredVariable(NamedTuple):
 
 
 def place(tensor: str, *, is_old: bool = False) -> StoredVariable:
-    """Return where a tensor of a model folder is in a checkpoint, by official or by old names.
+    """Return the variable of a tensor of a model folder, by its official or an old name.
 
     >>> place("predictions.dense.weight")
     StoredVariable(variable='cls/predictions/transform/dense/kernel', is_kernel=True)

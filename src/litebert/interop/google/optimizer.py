@@ -1,4 +1,4 @@
-"""The optimizer beside the weights: its two moments of every variable, and the steps it did."""
+"""The optimizer's state beside the weights: two moments of every variable, and its steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_optimizer(source: Checkpoint) -> None:
     """Refuse a checkpoint whose optimizer cannot be kept.
 
     Raises:
-        LitebertError: LB-724, it has none; LB-725, its moments are of other variables than ours.
+        LitebertError: LB-724, it has none; LB-725, its variables are not those of our network.
     """
     if not any(map(is_slot, source.stored)):
         raise LitebertError(
@@ -41,9 +41,9 @@ def require_optimizer(source: Checkpoint) -> None:
 
 
 def write_optimizer(folder: Path, plan: ImportPlan) -> int:
-    """Write the moments under `state_tensors`' names; return the steps done.
+    """Write the moments under the names of `state_tensors`, and return the number of steps.
 
-    A variable that never had a gradient has no moments; ours are zeros then.
+    A variable that never had a gradient has no moments in the checkpoint; zeros are written.
     """
     moments = {
         f"{each.parameter}/{slot}": (each, slot)
@@ -64,7 +64,7 @@ def write_optimizer(folder: Path, plan: ImportPlan) -> int:
 def read_optimizer(
     folder: Path, parameters: Mapping[str, Tensor], config: AlbertConfig
 ) -> tuple[dict[str, Tensor], int]:
-    """Return the moments by `state_tensors`' names, of all parameters, and the steps done.
+    """Return the moments of all parameters, by the names of `state_tensors`, and the steps.
 
     Raises:
         LitebertError: LB-725, Google's code would have other variables; LB-726, the folder has no

@@ -1,4 +1,4 @@
-"""The variables that a model folder becomes in a checkpoint of Google's code."""
+"""The variables of Google's code that a model folder is exported to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POOLER = ("albert.pooler.weight", "albert.pooler.bias")
 
 @dataclass(frozen=True)
 class Outgoing:
-    """What goes into a checkpoint: views of the folder's tensors, copied one by one on writing."""
+    """The content of a checkpoint: views of the folder's tensors, each copied as it is written."""
 
     config: AlbertConfig
     variables: tuple[Variable, ...]
@@ -36,7 +36,7 @@ class Outgoing:
 
 
 def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing:
-    """Read a model folder and name its tensors as Google's code does; moments stay float32."""
+    """Read a model folder and name its tensors as in Google's code; moments stay float32."""
     whole = read_weights(folder)
     tensors = {name: each for name, each in whole.items() if not name.startswith("exits.")}
     head = read_head(folder, tensors={name: tuple(each.shape) for name, each in tensors.items()})
@@ -82,7 +82,7 @@ def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing
 
 
 def _places(network: Network) -> dict[str, list[str]]:
-    """Return the tensors on disk of each parameter, several where sharing is partial."""
+    """Return the tensors on disk of each parameter; there are several if sharing is partial."""
     head = getattr(network, "head_config", None)
     return {name: tensor_names(name, network.config, head) for name in network.state_dict()}
 
@@ -90,7 +90,7 @@ def _places(network: Network) -> dict[str, list[str]]:
 def _moments(
     folder: Path, network: Network, places: dict[str, list[str]]
 ) -> tuple[dict[tuple[str, str], Tensor], int]:
-    """Return the optimizer's tensors by the weight they belong to and the slot."""
+    """Return the optimizer's tensors by slot and the weight that they belong to."""
     tensors, step = read_optimizer(folder, network.state_dict(), network.config)
     named = {tuple(name.rsplit("/", 1)): tensor for name, tensor in tensors.items()}
     return {(places[name][0], slot): tensor for (name, slot), tensor in named.items()}, step

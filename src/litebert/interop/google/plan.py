@@ -1,4 +1,4 @@
-"""What a network needs, compared with what a checkpoint has, before any number is read."""
+"""Compare what a network needs with what a checkpoint has, before any number is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask
 
 @dataclass(frozen=True)
 class Wanted:
-    """A parameter of a network, and the tensor of a model folder that holds it."""
+    """A parameter of a network, and its tensor in a model folder."""
 
     parameter: str
     tensor: str
@@ -24,13 +24,13 @@ class Wanted:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers it has."""
+        """The number of its elements."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """What is taken from a checkpoint; `extra` is kept although the network has no use for it."""
+    """What is taken from a checkpoint; `extra` is kept although the network does not use it."""
 
     source: Checkpoint
     config: AlbertConfig
@@ -55,8 +55,8 @@ class ImportPlan:
 def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | None) -> ImportPlan:
     """Find every parameter's variable.
 
-    The pretraining heads and their pooler may be missing, as from TF-Hub modules; the encoder and
-    a task head may not.
+    The pretraining heads and their pooler may be missing, as in TF-Hub modules; the encoder and a
+    task head may not.
 
     Raises:
         DamagedError: LB-721, a variable has another shape; LB-723, one is missing.
@@ -76,7 +76,7 @@ def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | Non
 
 
 def require_shape(source: Checkpoint, wanted: Wanted, slot: str = "") -> None:
-    """Refuse a variable, or the optimizer's beside it, whose shape is not the parameter's."""
+    """Refuse a variable or a moment whose shape is not that of the parameter."""
     shape = source.shape(wanted.tensor, slot)
     if shape not in (None, wanted.shape):
         raise DamagedError(
@@ -89,7 +89,7 @@ def require_shape(source: Checkpoint, wanted: Wanted, slot: str = "") -> None:
 
 
 def _parameters(config: AlbertConfig, head: HeadConfig | None) -> list[Wanted]:
-    """Return what a network of one block wants, with its block repeated for every group."""
+    """Return the parameters of a one-block network, with its block repeated for every group."""
     single = {"num_hidden_layers": 1, "num_hidden_groups": 1, "inner_group_num": 1}
     one = config.model_copy(update=single)
     with without_numbers():
@@ -117,7 +117,7 @@ def _repeated(wanted: Wanted, config: AlbertConfig) -> list[Wanted]:
 
 
 def _idle_pooler(config: AlbertConfig) -> list[Wanted]:
-    """Return the pooler that the official graph has under every head, used or not."""
+    """Return the pooler, which the official graph has under every head, used or not."""
     size = config.hidden_size
     shapes = {"albert.pooler.weight": (size, size), "albert.pooler.bias": (size,)}
     return [Wanted(name, name, shape) for name, shape in shapes.items()]

@@ -1,4 +1,4 @@
-"""A checkpoint seen as a model folder: its tensors by Hugging Face's names, in our layout."""
+"""View a checkpoint as a model folder: tensors by Hugging Face's names, in our layout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Checkpoint:
 
     @cached_property
     def is_old(self) -> bool:
-        """Whether the layers have albert_zh's names, from before Google published its own."""
+        """Whether the layers have albert_zh's names, which are older than Google's."""
         return any(name.startswith(OLD_BLOCK) for name in self.stored)
 
     @property
@@ -56,7 +56,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int | None:
-        """How many steps the optimizer had done."""
+        """The number of steps that the optimizer has done."""
         return self.bundle.read_count(self.stored[STEP]) if STEP in self.stored else None
 
     def name(self, tensor: str) -> str:
@@ -68,9 +68,9 @@ class Checkpoint:
         return self.bundle.entries[self.stored[name]].dtype
 
     def variables_of(self, tensor: str, slot: str = "") -> list[str]:
-        """Return the official names of the variables that make a tensor, those that are there.
+        """Return the official names of the existing variables that a tensor is computed from.
 
-        With `slot`, of the optimizer's variable beside it instead.
+        With `slot`, these are the optimizer's variables beside them.
         """
         name = self.name(tensor)
         if slot:
@@ -79,7 +79,7 @@ class Checkpoint:
         return [each for each in names if each in self.stored]
 
     def shape(self, tensor: str, slot: str = "") -> tuple[int, ...] | None:
-        """Return the shape of a tensor in our layout; None where the checkpoint lacks it."""
+        """Return the shape of a tensor in our layout; None if the checkpoint lacks it."""
         shapes = [
             self.bundle.entries[self.stored[name]].shape for name in self.variables_of(tensor, slot)
         ]
@@ -114,7 +114,7 @@ class Checkpoint:
 
 
 def albert_in(bundle: Bundle) -> Checkpoint:
-    """Return a checkpoint's variables by official name.
+    """Return the variables of a checkpoint by official name.
 
     Raises:
         LitebertError: LB-719, they are not those of an ALBERT.

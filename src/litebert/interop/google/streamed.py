@@ -1,4 +1,4 @@
-"""Arrays as bytes, a piece at a time, and safetensors files written tensor by tensor."""
+"""Write arrays piece by piece, and safetensors files tensor by tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIECE_BYTES = 4 << 20
 
 
 def write_tensors(path: Path, shapes: Shapes, value: Callable[[str], NDArray[np.float32]]) -> None:
-    """Write a float32 tensor of each name; `value` makes each when it is written."""
+    """Write a safetensors file of float32 tensors; `value` computes each as it is written."""
     write_stream(path, _chunks(shapes, value))
 
 
@@ -38,9 +38,9 @@ def _chunks(shapes: Shapes, value: Callable[[str], NDArray[np.float32]]) -> Iter
 
 
 def pieces(values: NDArray[np.generic], dtype: str) -> Iterator[bytes]:
-    """Yield the numbers of an array, row by row, as little-endian `dtype`; "bfloat16" too.
+    """Yield the numbers of an array, row by row, as little-endian `dtype`, "bfloat16" included.
 
-    A transposed view is so written without a copy of the whole.
+    In this way a transposed view is written without a copy of all of it.
 
     >>> b"".join(pieces(np.array([[1, 2], [3, 4]]).T, "int8"))
     b'\\x01\\x03\\x02\\x04'

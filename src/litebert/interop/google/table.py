@@ -1,8 +1,8 @@
 """Sorted tables of keys and values, the file format of LevelDB (TensorFlow, lib/io/table).
 
-A table is a run of blocks, each followed by a byte for its compression and a checksum; an index
-block locates them, and a footer of 48 bytes locates the index. Nothing is trusted: every
-size is compared with what is there, blocks may not overlap, and keys must rise.
+A table is a sequence of blocks, each followed by a byte for its compression and a checksum. An
+index block locates them, and a footer of 48 bytes locates the index. Nothing is trusted: every
+size is checked against the file, blocks may not overlap, and keys must be in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STORED, SNAPPY = 0, 1
 
 
 class TableError(ValueError):
-    """Say what about a table cannot be."""
+    """The bytes are not a valid table; the message says why."""
 
 
 class _Handle(NamedTuple):
@@ -43,12 +43,12 @@ def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a table in order.
 
     Raises:
-        TableError, WireError: The bytes are no whole table.
+        TableError, WireError: The bytes are not a complete table.
     """
     if len(data) < FOOTER_BYTES or not is_table(data):
         raise TableError("no table: its last eight bytes are not the mark of one")
     body = len(data) - FOOTER_BYTES
-    _, position = _handle(data, body, len(data))  # what LevelDB keeps of filters: not used
+    _, position = _handle(data, body, len(data))  # LevelDB's metadata (filters), not used
     index, _ = _handle(data, position, len(data))
     allowed = MAX_TABLE_BYTES
     previous_key, previous_end = None, 0
@@ -90,7 +90,7 @@ def _block(data: bytes, handle: _Handle, end: int, allowed: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield a block's entries; a key shares its first bytes with the one before."""
+    """Yield a block's entries; a key may share its first bytes with the one before."""
     if len(block) < 4:
         raise TableError("a block without an end")
     (num_restarts,) = struct.unpack_from("<I", block, len(block) - 4)

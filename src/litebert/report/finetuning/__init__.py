@@ -12,7 +12,7 @@ from litebert.runs.answers import read_answers, read_labels
 
 
 def content_of(record: Record) -> Content:
-    """Return what the page of a fine-tuning run holds."""
+    """Return the content of the page of a fine-tuning run."""
     result = read_result(record.folder)
     answers = read_answers(record.folder)
     labels = read_labels(record.folder)
@@ -38,6 +38,6 @@ def content_of(record: Record) -> Content:
 
 
 def _name(record: Record) -> str:
-    """Name the run; one seed of several is named with the folder of all."""
+    """Return the name of the run; for one seed of several, with the folder of all seeds."""
     folder = record.folder.resolve()
     return f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name

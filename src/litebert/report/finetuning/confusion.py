@@ -1,4 +1,4 @@
-"""Which labels are taken for which."""
+"""Confusion matrices: which labels are mistaken for which."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from litebert.report.markup import Html, paragraph, section, shaded_table, table
 from litebert.runs.answers import Answered
 
 MOST_LABELS = 12
-"""A matrix of more labels is not read; their commonest confusions are listed instead."""
+"""Above this many labels a matrix is unreadable; the commonest confusions are listed instead."""
 MOST_PAIRS = 20
 
 
 def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -> list[Html]:
-    """Return the confusions of each held-out set, where each answer is one label."""
+    """Return the confusions of each held-out set whose answers are single labels."""
     shown = [(split, rows) for split, rows in answers.items() if are_labels(rows, labels)]
     parts = [_confused(split, rows, labels) for split, rows in shown]
     one = [(split, rows) for split, rows in shown if len({row.answer for row in rows}) == 1]

@@ -1,4 +1,4 @@
-"""What to type next: use the model, measure it again, or resume the run."""
+"""The next commands: use the model, measure it again, or resume the run."""
 
 from __future__ import annotations
 

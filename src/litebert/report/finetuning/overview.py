@@ -1,4 +1,4 @@
-"""A fine-tuning run at a glance: its task, model and examples, and its figures by step."""
+"""The overview of a fine-tuning run: its task, model and examples, and its figures by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from litebert.report.table import number
 from litebert.runs import Record, Result
 
 MOST_MEASURES = 2
-"""Measures drawn until one is chosen to decide."""
+"""How many measures are drawn as long as no key measure is known."""
 
 
 def charts_of(
@@ -44,7 +44,7 @@ def measures_drawn(record: Record, result: Result | None) -> list[str]:
 
 
 def baselines(answers: AnswersBySplit, labels: Sequence[str]) -> dict[str, tuple[Rule, ...]]:
-    """Return what always answering the commonest label gets, by the name of each accuracy."""
+    """Return the accuracy of always answering the commonest label, by the name of the measure."""
     return {
         accuracy_name(split, answers): (Rule("commonest label", commonest(rows)[1]),)
         for split, rows in answers.items()
@@ -78,7 +78,7 @@ def facts_of(record: Record, result: Result | None) -> dict[str, str]:
 
 
 def start_of(record: Record) -> str:
-    """Name the model that a run started from, or whose shape alone it took."""
+    """Name the model that a run started from, or of which it took only the shape."""
     is_random = record.settings.get("model.random") is True
     return f"{'random weights, shaped as ' if is_random else ''}{record.setting('model.start')}"
 

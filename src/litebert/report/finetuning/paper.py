@@ -1,4 +1,4 @@
-"""Paper, recipe, yours: what is published for the task beside what the run reached."""
+"""The table "Paper, recipe, yours": published figures beside those of the run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from litebert.tasks.named.published import PublishedScore
 
 _PERCENT_TASKS = ("squad", "squad2")
-"""Their official scripts, and so our measures, count in percent; all others from 0 to 1."""
+"""Tasks whose official scripts, and so our measures, are in percent; all others are 0 to 1."""
 _CAPTION = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
 _NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
-"""What is cited for a model without published figures: the smallest that has some."""
+"""The model cited if the run's own has no published figures: the smallest that has some."""
 
 
 def sections(record: Record, result: Result | None) -> list[Html]:
-    """Return what is published for the run's task, and what its recipe says; nothing if neither."""
+    """Return the published figures of the run's task and its recipe; nothing if there are none."""
     columns = {"last step": result.last.measures, "best": result.best.measures} if result else {}
     return beside_yours(record, columns)
 
@@ -40,7 +40,7 @@ def beside_yours(record: Record, columns: Mapping[str, Mapping[str, float]]) -> 
 
 
 def published_on_dev(task: str) -> list[PublishedScore]:
-    """Return what is published for a task on held-out sets that come with their answers."""
+    """Return the published scores of a task on held-out sets whose answers are public."""
     from litebert.tasks.named.published import published  # torch comes with it
 
     return [score for score in published(task) if score.split == "dev"]
@@ -55,13 +55,13 @@ def nearest(task: str, measure: str, preset: str | None) -> PublishedScore | Non
 
 
 def preset_of(record: Record) -> str | None:
-    """Return the published model that a run started from, which its name tells."""
+    """Return the published model that a run started from, recognised by its name."""
     name = Path(record.setting("model.start")).name.lower().removeprefix("albert-")
     return name if name in PRESETS and record.settings.get("model.random") is not True else None
 
 
 def comparability(record: Record) -> str:
-    """Say whether there are figures of the very model that the run started from."""
+    """Say whether there are figures of exactly the model that the run started from."""
     preset = preset_of(record)
     task = record.setting("task.name")
     if preset and any(score.model == preset for score in published_on_dev(task)):
@@ -90,7 +90,7 @@ def percent(task: str, value: float) -> float:
 
 
 def named(measure: str, names: Sequence[str]) -> str | None:
-    """Find a published measure among names that may begin with a held-out set, or the reverse.
+    """Find a measure among names, where either may begin with the name of a held-out set.
 
     >>> named("accuracy", ["dev_matched_accuracy", "dev_mismatched_accuracy"])
     'dev_matched_accuracy'
@@ -102,7 +102,7 @@ def named(measure: str, names: Sequence[str]) -> str | None:
 def _tables(
     record: Record, scores: list[PublishedScore], columns: Mapping[str, Mapping[str, float]]
 ) -> list[Html]:
-    """Return the figures of the run's own model, or of the nearest, and fold away the others."""
+    """Return the figures of the run's own model, or the nearest, and folded those of others."""
     models = {score.model for score in scores}
     preset = preset_of(record)
     shown = {preset} if preset in models else models.intersection(_NEAREST) or models
@@ -129,13 +129,13 @@ def _yours(score: PublishedScore, measures: Mapping[str, float]) -> str:
 
 
 def _recipe(record: Record) -> str | None:
-    """Name the packaged recipe that set something in this run."""
+    """Return the name of the packaged recipe that the run used."""
     names = sorted({o.detail for o in record.origins.values() if o.kind == "recipe"})
     return names[0] if names else None
 
 
 def _departures(record: Record, recipe: str) -> str:
-    """Say which settings of a recipe the run did not take."""
+    """Say which settings of the recipe the run changed."""
     values = record.settings
     typed = [
         f"{name} = {values.get(name)}"

@@ -1,4 +1,4 @@
-"""Whether confidence means what it says."""
+"""Calibration: whether answers are right as often as their confidence says."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -
 def calibration_of(rows: Iterable[Answered]) -> Calibration:
     """Measure how far the confidence of answers is from how often they are right."""
     known = [(row.confidence, row.is_right) for row in rows if row.confidence is not None]
-    # The answer is the first of two columns, so that it is right where the label is 0.
+    # The answer is the first of two columns, so a label of 0 means that it is right.
     probabilities = np.array([(confidence, 0.0) for confidence, _ in known])
     return calibration(np.array([0 if is_right else 1 for _, is_right in known]), probabilities)
 
 
 def _fits(rows: Sequence[Answered], labels: Sequence[str]) -> bool:
-    """Leave out several labels at once, whether of a text or of its words: none is the answer."""
+    """Tell whether every row has a confidence and one answer: no set of labels, no tags."""
     is_known = all(row.confidence is not None for row in rows)
     return is_known and (not labels or are_labels(rows, labels))
 

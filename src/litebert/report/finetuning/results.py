@@ -1,4 +1,4 @@
-"""How well the task was learnt: last step and best evaluation, side by side, never mixed."""
+"""How well the task was learnt: last step and best evaluation side by side, never mixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AnswersBySplit = Mapping[str, Sequence[Answered]]
 def results(
     record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]
 ) -> Html:
-    """Return the measures, what they mean, and what no learning would get."""
+    """Return the measures, what they mean, and the measures of a model that learnt nothing."""
     if result is None:
         return section("Result", *_so_far(record))
     last, best = result.last, result.best
@@ -75,7 +75,7 @@ def _two_columns(result: Result) -> list[str]:
 
 
 def _doubts(result: Result, answers: AnswersBySplit, labels: Sequence[str]) -> list[str]:
-    """Say what an accuracy is worth: beside no learning, and beside chance."""
+    """Say what an accuracy is worth, compared with no learning and with chance."""
     lines = []
     for split, rows in answers.items():
         accuracy = result.last.measures.get(accuracy_name(split, answers))

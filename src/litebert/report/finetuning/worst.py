@@ -22,12 +22,12 @@ def sections(answers: Mapping[str, Sequence[Answered]]) -> list[Html]:
 
 
 def badness(row: Answered) -> float:
-    """Return how bad an answer is: how wrong, times how sure (1 where unknown)."""
+    """Return how bad an answer is: how wrong, times how confident (1 if unknown)."""
     return (1 - row.score) * (1.0 if row.confidence is None else row.confidence)
 
 
 def shortened(text: str, *, most: int) -> str:
-    """Return a text on one line without what cannot be printed, cut where it is too long.
+    """Return a text on one line, without unprintable characters and cut if it is too long.
 
     >>> shortened("one\\n two\\x00 three", most=9)
     'one two\\ufffd …'
@@ -37,7 +37,7 @@ def shortened(text: str, *, most: int) -> str:
     if len(line) <= most:
         return line
     kept, space, _ = line[: most + 1].rpartition(" ")
-    # Some scripts have no spaces, some words no end.
+    # Some scripts have no spaces, and a word may be very long.
     return f"{kept if space and len(kept) > most // 2 else line[:most]} …"
 
 

@@ -11,7 +11,7 @@ from litebert.runs import Record
 
 
 def content_of(record: Record) -> Content:
-    """Return what the page of a pretraining run holds."""
+    """Return the content of the page of a pretraining run."""
     return Content(
         name=record.name,
         kind="Pretraining run",

@@ -1,4 +1,4 @@
-"""A pretraining run at a glance: what was trained, what to type next, and its figures."""
+"""The overview of a pretraining run: what was trained, the next commands, and its figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _preset(record: Record) -> str:
 
 
 def shell_lines(record: Record) -> list[str]:
-    """Return the commands that use a finished model, the verbs it was trained for."""
+    """Return commands that use a finished model, with the verbs that it was trained for."""
     model = shlex.quote(str(record.folder / "model"))
     lines = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
     if record.trains_sentences and record.settings.get("objective.sentence") != "next":
@@ -60,7 +60,7 @@ def shell_lines(record: Record) -> list[str]:
 
 
 def python_lines(record: Record) -> list[str]:
-    """Return the same in Python."""
+    """Return the Python code that does the same."""
     return [
         "import litebert",
         f"model = litebert.load({str(record.folder / 'model')!r})",

@@ -1,4 +1,4 @@
-"""What training brought on held-out text: before, now, and what no training would get."""
+"""What training achieved on held-out text: before, now, and without any training."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from litebert.runs import LogRow, Record
 
 CHANCE = 0.5
-"""Share of sentence pairs that a coin gets right; its loss is ln 2."""
+"""Share of sentence pairs that guessing gets right; its loss is ln 2."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of an evaluation, how it is written, and what it is without any learning."""
+    """A number of an evaluation, its format, and its value without any learning."""
 
     label: str
     name: str
@@ -48,13 +48,13 @@ def perplexity(value: float) -> str:
 
 
 def sentence_task(record: Record) -> str:
-    """Name the second objective in the paper's words."""
+    """Return the paper's name of the second objective."""
     is_next = record.settings.get("objective.sentence") == "next"
     return "Next sentence" if is_next else "Sentence order"
 
 
 def before_and_now(record: Record) -> tuple[LogRow, LogRow] | None:
-    """Return the first and the last evaluation, where there are two."""
+    """Return the first and the last evaluation, if there are two."""
     if len(record.evaluations) < 2:
         return None
     return record.evaluations[0], record.evaluations[-1]
@@ -75,7 +75,7 @@ def result_rows(record: Record, first: LogRow, last: LogRow) -> list[tuple[str, 
 
 
 def verdict(record: Record, last: LogRow) -> list[str]:
-    """Say in plain words what the last evaluation means, gains that are none included."""
+    """Say in plain words what the last evaluation means, and which gains are none."""
     sentences = []
     if (accuracy := last.values.get("masked_lm_accuracy")) is not None:
         sentences.append(_masked_words(last, accuracy))
@@ -109,7 +109,7 @@ def _sentence_words(record: Record, accuracy: float) -> str:
     sequences = record.settings.get("train.eval_sequences")
     if not isinstance(sequences, int) or sequences < 1:
         return f"{sentence}."
-    # Two standard errors of a coin thrown once a sequence.
+    # Two standard errors of a coin that is tossed once per sequence.
     if abs(accuracy - CHANCE) < 2 * math.sqrt(CHANCE * (1 - CHANCE) / sequences):
         return f"{sentence}: no better than chance on {sequences:,} sequences."
     return f"{sentence}."

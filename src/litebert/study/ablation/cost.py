@@ -27,7 +27,7 @@ class Cost:
 
 
 def training_flops(words: Words) -> float:
-    """Return the FLOPs of a training: three forward passes of every token, plus extras."""
+    """Return the FLOPs of a training: three forward passes for every token, plus extras."""
     config = _config(words)
     length = config.objective.max_seq_length
     tokens = config.train.steps * config.train.batch_size * length
@@ -35,10 +35,10 @@ def training_flops(words: Words) -> float:
 
 
 def passes(config: PretrainConfig) -> float:
-    """Return how many forward passes of the whole depth a step costs: a backward pass is two.
+    """Return the cost of a step in forward passes of the full depth; a backward pass costs two.
 
-    Hard examples are chosen by a forward pass of each candidate; a generator of replaced words is a
-    part of the depth; elastic depth omits steps, unless the full depth teaches.
+    Hard-example mining adds a forward pass per candidate, and a generator of replaced words its
+    share of the full depth. Elastic depth omits steps, unless the full depth is the teacher.
 
     >>> settings = ["data.corpus=none", "model.num_hidden_layers=4", "elastic.least_depth=1"]
     >>> passes(resolve(PretrainConfig, settings_from_words(settings)).config)
@@ -64,7 +64,7 @@ def measured_rate(scale: Scale) -> float:
     batch = Batch.from_lists([[5] * length] * max(1, _PROBE_TOKENS // length))
     masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
     seconds = []
-    with threads(config.train.threads):  # idle threads that wait count as CPU time, too
+    with threads(config.train.threads):  # waiting threads would count as CPU time, too
         for _ in range(3):
             begun = time.process_time()
             output = network(batch, masked)

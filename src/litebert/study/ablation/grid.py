@@ -1,4 +1,4 @@
-"""What an ablation is: one table of the paper as rows of settings, at a scale."""
+"""The parts of an ablation: one table of the paper as rows of settings, at a scale."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Words = tuple[str, ...]
 class Scale:
     """How large the networks of a study are, and how long they are trained.
 
-    `base` and `large` stand for the paper's two shapes, `embedding_sizes` for its widths of the
-    embeddings. `usual_embedding` is that of the tables that do not vary it; None: as wide as H.
+    `base` and `large` stand for the paper's two shapes, and `embedding_sizes` for its embedding
+    sizes. `usual_embedding` is the embedding size of all other tables; None makes it equal to H.
     """
 
     name: str
@@ -98,7 +98,7 @@ SCALES = {
         training=("objective.max_seq_length=512", "train.batch_size=4096", "train.precision=auto"),
     ),
 }
-"""Paper 4.1 and Table 1; and the smallest that learns from context within seconds per row.
+"""Paper 4.1 and Table 1, and the smallest scale that learns from context in seconds per row.
 
 With a vocabulary of some hundred pieces and sequences of 32, `tiny` leaves the plateau of the piece
 frequencies after 0.2 million pieces where E = H, which is its usual size; where E is smaller, it

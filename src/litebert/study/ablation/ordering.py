@@ -9,12 +9,12 @@ from itertools import combinations
 from statistics import fmean, variance
 
 CLEAR = 2.0
-"""A difference counts from this many standard errors."""
+"""A difference counts if it is at least this many standard errors."""
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """How many pairs of rows are ordered as in the paper, the other way, or are undecided."""
+    """How many pairs of rows are in the paper's order, in the reverse order, or undecided."""
 
     same: int
     reversed: int
@@ -35,7 +35,7 @@ class Ordering:
         return "partly reproduced" if self.same > self.reversed else "not reproduced"
 
     def __str__(self) -> str:
-        """Write the verdict with its counts."""
+        """Return the verdict with its counts."""
         pairs = self.same + self.reversed + self.unclear
         return (
             f"{self.verdict}: of {pairs} pairs of rows {self.same} in the paper's order, "

@@ -1,4 +1,4 @@
-"""Downstream probes of a row: fine-tuning at a fixed budget, the same for every row."""
+"""Downstream probes of a row: fine-tuning with a fixed budget, the same for every row."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Probe:
         return cls(task, Path(path))
 
     def measure(self, model: Path, folder: Path, *, seed: int, longest: int) -> float:
-        """Fine-tune a model, or read what that gave before; return the task's key measure."""
+        """Fine-tune a model, unless this was done before, and return the task's key measure."""
         run = folder / f"probe-{self.task}"
         if (result := read_result(run)) is None:
             is_file = self.data.is_file()

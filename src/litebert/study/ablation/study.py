@@ -44,7 +44,7 @@ class AblationRow(BaseModel):
 
 
 class Ablation(BaseModel):
-    """A table of the paper with our rows; NAME.json of the output folder holds exactly this."""
+    """A table of the paper with our rows, exactly as in NAME.json of the output folder."""
 
     name: str
     title: str
@@ -56,10 +56,10 @@ class Ablation(BaseModel):
 
     @property
     def compared(self) -> list[list[float]]:
-        """The measure that decides, of each row's seeds.
+        """The deciding measure of each row, for every seed.
 
-        `probes` is the mean of the probes that every probed trial has: a row that another table
-        shares may have more of them, and an easier probe must not put a row above.
+        `probes` is the mean of the probes that every probed trial has: a row that is also in
+        another table may have more of them, and an easier probe must not raise its mean.
         """
         if self.measure != PROBES:
             return [row.values(self.measure) for row in self.rows]
@@ -70,7 +70,7 @@ class Ablation(BaseModel):
 
     @property
     def orderings(self) -> dict[str, Ordering]:
-        """Whether the rows of each part of the table stand in the paper's order."""
+        """Whether the rows of each part of the table are in the paper's order."""
         parts: dict[str, list[tuple[float | None, list[float]]]] = {}
         for row, values in zip(self.rows, self.compared, strict=True):
             parts.setdefault(row.part, []).append((row.paper, values))
@@ -106,7 +106,7 @@ class Ablation(BaseModel):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to train: the seeds, and how many CPU seconds a row may take; None: any.
+    """What to train: the seeds, and the CPU seconds that a row may take (None: no limit).
 
     `more` is a second corpus, which the table of additional data needs.
     """
@@ -134,8 +134,8 @@ def ablate(
 ) -> Ablation:
     """Train the rows of a table that are not trained yet, and write NAME.json.
 
-    A row is trained once, whichever tables it is in: rerun the command to resume. A row that costs
-    more than the plan allows is listed with its predicted cost only.
+    A row is trained once even if it is in several tables, and is not trained again when the study
+    is rerun. A row that costs more than the plan allows is listed with its predicted cost only.
 
     Raises:
         LitebertError: LB-745 to LB-748, a name, a row or the corpus cannot be used.
@@ -215,7 +215,7 @@ def _require_rows(only: Sequence[str], variants: dict[str, Variant]) -> None:
 
 
 def _known(code: str, message: str, name: str, table: Mapping[str, Known], expected: str) -> Known:
-    """Return what a table has under a name, or raise that it has none."""
+    """Return the entry of a table with this name, or raise an error that lists the names."""
     if name not in table:
         raise LitebertError(
             code,

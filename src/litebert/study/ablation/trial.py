@@ -36,7 +36,7 @@ TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
 
 
 class Trial(BaseModel):
-    """What one training gave; `table` counts the embeddings, `body` all other parameters."""
+    """The result of one training; `table` counts the embeddings, `body` all other parameters."""
 
     label: str
     seed: int
@@ -64,7 +64,7 @@ class Bench:
     more: Path | None = None
 
     def folder(self, variant: Variant, variants: dict[str, Variant], seed: int) -> Path:
-        """Return the run of a row: rows with the same configuration share it, in any table."""
+        """Return the run folder of a row; rows of any table with the same settings share it."""
         config = resolve(PretrainConfig, settings_from_words(self.words(variant, seed))).config
         named = [config.model_dump_json(exclude_defaults=True)]
         if variant.start:
@@ -72,7 +72,7 @@ class Bench:
         return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(named))):016x}"
 
     def words(self, variant: Variant, seed: int) -> Words:
-        """Return all settings of a row but the model that it starts from.
+        """Return all settings of a row except the model that it starts from.
 
         Raises:
             LitebertError: LB-829, the row needs a second corpus.
@@ -190,7 +190,7 @@ class Bench:
     def _missing(
         self, trial: Trial, folder: Path, *, crosses: bool, by_depth: bool
     ) -> dict[str, float]:
-        """Return the measures that a table wants and the trial has not."""
+        """Return the measures that a table needs and the trial does not have yet."""
         config = resolve(PretrainConfig, settings_from_words(["data.corpus=x", *trial.settings]))
         found = {}
         if crosses and "nsp_accuracy" not in trial.measures:
@@ -249,7 +249,7 @@ def measure(
 
 
 def _deepened(start: Path, words: Words, target: Path) -> Path:
-    """Copy the model of a run with the depth that the words name: the weights are shared."""
+    """Copy the model of a run, with the depth that the settings name; the weights are shared."""
     if (target / "config.json").is_file():
         return target
     model = start / "run" / "model"
@@ -264,7 +264,7 @@ def _deepened(start: Path, words: Words, target: Path) -> Path:
 
 @contextmanager
 def _counted_cpu(folder: Path) -> Iterator[None]:
-    """Add the CPU time of the block, its processes included, to the folder's count."""
+    """Add the CPU time of the block, including its child processes, to the folder's count."""
     before, begun = _cpu_seconds(folder), _process_seconds()
     try:
         yield

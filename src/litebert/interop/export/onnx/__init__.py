@@ -1,4 +1,4 @@
-"""One ONNX file of a model: weights stored once, int8 that is int8, checked in onnxruntime."""
+"""A model as one ONNX file: weights stored once, true int8, checked in onnxruntime."""
 
 from litebert.interop.export.onnx.export import OnnxReport, OnnxRow, export_onnx
 

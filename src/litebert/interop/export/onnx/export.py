@@ -18,15 +18,15 @@ from litebert.interop.export.source import SourceModel, open_source, require_fre
 
 _ITSELF, _FP32, _INT8 = "litebert", "onnxruntime fp32", "onnxruntime int8"
 _LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
-"""Below the one and, as a share of the largest number, above the other, int8 is refused."""
+"""int8 is refused below this correlation and above this difference, a share of the largest."""
 _GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
 
 
 @dataclass(frozen=True)
 class OnnxRow:
-    """One line of the table: a runtime, its file, how near it is and how long a batch takes.
+    """A row of the table: a runtime, its file, how exact it is and how long a batch takes.
 
-    `parity` is None for the network itself; `milliseconds` is empty when nothing was timed.
+    `parity` is None for the network itself; `milliseconds` is empty if nothing was timed.
     """
 
     name: str
@@ -64,9 +64,9 @@ def export_onnx(
 ) -> OnnxReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
-    The outputs are those of the folder's head, or with `head="none"` the encoder's; `has_states`
-    gives both, and `table_bits` is for `quantise`. The file is
-    run in onnxruntime on `texts` first, and not written when its numbers are wrong.
+    The outputs are those of the folder's head, or of the encoder with `head="none"`; `has_states`
+    gives both, and `table_bits` is for `quantise`. onnxruntime first runs the model on `texts`, and
+    the file is not written if its outputs are wrong.
 
     Raises:
         LitebertError: LB-750, no such head; LB-751, LB-752, the output is taken; LB-755, LB-760,
@@ -125,7 +125,7 @@ def _parities(
 
 
 def _is_lost(parity: Parity) -> bool:
-    """Outputs that hardly vary may not correlate although they are close: that is no loss."""
+    """Tell whether int8 lost the outputs: those that hardly vary may be close but uncorrelated."""
     is_near = parity.max_difference <= _LARGEST_SHARE * parity.scale
     return not (is_near or parity.correlation >= _LEAST_CORRELATION)
 
@@ -155,7 +155,7 @@ _INTEGER = ("MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQu
 
 @dataclass(frozen=True)
 class Products:
-    """How many products have a constant operand, by the arithmetic they are computed in."""
+    """How many products have a constant operand, by the arithmetic that computes them."""
 
     floating: int
     integer: int

@@ -1,4 +1,4 @@
-"""From the padded network to an ONNX graph that holds each weight once."""
+"""Convert the padded network to an ONNX graph that contains each weight once."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from litebert.interop.export.padded import INPUTS, PaddedNetwork
 from litebert.interop.export.program import dynamic_shapes, quiet, trace
 
 DEFAULT_OPSET = 20
-"""The first with Gelu as one operator."""
+"""The first opset that has Gelu as one operator."""
 OPSETS = range(18, 25)
 _FILE_LIMIT = 2**31 - 2**20
-"""Bytes of a protobuf message, less some for the graph."""
+"""Largest protobuf message in bytes, less some for the graph."""
 _SLACK = 2**16
 """Bytes of shape constants, and of tables so small that the exporter folds them."""
 
 
 def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.ModelProto:
-    """Export with free axes for batch and length.
+    """Export with dynamic axes for batch and length.
 
     Raises:
         LitebertError: LB-756, no such opset; LB-757, too large for one file; LB-758, the exporter
@@ -68,7 +68,7 @@ def require_weights_once(model: onnx.ModelProto, network: PaddedNetwork) -> None
 
 
 def _without_origins(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Drop the exporter's notes on source files: they are long and name this machine's folders."""
+    """Remove the exporter's metadata, which is long and contains paths of this machine."""
     model.producer_name, model.producer_version = "litebert", ""
     graph = model.graph
     del graph.value_info[:], graph.metadata_props[:], model.metadata_props[:]

@@ -1,8 +1,8 @@
-"""Eight-bit weights: one scale a column of each weight, activations quantised as they come.
+"""Eight-bit weights with one scale per column; activations are quantised dynamically.
 
-Each weight is stored once however many nodes read it. One scale a row of the word table is also one
-a column of the masked-LM output layer, so the two share one eight-bit table. All activations of a
-product share one scale: a row's numbers depend a little on its neighbours in the batch.
+Each weight is stored once, however many nodes read it. One scale per row of the word table is also
+one per column of the masked-LM output layer, so the two share one eight-bit table. All activations
+of a product share one scale: the outputs of a row depend slightly on its neighbours in the batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Nodes: TypeAlias = Iterator[onnx.NodeProto]
 def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     """Return the graph with every weight product and every table lookup in int8.
 
-    With fewer `table_bits`, tables have that many of the eight: a compressed file is smaller.
+    With `table_bits` below 8, tables use only that many bits, so that the file compresses better.
 
     A product becomes DynamicQuantizeLinear, MatMulInteger and a rescaling, which onnxruntime
     fuses into one operator. Weights are symmetric, activations asymmetric.
@@ -55,7 +55,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
 def _weights(
     graph: onnx.GraphProto, floats: Mapping[str, onnx.TensorProto], transposed: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
-    """Yield each weight with the axis over which it has one scale: its inputs."""
+    """Yield each weight with the axis of its inputs, over which it has one scale."""
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in floats:
             yield node.input[1], 0
@@ -93,7 +93,7 @@ def _product(node: onnx.NodeProto, *, scale: str) -> Nodes:
 
 
 def _lookup(node: onnx.NodeProto) -> Nodes:
-    """Look rows and their scales up, and multiply."""
+    """Look up rows and their scales, and multiply them."""
     (table, index), (out,) = node.input, node.output
     yield _make("Gather", [f"{table}.int8", index], [f"{out}.int8"])
     yield _make("Gather", [f"{table}.scale", index], [f"{out}.scale"])

@@ -28,10 +28,10 @@ def measure(
     vocab_size: int,
     rounds: int = ROUNDS,
 ) -> dict[str, dict[str, float]]:
-    """Return for each runner the median milliseconds at each shape, `1x16` being one row of 16.
+    """Return the median milliseconds of each runner at each shape; `1x16` is one row of 16.
 
-    The runners are interleaved, after a warm-up round: other work on the machine slows them
-    all alike.
+    After a warm-up round the runners are interleaved, so that other work on the machine slows all
+    of them alike.
     """
     times: dict[str, dict[str, float]] = {name: {} for name in runners}
     for batch, length in SHAPES:
@@ -50,7 +50,7 @@ def measure(
 
 
 def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size: int) -> Inputs:
-    """Return a rectangle without padding."""
+    """Return inputs of one shape, without padding."""
     sizes = {"batch": batch, "choices": 1, "length": length}
     shape = [sizes[axis] for axis in axes]
     ids = np.arange(np.prod(shape)).reshape(shape) % vocab_size

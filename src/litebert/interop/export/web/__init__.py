@@ -1,4 +1,4 @@
-"""A static folder in which a model answers inside the browser, with no server."""
+"""Export a model as static files, with which it answers inside the browser."""
 
 from litebert.interop.export.web.export import WebReport, export_web
 

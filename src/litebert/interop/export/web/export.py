@@ -1,4 +1,4 @@
-"""Write the static folder: a page, its scripts, the model in eight bits, its tokenizer."""
+"""Write the static folder: a page, its scripts, the model in eight bits, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft,
 
 @dataclass(frozen=True)
 class WebReport:
-    """What was written: bytes by file, what the page can do, how near eight bits come.
+    """What was written: bytes by file, the verbs of the page, and how exact eight bits are.
 
     `transfer` is what a browser fetches for the first answer.
     """
@@ -61,8 +61,8 @@ class WebReport:
 def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> WebReport:
     """Write a folder that any static server can serve; `runtime` is a local npm package.
 
-    The page fills blanks where the model has that head, classifies where it was fine-tuned for it,
-    and always searches by vectors. Large files are compressed: the page unpacks them.
+    The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for
+    that, and always searches by vectors. Large files are compressed; the page unpacks them.
 
     Raises:
         LitebertError: LB-910, the output exists; LB-877, LB-878, no runtime; LB-879, no
@@ -116,7 +116,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
 
 
 def _name(folder: Path) -> str:
-    """Return the name of a folder; that of the run, or package, around a folder called model."""
+    """Return the name of a folder; for a folder called model, that of the run or package."""
     return folder.parent.name if folder.name == "model" else folder.name
 
 
@@ -138,7 +138,7 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     if found.suffix != ".model":
         raise LitebertError(
             "LB-879",
-            "a page can only read a SentencePiece vocabulary",
+            "a web page can read only a SentencePiece vocabulary",
             received=str(vocabulary_file(folder)),
             expected="a folder with spiece.model, or its tokenizer.json",
             next="litebert serve answers with every kind of model",
@@ -163,7 +163,7 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
 
 
 def _class(belongs: Callable[[str], bool]) -> str:
-    """Return the inside of a JavaScript character class: Python's idea of it, not the browser's."""
+    """Return a JavaScript character class (without its brackets) of Python's characters."""
     codes = np.array([code for code in range(sys.maxunicode + 1) if belongs(chr(code))])
     runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
     return "".join(rf"\u{{{run[0]:x}}}-\u{{{run[-1]:x}}}" for run in runs)

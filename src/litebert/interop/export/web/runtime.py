@@ -34,7 +34,7 @@ class Runtime:
 
 
 def read_runtime(package: Path | None) -> Runtime:
-    """Read the npm package at `package`; None fetches it, or takes what was fetched before.
+    """Read the npm package at `package`; with None, download it or take it from the cache.
 
     Raises:
         LitebertError: LB-877, it cannot be fetched; LB-878, it is another package or version.
