@@ -200,7 +200,7 @@ def _table_rows(
                 "LB-944",
                 f"{path} has no column {named[role]}",
                 received=", ".join(map(str, table.columns))[:200],
-                expected=f"the column of each {role}",
+                expected=f"a column named {role}, or the name of the one to use",
                 next=f"add --column {role}=NAME",
             )
     there = {role: name for role, name in named.items() if name in table.columns}
