@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
+_LONGEST_RECEIVED = 300
+"""Characters of a received value that a message shows."""
+
 
 class LitebertError(Exception):
     """Tell a user in four lines what is wrong and which command comes next.
@@ -93,10 +96,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
 
 
-def _shortened(text: str, limit: int = 300) -> str:
+def _shortened(text: str) -> str:
     """Keep a message one line long, however long the value."""
     line = text if text.isprintable() else text.encode("unicode_escape").decode()
-    return line if len(line) <= limit else f"{line[:limit]}… ({len(text):,} characters)"
+    if len(line) <= _LONGEST_RECEIVED:
+        return line
+    return f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
 
 
 def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertError:

@@ -77,5 +77,5 @@ def test_passages_hold_all_text_however_it_is_cut(
     ("name", "content"), [("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')]
 )
 def test_input_without_text_is_refused(source: Write, name: str, content: str) -> None:
-    with pytest.raises(LitebertError, match="holds no text"):
+    with pytest.raises(LitebertError, match="contains no text"):
         list(read_passages(source(name, content), BLANK_LINE))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @model_options
 @bulk_options
 def order(first: str, second: str | None, load: Load, bulk: BulkOptions) -> None:
-    """Say whether FIRST comes before SECOND; of one text, how well each sentence follows.
+    """Say whether FIRST comes before SECOND, or how well each sentence of one text follows.
 
-    Of a file, the columns are first and second; without a second, where each text breaks.
+    A file has the columns first and second; without second, each text is read for its breaks.
 
     \b
     litebert order "He opened the door." "Nobody was there." --model runs/mine

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def similar(first: str, second: str | None, load: Load, bulk: BulkOptions) -> None:
     """Measure how similar two texts are: the cosine of their vectors.
 
-    Of a file of pairs, the columns are first and second.
+    A file of pairs has the columns first and second.
 
     \b
     litebert similar "a cat" "a kitten"

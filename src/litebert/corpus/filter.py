@@ -94,7 +94,7 @@ def filter_documents(
 ) -> Filtered:
     """Write the documents to keep to a .jsonl file, which `corpus build` reads.
 
-    Of near duplicates, the first one is kept.
+    The first of several near duplicates is kept.
 
     Raises:
         LitebertError: An input cannot be read.

@@ -45,7 +45,7 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
     if not has_text:
         raise LitebertError(
             "LB-318",
-            f"{source.name} holds no text",
+            f"{source.name} contains no text",
             received=f"{source.size:,} bytes",
             expected="text",
             next="omit this file",

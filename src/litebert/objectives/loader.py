@@ -184,7 +184,7 @@ def _nothing_to_learn(library: Library, sentence: SentenceObjective) -> Litebert
     need = "two sentences" if sentence.fewest_sentences == 2 else "one sentence"
     return LitebertError(
         "LB-400",
-        f"the corpus holds no training sequence for objective.sentence = {sentence.name!r}",
+        f"the corpus has no training sequence for objective.sentence = {sentence.name!r}",
         received=f"{library.num_documents:,} documents",
         expected=f"a document of at least {need}",
         next="give more text, or tell its documents apart (--documents blank-line)",

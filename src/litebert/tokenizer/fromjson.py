@@ -187,7 +187,7 @@ def restored(
 def _is_lowered(scores: Iterable[float]) -> bool:
     """Tell whether 100 was subtracted: scores have 32 bits, and the difference often needs more.
 
-    Of the official vocabulary's 141 scores 121 do; if none does, one cannot tell.
+    In the official vocabulary 121 of 141 differences do; if none does, one cannot tell.
     """
     scores = list(scores)
     raised = [score + NUMBER_COMMA_PENALTY for score in scores]

@@ -51,7 +51,7 @@ class Outcome:
 def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
     """Lock the folder of a run, remove what a killed writer left in it, and catch signals.
 
-    Of several processes, the first one locks the folder.
+    If there are several processes, the first one locks the folder.
     """
     holding = locked(folder) if world.is_first else nullcontext()
     with holding, interruptible(may_force=world.size == 1) as interruption:

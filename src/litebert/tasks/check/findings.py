@@ -11,6 +11,7 @@ from litebert.terminal import counted
 
 PLACES = 5
 """The most places that are named for each kind."""
+_SHOWN_LABELS = 12
 
 ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
@@ -76,11 +77,12 @@ class DataReport:
         return "\n".join([*lines, "", str(CheckReport(self.findings, counts))])
 
 
-def _balance(split: SplitReport, limit: int = 12) -> str:
+def _balance(split: SplitReport) -> str:
     total = sum(split.labels.values())
     ranked = sorted(split.labels.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{label} {count:,} ({count / total:.1%})" for label, count in ranked[:limit])
-    return shown + (f", and {len(ranked) - limit} more" if len(ranked) > limit else "")
+    labels = [f"{label} {count:,} ({count / total:.1%})" for label, count in ranked[:_SHOWN_LABELS]]
+    left = len(ranked) - len(labels)
+    return ", ".join(labels) + (f", and {left} more" if left else "")
 
 
 def _lengths(split: SplitReport) -> str:

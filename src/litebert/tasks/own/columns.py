@@ -143,7 +143,7 @@ class _Guess:
         return (self._named("text") or self._only(self._like_text(()), "text")) + second
 
     def _choices(self) -> Names:
-        """Find the list of choices, or the columns that hold one each."""
+        """Find the column with the list of choices, or the columns with one choice each."""
         if named := self._named("choices"):
             if self.chosen.all("choices") or self.contents.is_list(named[0]):
                 return named

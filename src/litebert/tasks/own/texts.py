@@ -30,6 +30,7 @@ from litebert.tasks.own.roles import Columns
 from litebert.tasks.own.rows import TableFile
 from litebert.tasks.own.values import label_of, number_of
 
+_SHOWN_LABELS = 10
 _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 """The values of a column that marks one label."""
 
@@ -187,9 +188,9 @@ def _require_classes(table: TableFile, found: LabelColumn) -> None:
     )
 
 
-def _counted(counts: Counter[str], labels: Sequence[str], limit: int = 10) -> str:
-    shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:limit])
-    return shown + (", …" if len(labels) > limit else "")
+def _counted(counts: Counter[str], labels: Sequence[str]) -> str:
+    shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_SHOWN_LABELS])
+    return shown + (", …" if len(labels) > _SHOWN_LABELS else "")
 
 
 def _mark(name: str, row: Row, place: str) -> bool:

@@ -30,7 +30,7 @@ PAGE = Path(__file__).parent / "page"
 _VERBS = {"prediction_logits": "fill", "logits": "classify"}
 """What the page can do with an output of the network."""
 _TABLE_BITS = 7
-"""Of the word table, over half of a small network: a page is fetched whole before it answers."""
+"""Bits of the word table, which is over half of a small network: fewer bits compress better."""
 _NOTICE = f"""\
 A page in which a model of litebert answers, with no server behind it.
 
