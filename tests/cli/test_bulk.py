@@ -256,8 +256,8 @@ REFUSED = {
     "an output of another format": (["embed", "t.txt", "--output", "v.parquet"], "LB-914"),
     "a compressed output": (["embed", "t.txt", "--output", "v.jsonl.gz"], "LB-914"),
     "the input as output": (["embed", "t.txt", "--output", "./t.txt", "--force"], "LB-949"),
-    "a verb that the model has not": (["classify", "t.txt"], "LB-615"),
-    "exits that the model has not": (["embed", "t.txt", "--depth", "9"], "LB-452"),
+    "a verb that the model lacks": (["classify", "t.txt"], "LB-615"),
+    "a depth that the model lacks": (["embed", "t.txt", "--depth", "9"], "LB-452"),
 }
 
 

@@ -147,7 +147,7 @@ def _no_file(path: Path) -> LitebertError:
         f"{path} is not a file of texts",
         received="a file of another kind" if path.exists() else "no such file",
         expected=", ".join(sorted({*TEXTS, *TABLES})),
-        next=f"ls {path.parent}",
+        next=f"ls {path.parent}; a text that looks like a file name goes to standard input (-)",
     )
 
 
