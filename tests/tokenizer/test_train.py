@@ -62,6 +62,17 @@ def test_the_largest_possible_size_is_named_and_works(sentences: list[str]) -> N
         train_tokenizer(sentences, vocab_size=largest + 1)
 
 
+def test_as_a_limit_the_size_is_the_same_or_what_the_text_has(sentences: list[str]) -> None:
+    enough = train_tokenizer(sentences, vocab_size=300)
+    limited = train_tokenizer(sentences, vocab_size=300, is_limit=True)
+    assert read_model(limited, "own").pieces == read_model(enough, "own").pieces
+    with pytest.raises(LitebertError, match="LB-221") as caught:
+        train_tokenizer(sentences, vocab_size=8_000)
+    largest = int(re.findall(r"vocab_size=(\d+)", caught.value.next)[0])
+    few = train_tokenizer(sentences, vocab_size=8_000, is_limit=True)
+    assert 300 < len(read_model(few, "own").pieces) <= largest
+
+
 def test_the_smallest_possible_size_is_named_and_works(sentences: list[str]) -> None:
     with pytest.raises(LitebertError, match="LB-222") as caught:
         train_tokenizer(sentences, vocab_size=20)

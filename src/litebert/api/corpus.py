@@ -37,6 +37,7 @@ def build_from_texts(
 ) -> Path:
     """Train a vocabulary and build a corpus in `folder`, each unless it exists.
 
+    The vocabulary has `vocab_size` pieces, or fewer if the texts are small.
     Training that continues from a model, `start`, uses that model's vocabulary.
     Returns the folder of the corpus.
     """
@@ -48,7 +49,11 @@ def build_from_texts(
         vocabulary = locate(start)
     elif not (vocabulary / "tokenizer_config.json").exists():
         report.say(f"training a vocabulary of {vocab_size:,} pieces")
-        train_vocabulary(texts, vocabulary, vocab_size=vocab_size, column=column)
+        trained = train_vocabulary(
+            texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column
+        )
+        if trained.vocab_size < vocab_size:
+            report.say(f"the text has only {trained.vocab_size:,} pieces")
     report.say("building the corpus")
     build_corpus(
         paths(texts),
@@ -68,12 +73,19 @@ def train_vocabulary(
     folder: str | Path,
     *,
     vocab_size: int = 30_000,
+    is_limit: bool = False,
     column: str = "text",
     cased: bool = False,
 ) -> Tokenizer:
-    """Train a SentencePiece vocabulary with the official settings and write it to `folder`."""
+    """Train a SentencePiece vocabulary with the official settings and write it to `folder`.
+
+    With `is_limit`, texts too small for `vocab_size` pieces get as many as they have.
+    """
     model = train_tokenizer(
-        read_texts(paths(texts), column=column), vocab_size=vocab_size, lowercase=not cased
+        read_texts(paths(texts), column=column),
+        vocab_size=vocab_size,
+        is_limit=is_limit,
+        lowercase=not cased,
     )
     return write_tokenizer(Path(folder), model, lowercase=not cased)
 

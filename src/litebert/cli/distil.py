@@ -24,7 +24,7 @@ from litebert.cli.texts import AtLeast
     default=10_000,
     show_default=True,
     type=AtLeast(1),
-    help="Pieces, with TEXT.",
+    help="Pieces, with TEXT; fewer if the text is small.",
 )
 @training_options
 def distil(

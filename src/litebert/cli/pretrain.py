@@ -61,7 +61,7 @@ def training_options(command: Command) -> Command:
     default=8_000,
     show_default=True,
     type=AtLeast(1),
-    help="Pieces, with TEXT.",
+    help="Pieces, with TEXT; fewer if the text is small.",
 )
 @training_options
 def pretrain(

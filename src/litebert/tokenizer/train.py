@@ -30,6 +30,7 @@ def train_tokenizer(
     texts: Iterable[str],
     *,
     vocab_size: int,
+    is_limit: bool = False,
     lowercase: bool = True,
     character_coverage: float = 0.99995,
     max_sentences: int = 10_000_000,
@@ -37,7 +38,8 @@ def train_tokenizer(
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
     `texts` are read once, in order; line breaks in them are ignored. If there are more than
-    `max_sentences`, they are sampled. Ids 0 to 12 are those of the official vocabulary. The same
+    `max_sentences`, they are sampled. With `is_limit` a text too small for `vocab_size` pieces
+    gets as many as it has. Ids 0 to 12 are those of the official vocabulary. The same
     texts give the same bytes.
 
     The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by
@@ -62,6 +64,7 @@ def train_tokenizer(
             model_writer=model,
             model_type="unigram",
             vocab_size=vocab_size,
+            hard_vocab_limit=not is_limit,
             pad_id=0,
             unk_id=1,
             bos_id=-1,
