@@ -24,6 +24,23 @@ STAGING_MARK = ".partial-"
 """The mark in the names of unfinished siblings, which anyone may delete."""
 
 
+def as_path(given: str | Path, what: str) -> Path:
+    """Return a caller's path.
+
+    Raises:
+        LitebertError: LB-532, it is no path.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise LitebertError(
+            "LB-532",
+            f"{what} cannot be of this type",
+            received=f"{given!r:.100} ({type(given).__name__})",
+            expected="a str or a Path",
+            next="give the name of one file or folder",
+        )
+    return Path(given)
+
+
 def require_absent(
     code: str, what: str, *paths: Path, expected: str, next: str, or_empty: bool = False
 ) -> None:

@@ -18,6 +18,7 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.tasks.own.roles import chosen_columns
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
 
@@ -91,9 +92,7 @@ def test_one_text_serves_all_questions(models: Path) -> None:
     assert [bool(each["answer"]) for each in _lines("a.jsonl")] == [True, True]
 
 
-def test_choices_are_columns_and_a_question_without_is_reported(
-    models: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_choices_are_columns(models: Path) -> None:
     rows = [{"question": "who?", "A": "a cat", "B": text} for text in TEXTS]
     columns = ["--column", "choice1=A", "--column", "choice2=B"]
     words = ["choose", _table("q.csv", rows), *columns, "--model", str(models / "choose")]
@@ -104,10 +103,6 @@ def test_choices_are_columns_and_a_question_without_is_reported(
     for row, each in zip(rows, found, strict=True):
         expected = model.choose("who?", [row["A"], row["B"]])
         assert (each["text"], int(each["index"])) == (expected.text, expected.index)
-    Path("q.txt").write_text("who?\n")
-    capfd.readouterr()
-    assert run(cli, ["choose", "q.txt", "--model", str(models / "choose")]) == 0
-    assert "nothing to choose from" in capfd.readouterr().err
 
 
 def test_pairs_of_a_file_are_compared(
@@ -252,6 +247,9 @@ REFUSED = {
         ["similar", "t.csv", "--column", "second=other"],
         "LB-944",
     ),
+    "no choices": (["choose", "t.csv", "--column", "question=first"], "LB-912"),
+    "texts without a second": (["similar", "t.txt"], "LB-947"),
+    "a table without a second column": (["similar", "t.csv"], "LB-947"),
     "a pair beside a file": (["classify", "t.txt", "--pair", "a"], "LB-946"),
     "an output of another format": (["embed", "t.txt", "--output", "v.parquet"], "LB-914"),
     "a compressed output": (["embed", "t.txt", "--output", "v.jsonl.gz"], "LB-914"),
@@ -273,6 +271,23 @@ def test_a_mistake_in_the_command_ends_it_before_any_row(
     assert code in found.err and "skipped" not in found.err
     assert found.out == ""
     assert sorted(path.name for path in Path().iterdir() if path.is_file()) == ["t.csv", "t.txt"]
+
+
+@pytest.mark.parametrize("role", ["second", "pair"])
+def test_the_second_text_of_a_pair_has_one_name_in_every_verb(
+    models: Path, role: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = _table("pairs.csv", [{"text": text, "b": TEXTS[0]} for text in TEXTS])
+    model = ["--model", str(models / "classify")]
+    pairs = [word for _ in TEXTS for word in ("--pair", TEXTS[0])]
+    assert run(cli, ["classify", *TEXTS, *pairs, *model]) == 0
+    expected = capfd.readouterr().out
+    assert run(cli, ["classify", table, "--column", f"{role}=b", *model]) == 0
+    assert capfd.readouterr().out == expected
+    named = _table("named.csv", [{"text": text, role: TEXTS[0]} for text in TEXTS])
+    assert run(cli, ["classify", named, *model]) == 0
+    assert capfd.readouterr().out == expected
+    assert chosen_columns([f"{role}=b"], ["a", "b"]).one("second") == "b"
 
 
 def test_only_vectors_are_an_array(models: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from litebert.errors import LitebertError, RequestError
 from litebert.reading.find import TABLES, TEXTS, find_text
 from litebert.reading.lines import STANDARD_INPUT, read_lines
 from litebert.reading.source import COMPRESSIONS
-from litebert.tasks.own.roles import chosen_header
+from litebert.tasks.own.roles import SYNONYMS, chosen_header
 from litebert.tasks.own.rows import open_table
 
 CHUNK = 256
@@ -156,6 +156,7 @@ def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
     role, equals, name = choice.partition("=")
     if not equals:
         return roles[0], choice
+    role = role if role in roles else SYNONYMS.get(role, role)
     if role not in roles or not name:
         raise RequestError(
             "LB-915",
@@ -193,7 +194,8 @@ def _table_rows(
     table = open_table(path, has_header=has_header)
     if has_header is None and not set(chosen.values()) <= set(table.columns):
         table = open_table(path, has_header=True)  # a chosen name is in a header
-    named = {role: chosen.get(role, role) for role in roles}
+    usual = {role: name for name, role in SYNONYMS.items() if role not in table.columns}
+    named = {role: chosen.get(role, usual.get(role, role)) for role in roles}
     for role in (roles[0], *chosen):
         if named[role] not in table.columns:
             raise RequestError(

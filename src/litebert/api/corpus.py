@@ -16,6 +16,7 @@ from litebert.corpus.stats import QUANTILES, CorpusStats
 from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.hub import locate
+from litebert.inference.given import count
 from litebert.report.figure import draw_counts
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
@@ -80,14 +81,34 @@ def train_vocabulary(
     """Train a SentencePiece vocabulary with the official settings and write it to `folder`.
 
     With `is_limit`, texts too small for `vocab_size` pieces get as many as they have.
+
+    Raises:
+        LitebertError: LB-535, the folder has another vocabulary, which stays; LB-221, LB-222,
+            LB-932, the size does not fit.
     """
+    count(vocab_size, "vocab_size")
     model = train_tokenizer(
         read_texts(paths(texts), column=column),
         vocab_size=vocab_size,
         is_limit=is_limit,
         lowercase=not cased,
     )
+    _require_no_other(Path(folder), model)
     return write_tokenizer(Path(folder), model, lowercase=not cased)
+
+
+def _require_no_other(folder: Path, model: bytes) -> None:
+    """Refuse to replace the vocabulary that a model or a corpus may need."""
+    vocabulary = folder / "spiece.model"
+    is_same = vocabulary.is_file() and vocabulary.read_bytes() == model
+    if (folder / "tokenizer_config.json").exists() and not is_same:
+        raise LitebertError(
+            "LB-535",
+            f"{folder} has another vocabulary",
+            received="other texts, or another --vocab-size",
+            expected="a new folder, or the command that trained this vocabulary",
+            next="choose another --output",
+        )
 
 
 def describe(progress: BuildProgress) -> str:

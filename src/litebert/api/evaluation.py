@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from litebert.api.held_out import is_pretrained, measure_pretraining
 from litebert.api.progress import Progress
-from litebert.api.settings import paths
+from litebert.api.settings import require_models, require_types
 from litebert.errors import LitebertError, no_such_name
 from litebert.inference.finetuned import (
     Finetuned,
@@ -90,7 +90,8 @@ def evaluate(
     Raises:
         LitebertError: The models, the data and the task do not fit together.
     """
-    chosen = paths(models)
+    require_types(evaluate, locals())
+    chosen = require_models(models)
     if len(chosen) == 1 and task is None and is_pretrained(chosen[0]):
         texts = [] if data is None else [str(data)]
         values, used = measure_pretraining(
@@ -154,7 +155,7 @@ def evaluate_zero_shot(
     from litebert.study.zero_shot import MEASURES
 
     next_step = "litebert evaluate models/mine --on sts --data STS-B/dev.tsv"
-    chosen = paths(models)
+    chosen = require_models(models)
     if on not in MEASURES:
         raise no_such_name(
             "LB-994", "there is no measure of this name", on, MEASURES, next=next_step

@@ -10,7 +10,7 @@ from litebert.api.plan import RunPlan, needs_in_numbers, needs_in_words, process
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
-from litebert.api.settings import Overrides, flags, overrides, run_folder
+from litebert.api.settings import Overrides, flags, overrides, require_types, run_folder
 from litebert.config import FinetuneConfig, Origin, Resolved, Setting, resolve
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
@@ -49,6 +49,7 @@ class FinetuneJob:
 
     def __post_init__(self) -> None:
         """Check everything that can be checked before any work."""
+        require_types(FinetuneJob, vars(self))
         if self.own is None:
             require_task(self.task)
         if self.own is None and self.data is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from litebert.api.progress import Progress
-from litebert.api.settings import paths
+from litebert.api.settings import require_models, require_types
 from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.inference.finetuned import Finetuned, Kept, data_of, ensemble_answers
@@ -74,7 +74,8 @@ def predict(
         LitebertError: LB-527, LB-923, there is nothing to answer; or the models, the data and the
             task do not fit together.
     """
-    chosen = paths(models)
+    require_types(predict, locals())
+    chosen = require_models(models)
     kept: Kept = "best" if best else "last"
     with Progress("examples", "predicting", is_quiet=quiet) as progress:
         opened = [

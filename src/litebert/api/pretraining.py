@@ -16,8 +16,17 @@ from litebert.api.plan import (
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
-from litebert.api.settings import Overrides, Paths, flags, overrides, paths, run_folder
+from litebert.api.settings import (
+    Overrides,
+    Paths,
+    flags,
+    overrides,
+    paths,
+    require_types,
+    run_folder,
+)
 from litebert.config import PretrainConfig, Resolved, resolve
+from litebert.corpus.build import require_share
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
@@ -59,11 +68,24 @@ class PretrainJob:
 
     def __post_init__(self) -> None:
         """Check everything that can be checked before any work."""
+        require_types(PretrainJob, vars(self))
         _require_one_source(paths(self.texts), self.corpus)
         if self.corpus is None:
             find_texts(paths(self.texts))
         count(self.vocab_size, "vocab_size")
+        require_share(self.held_out)
+        self._require_one_length()
         _ = self.resolved
+
+    def _require_one_length(self) -> None:
+        if self.minutes is not None and "train.steps" in overrides(self.settings):
+            raise LitebertError(
+                "LB-536",
+                "the run has two lengths",
+                received=f"--minutes {self.minutes:g} and train.steps",
+                expected="one of the two: --minutes chooses the steps",
+                next="omit --minutes, or train.steps",
+            )
 
     @property
     def folder(self) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from litebert.errors import LitebertError
-from litebert.files import Json, read_json
+from litebert.files import Json, as_path, read_json
 from litebert.inference import Model
 from litebert.report import write_report
 from litebert.report.page import REPORT_FILE
@@ -34,6 +34,10 @@ class Run:
 
     folder: Path
     exit_code: int = 0
+
+    def __post_init__(self) -> None:
+        """Accept the folder as a string, too."""
+        object.__setattr__(self, "folder", as_path(self.folder, "the folder of a run"))
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:

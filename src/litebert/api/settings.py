@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from litebert.config import Origin, Setting, Settings, settings_from_words
 from litebert.errors import LitebertError
@@ -29,7 +31,39 @@ def overrides(given: Overrides) -> Settings:
     >>> overrides({"train.steps": 5})["train.steps"].value
     5
     """
-    return flags(given) if isinstance(given, Mapping) else settings_from_words(given)
+    if isinstance(given, Mapping):
+        return flags(given)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise _wrong_type("settings", given, '{"train.steps": 5}, or ["train.steps=5"]')
+    return settings_from_words(given)
+
+
+def require_types(signature: Callable[..., object], values: Mapping[str, object]) -> None:
+    """Check arguments against the annotations of a function or of a dataclass.
+
+    The names of closed choices and the settings are checked where they are looked up.
+
+    Raises:
+        LitebertError: LB-533, an argument is of another type.
+    """
+    unchecked = {"Overrides": object, "Precision": object}
+    for name, hint in get_type_hints(signature, localns=unchecked).items():
+        if name not in values:
+            continue
+        try:
+            TypeAdapter[object](hint).validate_python(values[name], strict=True)
+        except ValidationError as error:
+            raise _wrong_type(name, values[name], signature.__annotations__[name]) from error
+
+
+def _wrong_type(name: str, value: object, annotation: str) -> LitebertError:
+    return LitebertError(
+        "LB-533",
+        f"{name} cannot be of this type",
+        received=f"{value!r:.100} ({type(value).__name__})",
+        expected={"Paths": "a path, or a list of paths"}.get(annotation, annotation),
+        next="help(litebert.pretrain), or that of the function you called",
+    )
 
 
 def paths(given: Paths) -> list[str]:
@@ -39,6 +73,24 @@ def paths(given: Paths) -> list[str]:
     (['a.txt'], ['a.txt', 'b.txt'])
     """
     return [str(given)] if isinstance(given, str | Path) else [str(path) for path in given]
+
+
+def require_models(given: Paths) -> list[str]:
+    """Return the models of a caller as a list.
+
+    Raises:
+        LitebertError: LB-534, there is none.
+    """
+    models = paths(given)
+    if not models:
+        raise LitebertError(
+            "LB-534",
+            "there is no model to ask",
+            received="an empty list",
+            expected="a run or a model folder, or several",
+            next="litebert runs list",
+        )
+    return models
 
 
 def run_folder(runs: str | Path, name: str) -> Path:

@@ -11,7 +11,7 @@ from litebert.cli.bulk import Verb, bulk_options, run_rows
 from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
-from litebert.errors import LitebertError
+from litebert.errors import RequestError
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
@@ -76,8 +76,8 @@ def _choices(row: dict[str, str]) -> list[str]:
     return found
 
 
-def _no_choices() -> LitebertError:
-    return LitebertError(
+def _no_choices() -> RequestError:
+    return RequestError(
         "LB-912",
         "there is nothing to choose from",
         received="a question alone",

@@ -47,17 +47,17 @@ def classify(
             "LB-946",
             "texts and pairs do not match",
             received=f"{len(texts)} texts or files and {len(pairs)} --pair",
-            expected="one --pair for each typed text; of a file, a column: --column pair=NAME",
+            expected="one --pair for each typed text; of a file, a column: --column second=NAME",
             next='litebert classify "It rains." --pair "It is wet." --model FOLDER',
         )
 
     def answer(network: Model, rows: list[dict[str, str]]) -> list[Classification]:
-        seconds = [row["pair"] for row in rows] if "pair" in rows[0] else None
+        seconds = [row["second"] for row in rows] if "second" in rows[0] else None
         return list(network.classify([row["text"] for row in rows], seconds, patience=patience))
 
     def line(row: dict[str, str], found: Classification) -> str:
         values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
         return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
 
-    verb = Verb(answer, line, asdict, ("text", "pair"))
+    verb = Verb(answer, line, asdict, ("text", "second"))
     run_verb(texts, verb, load, bulk, pairs)

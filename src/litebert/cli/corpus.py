@@ -124,10 +124,12 @@ def check(
     litebert corpus check corpora/mine --verify
     """
     from litebert.corpus import check_corpus, check_text
+    from litebert.corpus.manifest import MANIFEST, PLAN
 
-    is_corpus = len(inputs) == 1 and (Path(inputs[0]) / "corpus.json").exists()
+    folder = Path(inputs[0])
+    is_corpus = len(inputs) == 1 and any((folder / name).exists() for name in (MANIFEST, PLAN))
     if is_corpus:
-        report = check_corpus(Path(inputs[0]), verify_only=verify)
+        report = check_corpus(folder, verify_only=verify)
     elif verify:
         raise LitebertError(
             "LB-218",

@@ -10,7 +10,7 @@ from litebert.cli.bulk import Verb, bulk_options, run_rows
 from litebert.cli.loading import Load, model_options
 from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
-from litebert.errors import LitebertError
+from litebert.errors import RequestError
 
 if TYPE_CHECKING:
     from litebert.api.bulk import BulkOptions
@@ -61,8 +61,8 @@ def _as_json(cosine: float) -> dict[str, float]:
     return {"cosine": cosine}
 
 
-def _no_second() -> LitebertError:
-    return LitebertError(
+def _no_second() -> RequestError:
+    return RequestError(
         "LB-947",
         "there is nothing to compare the text with",
         received="one text",

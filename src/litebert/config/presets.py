@@ -59,9 +59,13 @@ def preset(name: str) -> AlbertConfig:
     >>> preset("base-v2").hidden_size
     768
     """
-    key = ALIASES.get(name, name)
+    key = ALIASES.get(name, name) if isinstance(name, str) else name
     if key not in PRESETS:
         raise no_such_name(
-            "LB-100", "no preset has this name", name, [*PRESETS, *ALIASES], next="litebert sizes"
+            "LB-100",
+            "no preset has this name",
+            str(name),
+            [*PRESETS, *ALIASES],
+            next="litebert sizes",
         )
     return PRESETS[key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
@@ -140,7 +141,7 @@ def _parts(sources: Iterable[Source]) -> Iterator[list[Source]]:
 
 
 def _summary(folder: Path) -> CorpusSummary:
-    command = f"rm -r {folder}, then rerun the command"
+    command = f"rm -r {quote(str(folder))}, then rerun the command"
     train = read_record(folder / MANIFEST, Manifest, command=command)
     shards, held_out = len(train.shards), None
     if train.plan.held_out:
@@ -149,15 +150,24 @@ def _summary(folder: Path) -> CorpusSummary:
     return CorpusSummary(folder, shards, train.counts, held_out)
 
 
-def _require_numbers(*, held_out: float, shard_tokens: int, workers: int) -> None:
+def require_share(held_out: float) -> None:
+    """Check the share of documents that is held out.
+
+    Raises:
+        LitebertError: LB-335, it is not a share.
+    """
     if not 0 <= held_out < 1:
         raise LitebertError(
             "LB-335",
             "--held-out is not a share",
             received=held_out,
             expected="0 or more, below 1; 0.01 is a hundredth of the documents",
-            next="litebert corpus build --held-out 0.01 …",
+            next="--held-out 0.01",
         )
+
+
+def _require_numbers(*, held_out: float, shard_tokens: int, workers: int) -> None:
+    require_share(held_out)
     for flag, value in (("--shard-tokens", shard_tokens), ("--workers", workers)):
         if value < 1:
             raise LitebertError(

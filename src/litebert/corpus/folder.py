@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from litebert import files
@@ -42,7 +43,7 @@ def begin(output: Path, plan: CorpusPlan) -> bool:
     Raises:
         LitebertError: LB-332, it contains something else; LB-333, it was begun with another plan.
     """
-    command = f"rm -r {output}, then rerun the command"
+    command = f"rm -r {quote(str(output))}, then rerun the command"
     if (output / MANIFEST).exists():
         manifest = read_record(output / MANIFEST, Manifest, command=command)
         _require_same(manifest.plan, plan, output)
@@ -78,7 +79,7 @@ def finish(
             "no document is left to train on",
             received=f"{train.counts.empty_documents:,} documents without tokens",
             expected="at least one document with text, and not held out",
-            next=f"rm -r {output}, then build from more text",
+            next=f"rm -r {quote(str(output))}, then build from more text",
         )
     with staged_folder(output / TOKENIZER) as staged:
         tokenizer.save(staged)
@@ -113,7 +114,7 @@ def _nothing_held_out(output: Path, plan: CorpusPlan, num_documents: int) -> Lit
         "no document is held out to evaluate on",
         received=f"{num_documents:,} documents, of which --held-out {plan.held_out:g} took none",
         expected="enough documents for this share, or a larger share",
-        next=f"rm -r {output}, then rerun with {told_apart}{larger}, or --held-out 0",
+        next=f"rm -r {quote(str(output))}, then rerun with {told_apart}{larger}, or --held-out 0",
     )
 
 
@@ -167,7 +168,7 @@ def _require_same(begun: CorpusPlan, plan: CorpusPlan, output: Path) -> None:
             f"{output} was begun with other settings or inputs",
             received="; ".join(differences),
             expected="the same command, or another folder",
-            next=f"choose another --output, or rm -r {output} to start again",
+            next=f"choose another --output, or rm -r {quote(str(output))} to start again",
         )
 
 

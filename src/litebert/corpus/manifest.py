@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
@@ -80,10 +81,11 @@ class CorpusPlan(Section):
 
     def command(self, output: Path) -> str:
         """Return the command that builds this corpus again."""
-        names = " ".join(record.name for record in self.inputs[:3])
+        names = " ".join(quote(record.name) for record in self.inputs[:3])
+        folder = quote(str(output))
         more = f" … ({len(self.inputs)} inputs)" if len(self.inputs) > 3 else ""
         return (
-            f"rm -r {output}, then litebert corpus build {names}{more} --output {output} "
+            f"rm -r {folder}, then litebert corpus build {names}{more} --output {folder} "
             f"--tokenizer TOKENIZER --sentences {self.sentences} --documents {self.documents} "
             f"--column {self.column} --language {self.language} --held-out {self.held_out}"
         )

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from shlex import quote
 
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
 from litebert.corpus.verified import cache_folder
@@ -141,7 +142,7 @@ def _is_here(folder: Path, window: int | None) -> bool:
         return False
     if not (folder / _ORIGIN).is_file():
         return True
-    manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {folder}")
+    manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {quote(str(folder))}")
     return window is not None and manifest.counts.tokens > window
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Self
 
@@ -101,6 +102,6 @@ class ShardSeries:
 def _finished_shards(plan: SeriesPlan) -> list[ShardRecord]:
     shards: list[ShardRecord] = []
     while (path := plan.path(len(shards)) / SHARD).exists():
-        command = f"rm -r {path.parent}, then rerun the command"
+        command = f"rm -r {quote(str(path.parent))}, then rerun the command"
         shards.append(read_record(path, ShardRecord, command=command))
     return shards

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Self
 
 from litebert.corpus.manifest import (
@@ -142,9 +143,11 @@ def _read_manifest(path: Path) -> Manifest:
             expected="a folder made by litebert corpus build",
             next="rerun the command that began it to resume"
             if is_unfinished
-            else f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {path}",
+            else f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {quote(str(path))}",
         )
-    command = f"rm -r {path}, then litebert corpus build INPUT… --output {path}"
+    command = (
+        f"rm -r {quote(str(path))}, then litebert corpus build INPUT… --output {quote(str(path))}"
+    )
     return read_record(path / MANIFEST, Manifest, command=command)
 
 

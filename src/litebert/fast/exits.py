@@ -60,7 +60,7 @@ def limit_depth(network: Network, depth: int) -> None:
     Raises:
         LitebertError: LB-452, the network has fewer steps.
     """
-    if not 1 <= depth <= len(network.albert.plan):
+    if not isinstance(depth, int) or not 1 <= depth <= len(network.albert.plan):
         raise LitebertError(
             "LB-452",
             "this model cannot be applied to that depth",

@@ -84,7 +84,11 @@ def use_backend(albert: Albert, backend: str) -> None:
     """
     if backend not in get_args(Backend):
         raise no_such_name(
-            "LB-975", "there is no such backend", backend, get_args(Backend), next='backend="auto"'
+            "LB-975",
+            "there is no such backend",
+            str(backend),
+            get_args(Backend),
+            next='backend="auto"',
         )
     is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
     if backend == "torch" or (backend == "auto" and not is_installed):

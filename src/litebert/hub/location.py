@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.files import require_absent
+from litebert.files import as_path, require_absent
 from litebert.hub.fetch import pull
 from litebert.hub.names import HubName, looks_local
 from litebert.runs import is_run
@@ -21,7 +21,7 @@ def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
     Raises:
         LitebertError: LB-620, there is no such folder; LB-621 to LB-634, it could not be fetched.
     """
-    path = Path(name_or_path)
+    path = as_path(name_or_path, "a model")
     found = _found(path)
     if found == "a folder":
         return path / "model" if is_run(path) else path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
+from shlex import quote
 
 from litebert.errors import LitebertError, MissingFileError, RequestError, did_you_mean
 from litebert.reading.source import COMPRESSIONS, Source, stored_size
@@ -30,9 +31,13 @@ def find_text(name: str) -> Source:
         raise LitebertError(
             "LB-304",
             f"{name} is of an unknown kind",
-            received=f"{kind}{compression}" or "no extension",
+            received="a folder"
+            if Path(name).is_dir()
+            else f"{kind}{compression}" or "no extension",
             expected=f"{', '.join(TEXTS)}, the first two also with {' or '.join(COMPRESSIONS)}",
-            next=f"rename or convert it ({did_you_mean(kind, TEXTS)})",
+            next=f"name the files in it: {quote(name)}/*.txt"
+            if Path(name).is_dir()
+            else f"rename or convert it ({did_you_mean(kind, TEXTS)})",
         )
     size = stored_size(name)
     if size == 0:

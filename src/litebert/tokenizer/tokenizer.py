@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
+from litebert.files import as_path
 from litebert.tokenizer.encoding import Encoding, Spans, Trace, spans_of
 from litebert.tokenizer.fromjson import read_vocabulary
 from litebert.tokenizer.location import vocabulary_file
@@ -51,7 +52,8 @@ class Tokenizer:
                 library for WordPiece is missing.
             DamagedError: The vocabulary is damaged.
         """
-        name, found = str(vocabulary_file(Path(path))), read_vocabulary(Path(path))
+        folder = as_path(path, "a tokenizer")
+        name, found = str(vocabulary_file(folder)), read_vocabulary(folder)
         if found.suffix == ".model":
             return cls(UnigramModel(found.data, found.settings, name=name))
         return cls(WordPieceModel(found.data, lowercase=found.settings.lowercase, name=name))

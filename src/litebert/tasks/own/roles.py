@@ -13,6 +13,8 @@ Role: TypeAlias = Literal[
     "start",
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
+SYNONYMS = {"pair": "second"}
+"""Other names of roles, which commands may use."""
 SEVERAL: tuple[Role, ...] = ("label", "choices")
 """Roles that several columns can share: a column for each label, or for each choice."""
 
@@ -116,6 +118,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
         if chosen_header([word]) is not None:
             continue
         role, equals, name = word.partition("=")
+        role = SYNONYMS.get(role, role)
         if role not in ROLES or not equals or not name:
             raise RequestError(
                 "LB-850",
