@@ -22,7 +22,7 @@ def test_a_vocabulary_is_not_replaced_by_another(tmp_path: Path) -> None:
     train_vocabulary(text, folder, vocab_size=30)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     train_vocabulary(text, folder, vocab_size=30)
-    with pytest.raises(LitebertError, match="LB-535"):
+    with pytest.raises(LitebertError, match="LB-105"):
         train_vocabulary(text, folder, vocab_size=29)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

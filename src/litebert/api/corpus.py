@@ -83,7 +83,7 @@ def train_vocabulary(
     With `is_limit`, texts too small for `vocab_size` pieces get as many as they have.
 
     Raises:
-        LitebertError: LB-535, the folder has another vocabulary, which stays; LB-221, LB-222,
+        LitebertError: LB-105, the folder has another vocabulary, which stays; LB-221, LB-222,
             LB-932, the size does not fit.
     """
     count(vocab_size, "vocab_size")
@@ -103,7 +103,7 @@ def _require_no_other(folder: Path, model: bytes) -> None:
     is_same = vocabulary.is_file() and vocabulary.read_bytes() == model
     if (folder / "tokenizer_config.json").exists() and not is_same:
         raise LitebertError(
-            "LB-535",
+            "LB-105",
             f"{folder} has another vocabulary",
             received="other texts, or another --vocab-size",
             expected="a new folder, or the command that trained this vocabulary",

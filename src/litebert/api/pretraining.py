@@ -80,7 +80,7 @@ class PretrainJob:
     def _require_one_length(self) -> None:
         if self.minutes is not None and "train.steps" in overrides(self.settings):
             raise LitebertError(
-                "LB-536",
+                "LB-106",
                 "the run has two lengths",
                 received=f"--minutes {self.minutes:g} and train.steps",
                 expected="one of the two: --minutes chooses the steps",
