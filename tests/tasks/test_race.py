@@ -83,7 +83,7 @@ def _changed(**fields: object) -> str:
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        ("{", "LB-312", "whole object"),
+        ("{", "LB-312", "complete object"),
         (_changed(answers=["C"]), "LB-827", "1 answers"),
         (_changed(answers=["C", "E"]), "LB-827", "'A', 'B', 'C' or 'D'"),
         (_changed(options=[["a", "b"], ["c", "d"]]), "LB-827", "up to 4 options, C among them"),
