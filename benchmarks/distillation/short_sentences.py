@@ -1,0 +1,75 @@
+"""How well a model finds one hidden word of a short sentence, as people type it into `fill`.
+
+`python benchmarks/distillation/short_sentences.py MODEL...`; needs LITEBERT_TEST_DATA (nli, squad).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import sys
+from pathlib import Path
+
+import litebert
+
+DATA = Path(os.environ["LITEBERT_TEST_DATA"])
+NUM_SENTENCES = 800
+FREQUENT = {"the", "a", "an", "of", "in", "to", "and", "is", "was", "for", "on", "with", "as", "by"}
+FREQUENT |= {"at", "from", "that", "it", "he", "she", "his", "her", "their", "its", "be", "are"}
+FREQUENT |= {"were", "this"}
+
+
+def main(models: list[str]) -> None:
+    """Print, for each model and kind of text, the share of right answers and of repeated words."""
+    for path in models:
+        model = litebert.load(path)
+        for name, sentences in (("captions", captions()), ("squad", squad())):
+            hidden = with_one_hidden(sentences)
+            right = repeats = 0
+            answers = model.fill([text for text, _ in hidden], top=1)
+            for (text, word), found in zip(hidden, answers, strict=True):
+                first = found[0].words[0].lower()
+                seen = set(re.findall(r"[a-z]+", text.replace("[MASK]", "").lower())) - FREQUENT
+                right += first == word
+                repeats += first != word and first in seen
+            shares = (f"{100 * count / len(hidden):.1f} %" for count in (right, repeats))
+            print(path, name, "right {}, wrong and already there {}".format(*shares), flush=True)
+
+
+def captions() -> list[str]:
+    """Return the captions of SNLI's development set."""
+    with gzip.open(DATA / "nli/snli_dev.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return sorted({json.loads(line)["premise"] for line in lines})
+
+
+def squad() -> list[str]:
+    """Return the sentences of SQuAD's development paragraphs, cut where a capital follows."""
+    with gzip.open(DATA / "squad/dev-v1.1.json.gz", "rt", encoding="utf-8") as file:
+        articles = json.load(file)["data"]
+    contexts = [paragraph["context"] for each in articles for paragraph in each["paragraphs"]]
+    return [part for context in contexts for part in re.split(r"(?<=[.!?]) (?=[A-Z])", context)]
+
+
+def with_one_hidden(sentences: list[str]) -> list[tuple[str, str]]:
+    """Hide one word of each sentence of 6 to 20 words; return the texts and the words."""
+    draw = random.Random(1)
+    draw.shuffle(sentences)
+    hidden: list[tuple[str, str]] = []
+    for sentence in sentences:
+        words = list(re.finditer(r"[A-Za-z]+", sentence))
+        if len(hidden) == NUM_SENTENCES:
+            break
+        if not 6 <= len(words) <= 20:
+            continue
+        word = draw.choice(words)
+        if len(word[0]) > 1:
+            text = f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}"
+            hidden.append((text, word[0].lower()))
+    return hidden
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
