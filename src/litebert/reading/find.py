@@ -28,16 +28,16 @@ def find_text(name: str) -> Source:
     """
     kind, compression = _kind(name)
     if not _is_known(kind, compression, TEXTS):
+        received = f"{kind}{compression}" or "no extension"
+        advice = f"rename or convert it ({did_you_mean(kind, TEXTS)})"
+        if Path(name).is_dir():
+            received, advice = "a folder", f"name the files in it: {quote(name)}/*.txt"
         raise LitebertError(
             "LB-304",
             f"{name} is of an unknown kind",
-            received="a folder"
-            if Path(name).is_dir()
-            else f"{kind}{compression}" or "no extension",
+            received=received,
             expected=f"{', '.join(TEXTS)}, the first two also with {' or '.join(COMPRESSIONS)}",
-            next=f"name the files in it: {quote(name)}/*.txt"
-            if Path(name).is_dir()
-            else f"rename or convert it ({did_you_mean(kind, TEXTS)})",
+            next=advice,
         )
     size = stored_size(name)
     if size == 0:
