@@ -145,13 +145,8 @@ def print_table(rows: Mapping[str, Row], *, seed: str) -> None:
 
 def _dev(model: Finetuned) -> Dev:
     examples = model.dataset.read(DATA, "dev")
-    features = model.dataset.family.features(
-        examples, model.tokenizer, max_length=128, training=False
-    )
-    batches = {
-        size: [joined(features[i : i + size]) for i in range(0, len(features), size)]
-        for size in SIZES
-    }
+    features = model.dataset.family.features(examples, model.tokenizer, max_length=128, training=False)
+    batches = {size: [joined(features[i : i + size]) for i in range(0, len(features), size)] for size in SIZES}
     return Dev(batches, torch.tensor([int(example.label) for example in examples]))
 
 

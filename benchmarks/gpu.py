@@ -115,9 +115,7 @@ def supervise(options: argparse.Namespace, rows: Path) -> None:
         append(rows, section=name, why="no time was left")
 
 
-def watched(
-    worker: subprocess.Popen[bytes], rows: Path, known: int, start: float, until: float
-) -> str:
+def watched(worker: subprocess.Popen[bytes], rows: Path, known: int, start: float, until: float) -> str:
     """Wait for a worker; return why it has to be ended, or nothing where it ended by itself."""
     while worker.poll() is None:
         time.sleep(0.2)
@@ -203,13 +201,7 @@ def markdown(rows: list[Row]) -> str:
         cells = (row["section"], row["name"], shown(value, row["unit"]), wanted)
         lines.append("| " + " | ".join(map(str, cells)) + f" | {'yes' if is_met else 'NO'} |")
     for section in dict.fromkeys(row["section"] for row in rows if row["kind"] == "figure"):
-        lines += [
-            "",
-            f"## {section}",
-            "",
-            "| what | measured | of the GEMM | |",
-            "|---|---|---|---|",
-        ]
+        lines += ["", f"## {section}", "", "| what | measured | of the GEMM | |", "|---|---|---|---|"]
         for row in rows:
             if row["kind"] == "figure" and row["section"] == section:
                 share = "" if row["share"] is None else f"{100 * float(str(row['share'])):.1f} %"

@@ -84,9 +84,7 @@ def exported(rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path) ->
         )
     assert program is not None
     program.save(folder / "theirs.onnx", external_data=False)
-    quantize_dynamic(
-        folder / "theirs.onnx", folder / "theirs-int8.onnx", weight_type=QuantType.QInt8
-    )
+    quantize_dynamic(folder / "theirs.onnx", folder / "theirs-int8.onnx", weight_type=QuantType.QInt8)
     return {
         "theirs fp32": (folder / "theirs.onnx").read_bytes(),
         "ours fp32": ours.SerializeToString(),
@@ -116,9 +114,7 @@ def report_files(files: dict[str, bytes], weights: int) -> None:
         )
 
 
-def report_times(
-    runners: dict[str, RunBatch], rectangle: PaddedNetwork, vocab_size: int, rounds: int
-) -> None:
+def report_times(runners: dict[str, RunBatch], rectangle: PaddedNetwork, vocab_size: int, rounds: int) -> None:
     """Print medians, how many times faster than transformers that is, and the cosine to it."""
     times = measure(runners, rectangle, vocab_size=vocab_size, rounds=rounds)
     shapes = list(times["transformers"])

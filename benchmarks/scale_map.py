@@ -140,9 +140,7 @@ def sampler(num_documents: int) -> dict[str, float]:
     tracemalloc.start()
     begun = time.process_time()
     sizes = [ShardSizes(documents, documents * SENTENCES_A_DOCUMENT, pieces)] * count
-    order = WindowOrder(
-        estimated_samples(sizes, config, sentence), (pieces,) * count, WINDOW_PIECES, 1, "train"
-    )
+    order = WindowOrder(estimated_samples(sizes, config, sentence), (pieces,) * count, WINDOW_PIECES, 1, "train")
 
     def open_loader(shards: Sequence[ShardArrays], purpose: str, _early: int) -> Loader:
         return Loader(
@@ -154,12 +152,7 @@ def sampler(num_documents: int) -> dict[str, float]:
             purpose=purpose,
         )
 
-    windowed = Windowed(
-        order,
-        lambda numbers: [shard] * len(numbers),
-        open_loader,
-        batch_size=32,
-    )
+    windowed = Windowed(order, lambda numbers: [shard] * len(numbers), open_loader, batch_size=32)
     windowed.batch(0)
     seconds = time.process_time() - begun
     held, peak = tracemalloc.get_traced_memory()
@@ -249,12 +242,7 @@ def save_interval(gpus: int, save_seconds: float, restart_seconds: float = 120) 
     daly = math.sqrt(2 * save_seconds * mean_time) * (1 + math.sqrt(half) / 3 + half / 9)
     interval = daly - save_seconds
     lost = (interval / 2 + restart_seconds) / mean_time + save_seconds / (interval + save_seconds)
-    return {
-        "gpus": gpus,
-        "hours_between_failures": mean_time / 3_600,
-        "interval_seconds": interval,
-        "lost_share": lost,
-    }
+    return {"gpus": gpus, "hours_between_failures": mean_time / 3_600, "interval_seconds": interval, "lost_share": lost}
 
 
 def everything(text: Path) -> dict[str, object]:
@@ -263,15 +251,11 @@ def everything(text: Path) -> dict[str, object]:
     rates = build(text)
     checkpoints = {name: checkpoint(name) for name in ("base-v2", "xxlarge-v2")}
     hours = {
-        size: {
-            cores: number / 1e6 / rates["megabytes_a_core_second"] / cores / 3_600
-            for cores in CORES
-        }
+        size: {cores: number / 1e6 / rates["megabytes_a_core_second"] / cores / 3_600 for cores in CORES}
         for size, number in TEXT_SIZES.items()
     }
     disk = {
-        size: number * rates["pieces_a_byte"] * rates["stored_bytes_a_piece"]
-        for size, number in TEXT_SIZES.items()
+        size: number * rates["pieces_a_byte"] * rates["stored_bytes_a_piece"] for size, number in TEXT_SIZES.items()
     }
     return {
         "build": rates,
@@ -289,19 +273,13 @@ def everything(text: Path) -> dict[str, object]:
 def computed_tables() -> str:
     """Return the tables of docs/scale.md that follow from the assumptions above alone."""
     lines = [
-        "| network | GPUs | compute a step | each GPU sends | network | share of the time that "
-        "computes |",
+        "| network | GPUs | compute a step | each GPU sends | network | share of the time that computes |",
         "|---|---|---|---|---|---|",
     ]
     for row in (row for name in ("base-v2", "xxlarge-v2") for row in steps(name)):
         compute, network = (_duration(float(row[f"{x}_ms"])) for x in ("compute", "network"))
-        sent, share = (
-            f"{float(row['sent_megabytes']):,.0f} MB",
-            f"{100 * float(row['efficiency']):.0f} %",
-        )
-        lines.append(
-            f"| {row['preset']} | {row['gpus']} | {compute} | {sent} | {network} | {share} |"
-        )
+        sent, share = (f"{float(row['sent_megabytes']):,.0f} MB", f"{100 * float(row['efficiency']):.0f} %")
+        lines.append(f"| {row['preset']} | {row['gpus']} | {compute} | {sent} | {network} | {share} |")
     lines += ["", "| GPUs | hours between failures | save every | share of the time lost |"]
     lines.append("|---|---|---|---|")
     for gpus in GPUS:

@@ -77,9 +77,7 @@ def build_contenders(num_threads: int) -> dict[str, Contender]:
     }
 
 
-def time_interleaved(
-    contenders: dict[str, Contender], texts: list[str], num_rounds: int
-) -> dict[str, list[float]]:
+def time_interleaved(contenders: dict[str, Contender], texts: list[str], num_rounds: int) -> dict[str, list[float]]:
     """Return the seconds of each round of each contender, after one round to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(num_rounds + 1):
@@ -90,9 +88,7 @@ def time_interleaved(
     return {name: rounds[1:] for name, rounds in seconds.items()}
 
 
-def print_table(
-    seconds: dict[str, list[float]], num_bytes: int, num_threads: int, num_texts: int
-) -> None:
+def print_table(seconds: dict[str, list[float]], num_bytes: int, num_threads: int, num_texts: int) -> None:
     """Print megabytes a second and the ratio to transformers' AlbertTokenizer."""
     packages = ("litebert", "sentencepiece", "transformers", "tokenizers")
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, ", end="")
@@ -104,8 +100,7 @@ def print_table(
     reference = statistics.median(seconds["transformers AlbertTokenizer"])
     for name, rounds in seconds.items():
         median, slowest, fastest = (
-            num_bytes / 1e6 / value
-            for value in (statistics.median(rounds), max(rounds), min(rounds))
+            num_bytes / 1e6 / value for value in (statistics.median(rounds), max(rounds), min(rounds))
         )
         ratio = reference / statistics.median(rounds)
         print(f"| {name} | {median:.2f} ({slowest:.2f}-{fastest:.2f}) | {ratio:.2f} |")

@@ -100,10 +100,7 @@ def figure(preset: str, rival: str, precision: str, options: argparse.Namespace)
     further = options.sequences - 2
     backward = two.backward + further * max(0, two.backward - one.backward)
     peak = max(backward, two.update)
-    if (
-        peak + two.held > options.limit * GB * 0.9
-        or two.seconds * options.sequences / 2 > options.seconds
-    ):
+    if peak + two.held > options.limit * GB * 0.9 or two.seconds * options.sequences / 2 > options.seconds:
         return Figure(peak, is_measured=False)
     whole = run(Case(preset, rival, precision, options.sequences), options.limit)
     return Figure(whole.peak, is_measured=True)
@@ -174,9 +171,7 @@ def their_step(case: Case) -> Step:
 
     config = preset(case.preset)
     shared = {name: getattr(config, name) for name in SHARED}
-    network = transformers.AlbertForPreTraining(
-        transformers.AlbertConfig(**shared, attn_implementation="sdpa")
-    ).train()
+    network = transformers.AlbertForPreTraining(transformers.AlbertConfig(**shared, attn_implementation="sdpa")).train()
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)
     ids, masked, order = made_up(case.sequences, config.vocab_size)
     labels = torch.full_like(ids, -100).flatten()

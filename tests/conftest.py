@@ -62,12 +62,7 @@ def corpus(stories: Path) -> Path:
     lines = stories.read_text(encoding="utf-8").splitlines()
     write_tokenizer(folder / "tokenizer", train_tokenizer(lines, vocab_size=90))
     build_corpus(
-        [stories],
-        tokenizer=folder / "tokenizer",
-        output=folder / "corpus",
-        sentences="line",
-        held_out=0.2,
-        workers=1,
+        [stories], tokenizer=folder / "tokenizer", output=folder / "corpus", sentences="line", held_out=0.2, workers=1
     )
     return folder / "corpus"
 

@@ -35,10 +35,7 @@ def test_every_path_but_those_of_cuda_runs_on_a_cpu(tmp_path: Path) -> None:
     rows = run(tmp_path, "--without-transformers", "--sections", *QUICK, "memory")
     left_out = [row for row in rows if row["kind"] == "left out"]
     assert [row for row in left_out if row["is_failure"]] == []
-    assert {row["why"] for row in left_out} == {
-        "needs a CUDA device",
-        "transformers is not installed",
-    }
+    assert {row["why"] for row in left_out} == {"needs a CUDA device", "transformers is not installed"}
     measured = {row["section"] for row in rows if row["kind"] == "figure"}
     assert measured == set(QUICK)
 
@@ -74,8 +71,7 @@ def test_operations_are_those_of_the_table(monkeypatch: pytest.MonkeyPatch) -> N
 
     setting = Setting.of("cpu", "base-v2", 0, is_smoke=False)
     per_token = [
-        forward_flops(setting.config, fixed(setting, 51_200, length), has_head=True) / 51_200
-        for length in (128, 512)
+        forward_flops(setting.config, fixed(setting, 51_200, length), has_head=True) / 51_200 for length in (128, 512)
     ]
     assert per_token == pytest.approx([176.0e6, 190.1e6], rel=1e-3)  # masked: 15 % of tokens
     assert ragged(setting, 4_096, mean=38, longest=128).num_tokens == 4_096

@@ -197,17 +197,13 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
         read_capped(tmp_path / name, 50, command="ls")
 
 
-def test_control_a_file_that_is_written_in_place_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_a_file_that_is_written_in_place_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_staged_sibling", lambda path: path)
     with pytest.raises((AssertionError, FileNotFoundError)):
         test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path)
 
 
-def test_control_on_a_full_disk_a_plain_write_leaves_a_part_under_the_final_name(
-    tmp_path: Path,
-) -> None:
+def test_control_on_a_full_disk_a_plain_write_leaves_a_part_under_the_final_name(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))

@@ -68,12 +68,7 @@ def test_an_extra_that_is_absent_is_named(python: Path, tmp_path: Path, extra: s
 def _litebert(python: Path, folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     return subprocess.run(
-        [python.with_name("litebert"), *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        [python.with_name("litebert"), *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
 
 

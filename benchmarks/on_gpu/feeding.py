@@ -50,16 +50,12 @@ def _repeated(works: Sequence[PretrainingWork], steps: int) -> Iterator[Pretrain
     return (next(turns) for _ in range(steps))
 
 
-def _loaded(
-    bench: Bench, opener: Callable[[], Loader], steps: int, workers: int
-) -> Iterator[PretrainingWork]:
+def _loaded(bench: Bench, opener: Callable[[], Loader], steps: int, workers: int) -> Iterator[PretrainingWork]:
     for batch in prefetch(opener, range(steps), workers=workers):
         yield from micro_batches(batch, None, bench.setting.device)
 
 
-def _rate(
-    bench: Bench, step: Callable[[PretrainingWork], None], works: Iterator[PretrainingWork]
-) -> float:
+def _rate(bench: Bench, step: Callable[[PretrainingWork], None], works: Iterator[PretrainingWork]) -> float:
     """Return tokens a second after the first third, in which kernels and processes start."""
     warm = 1 if bench.setting.is_smoke else STEPS // 3
     tokens, start = 0, 0.0

@@ -122,9 +122,7 @@ class StaticBatch:
     def exact(self, texts: Sequences) -> tuple[int, ...]:
         """Return the lengths of a batch and of its fillers."""
         spare = self.rows - texts.num_tokens
-        return texts.lengths + tuple(
-            spare // FILLERS + (i < spare % FILLERS) for i in range(FILLERS)
-        )
+        return texts.lengths + tuple(spare // FILLERS + (i < spare % FILLERS) for i in range(FILLERS))
 
     def packed(self, texts: Sequences) -> Tensor:
         """Return a batch as it goes into the room, on the host."""

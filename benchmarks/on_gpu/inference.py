@@ -83,9 +83,7 @@ def _ours(bench: Bench, sequences: Sequences) -> dict[str, Run]:
     return (
         bench.warmed(PLAIN, lambda: _run(setting, calls[plain], sequences))
         | bench.on_cuda(GRAPH, lambda: _run(setting, captured(calls[plain]), sequences))
-        | bench.on_cuda(
-            COMPILED_GRAPH, lambda: _run(setting, _captured_warm(calls[compiled]), sequences)
-        )
+        | bench.on_cuda(COMPILED_GRAPH, lambda: _run(setting, _captured_warm(calls[compiled]), sequences))
     )
 
 
@@ -100,9 +98,7 @@ def _run(setting: Setting, call: Call, sequences: Sequences) -> Run:
     return Run(call, sequences.num_tokens, flops)
 
 
-def _our_call(
-    network: AlbertForPretraining, setting: Setting, sequences: Sequences
-) -> Callable[[], Tensor]:
+def _our_call(network: AlbertForPretraining, setting: Setting, sequences: Sequences) -> Callable[[], Tensor]:
     """Return a call for all hidden states, with weights cast once."""
     batch = sequences.batch(setting.device)
     network.eval()
@@ -111,9 +107,7 @@ def _our_call(
     return torch.no_grad()(partial(network.albert, batch))
 
 
-def _their_call(
-    setting: Setting, sequences: Sequences, mode: str | None = None
-) -> Callable[[], Tensor]:
+def _their_call(setting: Setting, sequences: Sequences, mode: str | None = None) -> Callable[[], Tensor]:
     encoder: nn.Module = their_network(setting, our_network(setting)).albert
     encoder.eval().to(torch.bfloat16)
     inputs = sequences.rectangle(setting.device)

@@ -80,15 +80,11 @@ class Bench:
         with self.rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def figure(
-        self, name: str, value: float, unit: str, *, share: float | None = None, note: str = ""
-    ) -> None:
+    def figure(self, name: str, value: float, unit: str, *, share: float | None = None, note: str = "") -> None:
         """Note a figure; `share` is the part of the GEMM's rate that it reaches."""
         self.note("figure", name=name, value=value, unit=unit, share=share, note=note)
 
-    def target(
-        self, name: str, value: float, unit: str, *, least: float = 0, most: float = 0
-    ) -> None:
+    def target(self, name: str, value: float, unit: str, *, least: float = 0, most: float = 0) -> None:
         """Note a figure that has a target."""
         self.note("target", name=name, value=value, unit=unit, least=least, most=most)
 

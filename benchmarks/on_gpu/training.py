@@ -43,9 +43,7 @@ def ceilings(bench: Bench) -> None:
     hidden, wide, rows = config.hidden_size, config.intermediate_size, setting.tokens
     products = {
         "8192 x 8192 x 8192": yardstick(setting),
-        f"{rows} x {hidden} x {3 * hidden} (query, key, value)": product(
-            setting, rows, hidden, 3 * hidden
-        ),
+        f"{rows} x {hidden} x {3 * hidden} (query, key, value)": product(setting, rows, hidden, 3 * hidden),
         f"{rows} x {hidden} x {wide} (intermediate)": product(setting, rows, hidden, wide),
         f"{rows} x {wide} x {hidden} (output)": product(setting, rows, wide, hidden),
     }
@@ -76,9 +74,7 @@ def pretraining(bench: Bench, *, length: int) -> None:
     for name in theirs:
         bench.target(f"times {name}", reached.tokens / rates[name].tokens, "x", least=3)
     rival = bench.theirs(
-        THEIRS_COMPILED,
-        lambda: _theirs(setting, ours, sequences, compiled=True),
-        needs=COMPILE_SECONDS,
+        THEIRS_COMPILED, lambda: _theirs(setting, ours, sequences, compiled=True), needs=COMPILE_SECONDS
     )
     if rival:
         rates = bench.rates({best_name: best, **rival})
@@ -129,10 +125,7 @@ def ragged_lengths(bench: Bench) -> None:
     for mix, (sequences, length) in mixes.items():
         runs: dict[str, Run] = {}
         for name, network in {OURS: ours, COMPILED: compiled}.items():
-            for kind, chosen in {
-                f"all {length}": fixed(setting, setting.tokens, length),
-                mix: sequences,
-            }.items():
+            for kind, chosen in {f"all {length}": fixed(setting, setting.tokens, length), mix: sequences}.items():
                 make = partial(our_run, network, setting, chosen)
                 runs |= bench.warmed(f"{name}, {kind}", make)
         every = 8 if setting.is_cuda else 1  # a rectangle has several times the tokens
@@ -195,7 +188,5 @@ def _ours_compiled(setting: Setting, sequences: Sequences) -> Run:
     return our_run(compile_blocks(our_network(setting)), setting, sequences)
 
 
-def _theirs(
-    setting: Setting, ours: AlbertForPretraining, sequences: Sequences, *, compiled: bool = False
-) -> Run:
+def _theirs(setting: Setting, ours: AlbertForPretraining, sequences: Sequences, *, compiled: bool = False) -> Run:
     return their_run(their_network(setting, ours), setting, sequences, compiled=compiled)

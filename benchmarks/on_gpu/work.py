@@ -117,9 +117,7 @@ def fixed(setting: Setting, tokens: int, length: int) -> Sequences:
 
 def ragged(setting: Setting, tokens: int, *, mean: float, longest: int, seed: int = 1) -> Sequences:
     """Return sequences of log-normal lengths, exactly `tokens` in all: the last one is cut."""
-    return Sequences.of(
-        drawn_lengths(tokens, mean=mean, longest=longest, seed=seed), setting.config.vocab_size
-    )
+    return Sequences.of(drawn_lengths(tokens, mean=mean, longest=longest, seed=seed), setting.config.vocab_size)
 
 
 def drawn_lengths(tokens: int, *, mean: float, longest: int, seed: int) -> list[int]:
@@ -248,13 +246,9 @@ def their_network(setting: Setting, ours: AlbertForPretraining) -> nn.Module:
 
     config = setting.config
     shared = {name: getattr(config, name) for name in SHARED}
-    theirs = transformers.AlbertForPreTraining(
-        transformers.AlbertConfig(**shared, attn_implementation="sdpa")
-    )
+    theirs = transformers.AlbertForPreTraining(transformers.AlbertConfig(**shared, attn_implementation="sdpa"))
     weights = {
-        name: values
-        for parameter, values in ours.state_dict().items()
-        for name in tensor_names(parameter, config)
+        name: values for parameter, values in ours.state_dict().items() for name in tensor_names(parameter, config)
     }
     unknown = theirs.load_state_dict(weights, strict=False).unexpected_keys
     assert not unknown, unknown

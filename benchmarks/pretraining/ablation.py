@@ -18,23 +18,9 @@ import torch
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.train import pretrain, read_metrics
 
-ADAMW = [
-    "optim.name=adamw",
-    "optim.learning_rate=0.0005",
-    "model.hidden_act=gelu_new",
-]
-CORRECTED = [
-    "optim.name=adamw",
-    "optim.learning_rate=0.001",
-    "optim.beta2=0.98",
-    "optim.bias_correction=true",
-]
-MUON = [
-    "optim.name=muon",
-    "optim.learning_rate=0.003",
-    "optim.muon_learning_rate=0.004",
-    "optim.beta2=0.98",
-]
+ADAMW = ["optim.name=adamw", "optim.learning_rate=0.0005", "model.hidden_act=gelu_new"]
+CORRECTED = ["optim.name=adamw", "optim.learning_rate=0.001", "optim.beta2=0.98", "optim.bias_correction=true"]
+MUON = ["optim.name=muon", "optim.learning_rate=0.003", "optim.muon_learning_rate=0.004", "optim.beta2=0.98"]
 START = ["start.attention=local", "start.output_bias=unigram"]
 MASKS = ["early.mask_prob=0.3", "early.mask_share=0.6"]
 DEPTH = ["early.depth=2", "early.depth_share=0.3"]
@@ -63,9 +49,7 @@ MEASURES = ("mask_token_loss", "mask_token_accuracy", "sentence_order_accuracy")
 @click.option("--batch", default=16, show_default=True, help="Sequences of 128 in one step.")
 @click.option("--runs", default="runs/ablation", show_default=True, type=click.Path(path_type=Path))
 @click.option("--variants", default="", help="Numbers from 0, separated by commas; all without.")
-def main(
-    corpus: Path, presets: str, seeds: str, pieces: int, batch: int, runs: Path, variants: str
-) -> None:
+def main(corpus: Path, presets: str, seeds: str, pieces: int, batch: int, runs: Path, variants: str) -> None:
     """Train every variant, and print the table."""
     torch.set_num_threads(1)
     names = list(VARIANTS)
@@ -82,9 +66,7 @@ def main(
             print(f"| {name} | {' | '.join(_cell(m, rows) for m in MEASURES)} |", flush=True)
 
 
-def _trained(
-    corpus: Path, folder: Path, words: Sequence[str], *, pieces: int, batch: int
-) -> dict[str, float]:
+def _trained(corpus: Path, folder: Path, words: Sequence[str], *, pieces: int, batch: int) -> dict[str, float]:
     """Return the last evaluation of a run, trained now or before."""
     steps = pieces // (batch * 128)
     common = [

@@ -85,9 +85,7 @@ def _litebert(config: AlbertConfig, optimizer_name: str) -> Step:
     batch = Batch.from_lists(ids.tolist())
     labels = torch.arange(SEQUENCES) % 2
     work = PretrainingWork(batch, masked, batch.ids[masked], labels, MASKED, SEQUENCES)
-    return lambda: training_step(
-        task, [work], optimizer, step=0, learning_rate=2e-5, clip_norm=1.0, seed=1
-    )
+    return lambda: training_step(task, [work], optimizer, step=0, learning_rate=2e-5, clip_norm=1.0, seed=1)
 
 
 def _before(config: AlbertConfig) -> Step:

@@ -27,9 +27,7 @@ class LastHiddenState(torch.nn.Module):
             model, add_pooling_layer=False, attn_implementation="sdpa", dtype=torch.float32
         ).eval()
 
-    def forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
         """Return the last hidden state."""
         hidden: torch.Tensor = self.albert(ids, mask, segments).last_hidden_state
         return hidden
@@ -85,9 +83,7 @@ def openvino(model: str) -> Engine:
     }
     compiled = Core().compile_model(converted, "CPU", settings)
     # A request belongs to one caller at a time; the thread pool has several.
-    return lambda inputs: compiled.create_infer_request().infer(
-        [inputs[name] for name in NAMES], share_inputs=True
-    )[0]
+    return lambda inputs: compiled.create_infer_request().infer([inputs[name] for name in NAMES], share_inputs=True)[0]
 
 
 ENGINES: dict[str, Callable[[str], Engine]] = {

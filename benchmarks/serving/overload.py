@@ -47,9 +47,7 @@ async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool
     return int(headers.split()[1]), "retry-after:" in headers
 
 
-async def arrivals(
-    port: int, texts: Iterable[str], *, rate: float, seconds: float
-) -> list[tuple[int, float, bool]]:
+async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: float) -> list[tuple[int, float, bool]]:
     """Send requests at a fixed rate; return status, seconds, and whether Retry-After was there."""
     found, idle = [], list[Connection]()
     bodies = [body_of([text]).encode() for text in texts]
@@ -129,9 +127,4 @@ if __name__ == "__main__":
     parser.add_argument("--times", type=float, default=5)
     given = parser.parse_args()
     first, *others = sorted(os.sched_getaffinity(0))
-    main(
-        given.model,
-        seconds=given.seconds,
-        times=given.times,
-        cores=(first, others[0] if others else first),
-    )
+    main(given.model, seconds=given.seconds, times=given.times, cores=(first, others[0] if others else first))

@@ -37,9 +37,7 @@ class Embedder:
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text."""
-        inputs = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=512, return_tensors="np"
-        )
+        inputs = self.tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="np")
         hidden = self.engine({name: inputs[name] for name in NAMES})
         mask = inputs["attention_mask"][..., None]
         means = (hidden * mask).sum(1) / mask.sum(1)

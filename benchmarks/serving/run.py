@@ -128,9 +128,7 @@ def cpu_ms(process: int) -> float:
 @contextmanager
 def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
     """Run a server on one core; give its process number once it answers."""
-    process = subprocess.Popen(
-        command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), cwd=ROOT
-    )
+    process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), cwd=ROOT)
     try:
         for _ in range(1_200):
             try:
@@ -207,19 +205,12 @@ def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> s
                     measured = measure(route, load)
                     spent = (cpu_ms(processes[route.server]) - before) / len(load.texts)
                     if number:  # the first round warms up
-                        found.setdefault((load.name, name), []).append(
-                            replace(measured, cpu_ms=spent)
-                        )
+                        found.setdefault((load.name, name), []).append(replace(measured, cpu_ms=spent))
     return page(model, found, rounds=rounds, requests=requests, furthest=furthest)
 
 
 def page(
-    model: Path,
-    found: dict[tuple[str, str], list[Measured]],
-    *,
-    rounds: int,
-    requests: int,
-    furthest: float,
+    model: Path, found: dict[tuple[str, str], list[Measured]], *, rounds: int, requests: int, furthest: float
 ) -> str:
     """Return the table, with ratios of each round's figures."""
     lines = [
@@ -282,13 +273,7 @@ if __name__ == "__main__":
     parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
     parser.add_argument("--record", type=Path)
     given = parser.parse_args()
-    results = run(
-        given.model,
-        rounds=given.rounds,
-        requests=given.requests,
-        core=given.core,
-        chosen=given.load,
-    )
+    results = run(given.model, rounds=given.rounds, requests=given.requests, core=given.core, chosen=given.load)
     print(results)
     if given.record:
         # What is written by hand above the mark stays.

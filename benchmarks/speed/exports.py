@@ -77,10 +77,7 @@ class LastHiddenState(torch.nn.Module):
         self.encoder = transformers.AutoModel.from_pretrained(model, add_pooling_layer=False)
 
     def forward(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        token_type_ids: torch.Tensor,
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
     ) -> torch.Tensor:
         """Return the last hidden state."""
         return self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
@@ -109,9 +106,7 @@ def export_onnx(wrapped: LastHiddenState, root: Path) -> None:
     options.optimized_model_filepath = str(root / "folded.onnx")
     onnxruntime.InferenceSession(root / "fp32.onnx", options)
     logging.getLogger().setLevel(logging.ERROR)
-    quantize_dynamic(
-        root / "folded.onnx", root / "int8.onnx", weight_type=QuantType.QInt8, per_channel=True
-    )
+    quantize_dynamic(root / "folded.onnx", root / "int8.onnx", weight_type=QuantType.QInt8, per_channel=True)
     print("onnxruntime int8:", require_integer(onnx.load(root / "int8.onnx")))
 
 
@@ -154,9 +149,7 @@ def calibration_texts() -> list[Texts]:
 def single(batches: list[Texts]) -> list[Texts]:
     """Return the texts one by one."""
     return [
-        Texts((ids,), (segments,))
-        for batch in batches
-        for ids, segments in zip(batch.ids, batch.segments, strict=True)
+        Texts((ids,), (segments,)) for batch in batches for ids, segments in zip(batch.ids, batch.segments, strict=True)
     ]
 
 

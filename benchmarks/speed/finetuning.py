@@ -57,9 +57,7 @@ def write_classifier(root: Path) -> None:
     if (root / "classifier").exists():
         return
     generator = torch.Generator().manual_seed(1)
-    network = AlbertForTask(
-        read_config(root / "model"), DATASETS["sst2"].family.head, generator=generator
-    )
+    network = AlbertForTask(read_config(root / "model"), DATASETS["sst2"].family.head, generator=generator)
     start_from(network, root / "model")
     save_model(network, root / "classifier")
     Tokenizer.load(root / "model").save(root / "classifier")
@@ -90,9 +88,7 @@ def with_litebert(root: Path, name: str, examples: Examples) -> Contender:
     def steps(number: int) -> None:
         network.train()
         for step, works in enumerate(task.batches(0, number)):
-            training_step(
-                task, works, optimizer, step=step, learning_rate=RATE, clip_norm=CLIP_NORM, seed=1
-            )
+            training_step(task, works, optimizer, step=step, learning_rate=RATE, clip_norm=CLIP_NORM, seed=1)
 
     @torch.inference_mode()
     def logits() -> Any:
@@ -126,10 +122,7 @@ def with_transformers(root: Path, name: str, examples: Examples) -> Contender:
         report_to=[],
         disable_tqdm=True,
     )
-    rows = [
-        {"input_ids": f.ids[0], "token_type_ids": f.segments[0], "labels": label}
-        for f, label in examples
-    ]
+    rows = [{"input_ids": f.ids[0], "token_type_ids": f.segments[0], "labels": label} for f, label in examples]
     trainer = Trainer(model, arguments, train_dataset=rows, processing_class=tokenizer)
 
     def steps(number: int) -> None:

@@ -52,9 +52,7 @@ def loaded(name: str, root: Path) -> Rival:
     return rival
 
 
-def timed(
-    work: str, texts: Texts, chosen: Mapping[str, Rival], turns: Turns, config: AlbertConfig
-) -> list[Row]:
+def timed(work: str, texts: Texts, chosen: Mapping[str, Rival], turns: Turns, config: AlbertConfig) -> list[Row]:
     """Compare all rivals on one batch."""
     return compare(
         work,

@@ -40,9 +40,7 @@ def main() -> None:
     options.output.write_text(json.dumps([asdict(figure) for figure in figures], indent=1))
 
 
-def measured(
-    part: str, root: Path, threads: int, is_quick: bool, names: Sequence[str] | None
-) -> Sequence[Row | Cold]:
+def measured(part: str, root: Path, threads: int, is_quick: bool, names: Sequence[str] | None) -> Sequence[Row | Cold]:
     """Run one part; each imports what only it needs."""
     if part == "cold":
         from benchmarks.speed import cold
@@ -51,9 +49,7 @@ def measured(
     if part == "inference":
         from benchmarks.speed import inference, rivals
 
-        return inference.measure(
-            root, threads, is_quick=is_quick, names=asked(rivals.names(), names)
-        )
+        return inference.measure(root, threads, is_quick=is_quick, names=asked(rivals.names(), names))
     from benchmarks.speed import finetuning, pretraining
 
     trained = {"pretraining": pretraining, "finetuning": finetuning}[part]

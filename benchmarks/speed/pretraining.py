@@ -58,9 +58,7 @@ def with_litebert(root: Path, name: str, texts: Texts, masked: Tensor) -> Conten
     optimizer = build_optimizer(config, network.named_parameters())
 
     def step() -> None:
-        training_step(
-            task, [work], optimizer, step=0, learning_rate=RATE, clip_norm=CLIP_NORM, seed=1
-        )
+        training_step(task, [work], optimizer, step=0, learning_rate=RATE, clip_norm=CLIP_NORM, seed=1)
 
     return Contender(name, step, lambda: task.loss(work).total.detach().numpy(), warm=step)
 

@@ -82,9 +82,7 @@ class SentenceTransformers(Rival):
         super().__init__(root, precision)
         from sentence_transformers import SentenceTransformer, models
 
-        words = models.Transformer(
-            str(root / "model"), model_kwargs={"dtype": DTYPES[precision]}, max_seq_length=512
-        )
+        words = models.Transformer(str(root / "model"), model_kwargs={"dtype": DTYPES[precision]}, max_seq_length=512)
         pooling = models.Pooling(words.get_embedding_dimension())
         self.model = SentenceTransformer(modules=[words, pooling], device="cpu").eval()
 

@@ -73,14 +73,7 @@ class Row:
         )
 
 
-def compare(
-    work: str,
-    contenders: Sequence[Contender],
-    turns: Turns,
-    *,
-    num_tokens: int,
-    flops: int,
-) -> list[Row]:
+def compare(work: str, contenders: Sequence[Contender], turns: Turns, *, num_tokens: int, flops: int) -> list[Row]:
     """Return a row for each contender; the reference must be among them."""
     outputs: dict[str, NDArray[np.float32]] = {}
     first: dict[str, float] = {}

@@ -42,9 +42,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     run_part("exports", folder, os.cpu_count() or 1, ["--preset", options.preset])
     figures: dict[str, list[dict[str, Any]]] = {}
-    words = (["--quick"] if options.quick else []) + (
-        ["--names", *options.names] if options.names else []
-    )
+    words = (["--quick"] if options.quick else []) + (["--names", *options.names] if options.names else [])
     for part in options.parts or PARTS:
         for threads in (1,) if part == "cold" else options.threads:
             figures.setdefault(part, []).extend(run_part(part, folder, threads, words))
@@ -60,9 +58,7 @@ def parsed() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; unset: all")
-    parser.add_argument(
-        "--preset", default="base-v2", help="base-v2, another preset, minilm-l6 or bert-base"
-    )
+    parser.add_argument("--preset", default="base-v2", help="base-v2, another preset, minilm-l6 or bert-base")
     parser.add_argument("--quick", action="store_true", help="three minutes: fewer texts and turns")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--names", nargs="+", help="contenders only, 'litebert fp32' for instance")

@@ -65,9 +65,7 @@ def arriving(corpus: str, *, num_batches: int, batch_size: int = 16, skip: int =
     """Return the first batches of a corpus after `skip` texts, in the order of its file."""
     tokenizer = Tokenizer.load(VOCABULARY)
     wanted = num_batches * batch_size
-    framed = [
-        frame(tokenizer, pair) for pair in itertools.islice(CORPORA[corpus](), skip, skip + wanted)
-    ]
+    framed = [frame(tokenizer, pair) for pair in itertools.islice(CORPORA[corpus](), skip, skip + wanted)]
     batches = [framed[first : first + batch_size] for first in range(0, wanted, batch_size)]
     return [Texts(*(tuple(column) for column in zip(*batch, strict=True))) for batch in batches]
 

@@ -33,9 +33,7 @@ def take_turns(calls: Mapping[str, Call], turns: Turns) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in calls}
     order = np.random.default_rng(1)
     start, rounds = time.perf_counter(), 0
-    while rounds < turns.least or (
-        rounds < turns.most and time.perf_counter() - start < turns.seconds
-    ):
+    while rounds < turns.least or (rounds < turns.most and time.perf_counter() - start < turns.seconds):
         for name in order.permutation(list(calls)):
             taken[name].append(seconds_of(calls[name], turns.threads))
         rounds += 1

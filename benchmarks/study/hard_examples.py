@@ -36,9 +36,7 @@ def main(model: str, train: Path, dev: Path, output: Path, steps: int = 120) -> 
         values, seconds = [], []
         for seed in SEEDS:
             begun = time.process_time()
-            values.append(
-                _accuracy(start, (train, dev), output / f"pool-{pool}-{seed}", pool, number, seed)
-            )
+            values.append(_accuracy(start, (train, dev), output / f"pool-{pool}-{seed}", pool, number, seed))
             seconds.append(time.process_time() - begun)
         row: dict[str, Json] = {"pool": pool, "steps": number, "accuracy": list(values)}
         row |= {"mean": fmean(values), "deviation": stdev(values), "CPU s": fmean(seconds)}
@@ -48,9 +46,7 @@ def main(model: str, train: Path, dev: Path, output: Path, steps: int = 120) -> 
     print(json.dumps(found, indent=2))
 
 
-def _accuracy(
-    start: Path, data: tuple[Path, Path], run: Path, pool: int, steps: int, seed: int
-) -> float:
+def _accuracy(start: Path, data: tuple[Path, Path], run: Path, pool: int, steps: int, seed: int) -> float:
     words = ["task.name=table", f"data.train={data[0]}", f"data.dev={data[1]}"]
     words += [f"model.start={start}", "task.max_length=64"]
     words += [f"mining.pool={pool}", f"train.steps={steps}", f"train.eval_every={steps}"]

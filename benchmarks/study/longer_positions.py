@@ -26,9 +26,7 @@ LENGTH, WINDOW = 512, 64
 SEEDS = (1, 2)
 
 
-def main(
-    model: str, corpus: Path, output: Path, trained: int | None = None, steps: int = 20
-) -> None:
+def main(model: str, corpus: Path, output: Path, trained: int | None = None, steps: int = 20) -> None:
     """Measure and write."""
     torch.set_num_threads(1)
     loaded = litebert.load(None if model == "packaged" else model)

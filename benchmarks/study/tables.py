@@ -39,18 +39,11 @@ def table(name: str) -> str:
         return _rows(name)
     found = read_ablation(HERE / f"{name}.json")
     extra = _extra(found)
-    headings = [
-        "" if found.source.endswith("no table") else found.source,
-        *(["paper"] if _has_paper(found) else []),
-    ]
+    headings = ["" if found.source.endswith("no table") else found.source, *(["paper"] if _has_paper(found) else [])]
     headings += ["each seed", "mean", *extra.values(), "steps", "body, K", "CPU s"]
     lines = [_line(headings), "|" + "---|" * len(headings)]
     lines += [_line(_cells(row, found, extra)) for row in found.rows if row.trials]
-    left_out = [
-        f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)"
-        for row in found.rows
-        if not row.trials
-    ]
+    left_out = [f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)" for row in found.rows if not row.trials]
     missing = f"\n\nPredicted and not trained: {', '.join(left_out)}." if left_out else ""
     verdict = found.verdict.partition(" Not trained:")[0]
     return "\n".join(lines) + f"{missing}\n\n{verdict}\n"
@@ -58,10 +51,7 @@ def table(name: str) -> str:
 
 def _layers() -> str:
     """Return Figure 1 of every network: its verdicts beyond the trained depth, the eigenvalues."""
-    found = [
-        Layers.model_validate(json.loads(path.read_text("utf-8")))
-        for path in sorted(HERE.glob("layers-*.json"))
-    ]
+    found = [Layers.model_validate(json.loads(path.read_text("utf-8"))) for path in sorted(HERE.glob("layers-*.json"))]
     depths = [fate.depth for fate in found[0].fates]
     headings = ["network", "steps", "blocks", *(f"at {depth}" for depth in depths)]
     headings += [f"moves at {depths[-1]}", "eigenvalue, trained depth", f"at {depths[-1]}"]
@@ -108,11 +98,7 @@ def _rows(name: str) -> str:
 def _shown(cells: Iterable[object]) -> list[str]:
     """Write numbers with three digits after the point, counts without."""
     return [
-        ", ".join(_shown(cell))
-        if isinstance(cell, list)
-        else f"{cell:.3f}"
-        if isinstance(cell, float)
-        else str(cell)
+        ", ".join(_shown(cell)) if isinstance(cell, list) else f"{cell:.3f}" if isinstance(cell, float) else str(cell)
         for cell in cells
     ]
 

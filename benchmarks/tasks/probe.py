@@ -98,9 +98,7 @@ def features(model: Model, rows: list[dict[str, str]]) -> NDArray[np.float32]:
 
 
 def _vectors(model: Model, texts: list[str]) -> NDArray[np.float32]:
-    return np.asarray(
-        model.embed([text[:MAX_CHARACTERS] for text in texts], pooling="mean", normalize=True)
-    )
+    return np.asarray(model.embed([text[:MAX_CHARACTERS] for text in texts], pooling="mean", normalize=True))
 
 
 def _random(folder: Path) -> Model:

@@ -126,11 +126,7 @@ def read(name: str) -> Rows:
             for row in _json_lines(DATA / f"imdb/{file}.jsonl.gz")
         ]
     file, first, second, label = NLI[name]
-    rows = (
-        _tabbed(DATA / "nli" / file)
-        if file.endswith(".txt.gz")
-        else _json_lines(DATA / "nli" / file)
-    )
+    rows = _tabbed(DATA / "nli" / file) if file.endswith(".txt.gz") else _json_lines(DATA / "nli" / file)
     return [{"a": r[first], "b": r[second], "label": r[label]} for r in rows]
 
 

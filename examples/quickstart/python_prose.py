@@ -79,9 +79,7 @@ _PROSE = re.compile(
     r"(?!.*(?://|TODO|FIXME| [.,;:?!]))"
     r"[\"'(]?[A-Z][^=<>{}|\\~^#@$*\[\]`\x00-\x1f\ufffd]*(?<![. ])[.!?][\"')]*"
 )
-_WORD = re.compile(
-    r"[\"'(]*(?:[A-Za-z]?[a-z]*(?:['’-][A-Za-z]?[a-z]+)*|\d+|[A-Z]{2,5}|[ei]\.[ge])[\"').,;:!?]*"
-)
+_WORD = re.compile(r"[\"'(]*(?:[A-Za-z]?[a-z]*(?:['’-][A-Za-z]?[a-z]+)*|\d+|[A-Z]{2,5}|[ei]\.[ge])[\"').,;:!?]*")
 _FUNCTION_WORD = re.compile(
     r"(?i)\b(?:the|an?|is|are|was|be|has|of|to|in|for|on|from|with|by|this|it|not|and|or|if|as)\b"
 )

@@ -34,9 +34,7 @@ def main() -> None:
         _say("collecting the English prose that comes with Python and its packages")
         collect(PROSE)
     _say("pretraining for about five minutes (run again: resumes)")
-    run = litebert.pretrain(
-        PROSE, sentences="line", recipe="quickstart", name=RUN.name, runs=RUN.parent
-    )
+    run = litebert.pretrain(PROSE, sentences="line", recipe="quickstart", name=RUN.name, runs=RUN.parent)
     if run.exit_code:
         sys.exit(run.exit_code)
     _show_table(run)
@@ -49,12 +47,7 @@ def _show_table(run: Run) -> None:
     before, after = evaluations[0], evaluations[-1]
     lines = [
         ("masked-LM loss", "masked_lm_loss", "{:.3f}", ""),
-        (
-            "masked-LM accuracy",
-            "masked_lm_accuracy",
-            "{:.1%}",
-            f"{after['masked_lm_baseline']:.1%}",
-        ),
+        ("masked-LM accuracy", "masked_lm_accuracy", "{:.1%}", f"{after['masked_lm_baseline']:.1%}"),
         ("where a [MASK] stands", "mask_token_accuracy", "{:.1%}", ""),
         ("sentence-order loss", "sentence_order_loss", "{:.3f}", "0.693"),
         ("sentence-order accuracy", "sentence_order_accuracy", "{:.1%}", "50.0%"),

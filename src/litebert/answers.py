@@ -56,8 +56,7 @@ class Results(tuple[Item, ...]):
         names = list(dict.fromkeys(name for row in rows for name in row))
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(row.get(n, '')))}</td>" for n in names) + "</tr>"
-            for row in rows
+            "<tr>" + "".join(f"<td>{escape(str(row.get(n, '')))}</td>" for n in names) + "</tr>" for row in rows
         )
         return f"<table><tr>{head}</tr>{body}</table>"
 
@@ -276,8 +275,7 @@ class Explanation(Tabular):
         """Write the answer, then a line per word with a bar."""
         largest = max((abs(each.attribution) for each in self.words), default=0.0) or 1.0
         lines = [
-            f"  {each.attribution:+8.3f}  {'█' * round(12 * abs(each.attribution) / largest):<12}"
-            f"  {each.word}"
+            f"  {each.attribution:+8.3f}  {'█' * round(12 * abs(each.attribution) / largest):<12}  {each.word}"
             for each in self.words
         ]
         head = f"{self.verb}: {self.answer} ({self.kind} {self.score:.3f}, {self.blank:.3f} blank)"

@@ -26,20 +26,24 @@ class LitebertError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, code: str, what: str, *, received: object, expected: str, next: str) -> None:
+    def __init__(
+        self, code: str, what: str, *, received: object = None, expected: str | None = None, next: str
+    ) -> None:
         super().__init__(code, what)
         self.code, self.what = code, what
-        self.received, self.expected, self.next = _shortened(str(received)), expected, next
+        self.received = None if received is None else _shortened(str(received))
+        self.expected, self.next = expected, next
 
     def __reduce__(self) -> tuple[object, ...]:
         """Let an error travel from a worker process to the command line."""
         return _rebuilt, (type(self), self.code, self.what, self.received, self.expected, self.next)
 
     def __str__(self) -> str:
-        return (
-            f"{self.code}: {self.what}\n  received: {self.received}\n"
-            f"  expected: {self.expected}\n  next:     {self.next}"
-        )
+        lines = [f"{self.code}: {self.what}"]
+        for name, value in (("received", self.received), ("expected", self.expected), ("next", self.next)):
+            if value is not None:
+                lines.append(f"  {name + ':':<9} {value}")
+        return "\n".join(lines)
 
 
 class RequestError(LitebertError):
@@ -73,14 +77,12 @@ class NonFiniteError(LitebertError):
 
 
 def _rebuilt(
-    kind: type[LitebertError], code: str, what: str, received: str, expected: str, next: str
+    kind: type[LitebertError], code: str, what: str, received: str | None, expected: str | None, next: str
 ) -> LitebertError:
     return kind(code, what, received=received, expected=expected, next=next)
 
 
-def no_such_name(
-    code: str, what: str, name: str, known: Iterable[str], *, next: str
-) -> LitebertError:
+def no_such_name(code: str, what: str, name: str, known: Iterable[str], *, next: str) -> LitebertError:
     """Return the error for an unknown name; it suggests the nearest known one."""
     return LitebertError(code, what, received=name, expected=did_you_mean(name, known), next=next)
 

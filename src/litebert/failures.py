@@ -87,11 +87,7 @@ def _system_error(error: OSError, path: Path | None) -> LitebertError:
         )
     if error.errno == errno.ENOENT:
         return LitebertError(
-            "LB-251",
-            f"{name} does not exist",
-            received=received,
-            expected="an existing path",
-            next=look,
+            "LB-251", f"{name} does not exist", received=received, expected="an existing path", next=look
         )
     if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
         return LitebertError(

@@ -41,9 +41,7 @@ def as_path(given: str | Path, what: str) -> Path:
     return Path(given)
 
 
-def require_absent(
-    code: str, what: str, *paths: Path, expected: str, next: str, or_empty: bool = False
-) -> None:
+def require_absent(code: str, what: str, *paths: Path, expected: str, next: str, or_empty: bool = False) -> None:
     """Check that nothing would be overwritten; with `or_empty` an empty folder may exist.
 
     Raises:

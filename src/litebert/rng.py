@@ -50,9 +50,7 @@ def uniform(seed: int, purpose: str, *indices: IntLike | np.int64) -> NDArray[np
     return (hashed(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def integers(
-    seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike | np.int64
-) -> Ints:
+def integers(seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike | np.int64) -> Ints:
     """Return integers in [low, high], both inclusive, one for each combination of indices."""
     span = np.asarray(high) - np.asarray(low) + 1
     draws: Ints = np.asarray(low) + (uniform(seed, purpose, *indices) * span).astype(np.int64)

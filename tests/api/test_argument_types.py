@@ -36,9 +36,7 @@ CALLS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_wrong_type_is_refused_before_any_work(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_type_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.txt").write_text("A cat sat.\n\nA dog ran.\n")
     Path("t.csv").write_text("text,label\na cat,x\na dog,y\n")

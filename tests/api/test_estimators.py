@@ -44,9 +44,7 @@ CHECKS = [
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("kind", [LitebertClassifier, LitebertVectorizer])
-def test_checks_of_scikit_learn(
-    kind: type[BaseEstimator], check: Callable[[str, BaseEstimator], None]
-) -> None:
+def test_checks_of_scikit_learn(kind: type[BaseEstimator], check: Callable[[str, BaseEstimator], None]) -> None:
     check(kind.__name__, kind())
 
 
@@ -95,9 +93,7 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same(tiny: Path) -> None:
     np.testing.assert_array_equal(copy.deepcopy(classifier).predict_proba(TEXTS), found)
 
 
-def test_a_training_that_a_signal_stops_fits_nothing(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_a_signal_stops_fits_nothing(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, runs: str, **__: object) -> Run:
         return Run(Path(runs) / "examples", exit_code=143)
 

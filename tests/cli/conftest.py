@@ -44,9 +44,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return call
 
 
-def write_model(
-    folder: Path, corpus: Path, labels: Sequence[str] = (), *, kind: str | None = None
-) -> Path:
+def write_model(folder: Path, corpus: Path, labels: Sequence[str] = (), *, kind: str | None = None) -> Path:
     """Write a tiny model with random weights: for pretraining, for classification, or of a kind."""
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     config = AlbertConfig(
@@ -62,9 +60,7 @@ def write_model(
     kind = kind or ("sequence-classification" if labels else None)
     head = HeadConfig(kind=kind, labels=tuple(labels)) if kind else None
     network = (
-        AlbertForTask(config, head, generator=generator)
-        if head
-        else AlbertForPretraining(config, generator=generator)
+        AlbertForTask(config, head, generator=generator) if head else AlbertForPretraining(config, generator=generator)
     )
     folder.mkdir(parents=True, exist_ok=True)
     save_model(network, folder)

@@ -105,9 +105,7 @@ def test_choices_are_columns(models: Path) -> None:
         assert (each["text"], int(each["index"])) == (expected.text, expected.index)
 
 
-def test_pairs_of_a_file_are_compared(
-    models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_of_a_file_are_compared(models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = [{"a": TEXTS[0], "b": text} for text in TEXTS]
     words = ["--column", "first=a", "--column", "second=b", "--model", str(models / "base")]
     assert run(cli, ["similar", _table("pairs.csv", rows), *words, "--output", "cosines.csv"]) == 0
@@ -186,9 +184,7 @@ def test_vectors_become_an_array_and_a_bad_row_is_not_a_number(models: Path) -> 
 
 
 @pytest.mark.parametrize("output", ["v.npy", "v.csv", "v.jsonl"])
-def test_the_same_command_resumes_after_a_kill(
-    models: Path, output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_command_resumes_after_a_kill(models: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("t.txt").write_text("\n".join(TEXTS) + "\n")
     words = ["embed", "t.txt", "--model", str(models / "base"), "--output"]
     assert run(cli, [*words, f"whole-{output}"]) == 0
@@ -243,10 +239,7 @@ REFUSED = {
     "a file beside a text": (["embed", "t.txt", "a small cat"], "LB-948"),
     "a role that is none": (["embed", "t.csv", "--column", "txt=first"], "LB-915"),
     "no role": (["embed", "t.csv", "--column", "=first"], "LB-915"),
-    "a second column that is not there": (
-        ["similar", "t.csv", "--column", "second=other"],
-        "LB-944",
-    ),
+    "a second column that is not there": (["similar", "t.csv", "--column", "second=other"], "LB-944"),
     "no choices": (["choose", "t.csv", "--column", "question=first"], "LB-912"),
     "texts without a second": (["similar", "t.txt"], "LB-947"),
     "a table without a second column": (["similar", "t.csv"], "LB-947"),
@@ -307,9 +300,7 @@ def test_progress_knows_how_many_rows_there_are() -> None:
 
 
 @pytest.mark.parametrize("output", ["", ".", "models"])
-def test_answers_do_not_go_to_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
+def test_answers_do_not_go_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LitebertError) as caught:

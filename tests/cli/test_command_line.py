@@ -60,9 +60,7 @@ def test_text_without_document_ends_is_one_clear_error(tmp_path: Path) -> None:
     assert "blank lines between documents" in done.stderr
 
 
-def test_the_same_command_again_trains_nothing_and_says_where_the_model_is(
-    run: Path, stories: Path
-) -> None:
+def test_the_same_command_again_trains_nothing_and_says_where_the_model_is(run: Path, stories: Path) -> None:
     again = _run(
         *("pretrain", str(stories), "--sentences", "line", "--vocab-size", "90"),
         *("--preset", "tiny", "--name", "first", "--held-out", "0.2", "--json"),
@@ -79,9 +77,7 @@ def test_verbs_answer_in_text_and_in_json(run: Path) -> None:
     model = str(run / "model")
     fill = _run("fill", "Anna walked to the [MASK].", "--model", model, "--json")
     assert len(json.loads(fill.stdout)) == 5
-    assert (
-        "Anna walked to the" in _run("fill", "Anna walked to the [MASK].", "--model", model).stdout
-    )
+    assert "Anna walked to the" in _run("fill", "Anna walked to the [MASK].", "--model", model).stdout
     order = json.loads(_run("order", "A.", "B.", "--model", model, "--json").stdout)
     assert set(order) == {"is_in_order", "probability"}
     assert len(json.loads(_run("embed", "a", "b", "--model", model, "--json").stdout)) == 2
@@ -92,11 +88,7 @@ def test_a_dry_run_prints_the_plan_and_writes_no_run(run: Path) -> None:
     words = ("pretrain", "--corpus", corpus, "--preset", "tiny", "--name", "dry", "--dry-run")
     done = _run(*words, "train.steps=5", "train.batch_size=4", cwd=run.parents[1])
     assert done.returncode == 0, done.stderr
-    assert {line.split()[0] for line in done.stdout.splitlines()} >= {
-        "parameters",
-        "memory",
-        "time",
-    }
+    assert {line.split()[0] for line in done.stdout.splitlines()} >= {"parameters", "memory", "time"}
     assert not (run.parent / "dry").exists()
 
 

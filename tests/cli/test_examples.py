@@ -63,9 +63,7 @@ def _examples() -> list[str]:
 
 
 @pytest.fixture
-def desk(
-    tmp_path: Path, stories: Path, corpus: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def desk(tmp_path: Path, stories: Path, corpus: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder with the files, models and runs that examples name."""
     monkeypatch.chdir(tmp_path)
     words = stories.read_text(encoding="utf-8")
@@ -78,9 +76,7 @@ def desk(
     (tmp_path / "pairs.csv").write_text("before,after\nAnna left.,Bert slept.\n")
     (tmp_path / "questions.csv").write_text("question,context,A,B\nWho?,Ada left.,Ada,Bert\n")
     for name in ("train", "dev", "test", "raw"):
-        row = (
-            f'{{"text": "Anna {name}.", "label": "a"}}\n{{"text": "Bert {name}.", "label": "b"}}\n'
-        )
+        row = f'{{"text": "Anna {name}.", "label": "a"}}\n{{"text": "Bert {name}.", "label": "b"}}\n'
         (tmp_path / f"{name}.jsonl").write_text(row)
     table = pytest.importorskip("pyarrow").table({"text": words.split("\n\n")})
     pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "wiki.parquet")

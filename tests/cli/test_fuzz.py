@@ -19,9 +19,7 @@ EXIT_CODES = {0, 1, 2, 3, 4, 5}
 
 
 @pytest.fixture
-def bad(
-    tmp_path: Path, stories: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
-) -> list[str]:
+def bad(tmp_path: Path, stories: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Give paths and values that commands do not expect, in a folder of their own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 9)
@@ -46,9 +44,7 @@ def commands(number: int, seed: int, bad: list[str]) -> Iterator[list[str]]:
         yield [*name.split(), *arguments(LEAVES[name], generator, bad)]
 
 
-def arguments(
-    command: click.Command, generator: np.random.Generator, bad: list[str]
-) -> Iterator[str]:
+def arguments(command: click.Command, generator: np.random.Generator, bad: list[str]) -> Iterator[str]:
     for parameter in command.params:
         value = bad[int(generator.integers(len(bad)))]
         if isinstance(parameter, click.Argument):

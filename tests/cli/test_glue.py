@@ -102,11 +102,7 @@ def test_tasks_are_trained_and_stand_in_one_table_beside_the_paper(start: Path, 
         "model": "xxlarge-v1",
         "source": "Table 9, row ALBERT (1.5M)",
     }
-    assert (found[1]["task"], found[1]["measure"], found[1]["published"]) == (
-        "stsb",
-        "pearson",
-        93.0,
-    )
+    assert (found[1]["task"], found[1]["measure"], found[1]["published"]) == ("stsb", "pearson", 93.0)
     assert (runs / "rte" / "report.html").is_file()
     assert (runs / "stsb" / "report.html").is_file()
 
@@ -173,9 +169,7 @@ def test_what_cannot_be_submitted_is_refused_before_training(start: Path, data: 
     assert not (data.parent / "runs").exists()
 
 
-def test_a_task_without_its_files_is_refused_before_the_others_are_trained(
-    start: Path, data: Path
-) -> None:
+def test_a_task_without_its_files_is_refused_before_the_others_are_trained(start: Path, data: Path) -> None:
     (data / "RTE" / "dev.tsv").unlink()
 
     shown = called(start, data, "--tasks", "wnli,rte")

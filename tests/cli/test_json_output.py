@@ -27,11 +27,7 @@ Words = list[object]
 
 @pytest.fixture(scope="session")
 def place(
-    tmp_path_factory: pytest.TempPathFactory,
-    stories: Path,
-    corpus: Path,
-    pretrained: Path,
-    classifier: Path,
+    tmp_path_factory: pytest.TempPathFactory, stories: Path, corpus: Path, pretrained: Path, classifier: Path
 ) -> dict[str, Path]:
     """Give everything that the commands below name."""
     folder = tmp_path_factory.mktemp("json")
@@ -42,10 +38,7 @@ def place(
         "spans": ("question-answering", ()),
         "choices": ("multiple-choice", ()),
     }
-    models = {
-        name: write_model(folder / name, corpus, labels, kind=kind)
-        for name, (kind, labels) in heads.items()
-    }
+    models = {name: write_model(folder / name, corpus, labels, kind=kind) for name, (kind, labels) in heads.items()}
     (folder / "few.txt").write_text("Anna walked to the house.\nBert found a ball.\n" * 8)
     pairs = [f"{n}\tAnna walked.\tBert slept.\t{'not_' * (n % 2)}entailment" for n in range(8)]
     (folder / "glue" / "RTE").mkdir(parents=True)
@@ -84,8 +77,7 @@ def test_every_command_with_json_has_a_schema() -> None:
     }
     assert with_json == set(OUTPUTS)
     assert all(
-        "$defs" in schema_of(name) or "type" in schema_of(name) or "anyOf" in schema_of(name)
-        for name in OUTPUTS
+        "$defs" in schema_of(name) or "type" in schema_of(name) or "anyOf" in schema_of(name) for name in OUTPUTS
     )
 
 
@@ -106,9 +98,7 @@ def _cases(at: dict[str, Path]) -> dict[str, list[Words]]:
     return {
         "answer": [["Who walked?", "--context", "Anna walked.", "--model", at["spans"]]],
         "choose": [["Who?", "Anna", "Bert", "--context", "Anna walked.", "--model", at["choices"]]],
-        "classify": [
-            ["Anna walked.", "Bert slept.", "--model", at["classifier"]],
-        ],
+        "classify": [["Anna walked.", "Bert slept.", "--model", at["classifier"]]],
         "config list": [[], ["finetune"]],
         "corpus build": [
             [
@@ -132,9 +122,7 @@ def _cases(at: dict[str, Path]) -> dict[str, list[Words]]:
         "data check": [[at["reviews"], "--model", at["pretrained"]]],
         "doctor": [[]],
         "embed": [["a", "b", *model]],
-        "distil": [
-            [at["pretrained"], "--corpus", at["corpus"], "--runs", at["runs"], "--quiet", *quick]
-        ],
+        "distil": [[at["pretrained"], "--corpus", at["corpus"], "--runs", at["runs"], "--quiet", *quick]],
         "explain": [["similar", "Anna walked.", "Bert slept.", *model]],
         "export google": [[at["pretrained"], out / "google" / "model.ckpt"]],
         "import google": [[out / "google" / "model.ckpt", "--output", out / "from-google"]],

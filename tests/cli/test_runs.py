@@ -26,9 +26,7 @@ def pretraining(folder: Path, accuracies: tuple[float, ...] = (0.1, 0.3, 0.2)) -
     write_json(folder / "model" / "config.json", {})
 
 
-def finetuning(
-    folder: Path, last: float = 0.61234567, best: float = 0.7, *, rate: float = 2e-5, seed: int = 1
-) -> None:
+def finetuning(folder: Path, last: float = 0.61234567, best: float = 0.7, *, rate: float = 2e-5, seed: int = 1) -> None:
     settings: dict[str, Json] = {"task.name": "cola", "model.start": "models/mine"}
     settings |= {"optim.learning_rate": rate, "train.steps": 40, "train.seed": seed}
     origins: dict[str, Json] = {"optim.learning_rate": f"command line: optim.learning_rate={rate}"}
@@ -92,9 +90,7 @@ def test_a_list_has_the_same_numbers_in_every_format(runs: Path) -> None:
     as_json = json.loads(called("runs", "list", "--runs", runs, "--json").stdout)
     text = called("runs", "list", "--runs", runs).stdout.splitlines()
     markdown = called("runs", "list", "--runs", runs, "--markdown").stdout.splitlines()
-    as_csv = list(
-        csv.DictReader(called("runs", "list", "--runs", runs, "--csv").stdout.split("\n"))
-    )
+    as_csv = list(csv.DictReader(called("runs", "list", "--runs", runs, "--csv").stdout.split("\n")))
 
     numbers = [(row["last"], row["best"]) for row in as_json]
     assert [(float(row["last"]), float(row["best"])) for row in as_csv] == numbers
@@ -110,19 +106,7 @@ def test_a_run_that_is_not_finished_has_no_result(runs: Path) -> None:
 
     line = called("runs", "list", "--runs", runs).stdout.splitlines()[1]
 
-    assert line.split() == [
-        "cola",
-        "fine-tuning",
-        "cola",
-        "models/mine",
-        "1",
-        "40",
-        "40",
-        "no",
-        "-",
-        "-",
-        "-",
-    ]
+    assert line.split() == ["cola", "fine-tuning", "cola", "models/mine", "1", "40", "40", "no", "-", "-", "-"]
 
 
 def test_a_damaged_run_is_named_after_the_others(runs: Path) -> None:

@@ -17,9 +17,7 @@ from litebert.terminal import harmless
 from .conftest import Command
 
 
-def leaves(
-    command: click.Command, path: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.Command]]:
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     if not isinstance(command, click.Group):
         yield " ".join(path), command
         return
@@ -74,12 +72,7 @@ def test_every_command_has_two_examples_that_parse(name: str) -> None:
     ],
 )
 def test_a_mistake_is_four_lines(
-    command: Command,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    exit_code: int,
-    said: str,
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], exit_code: int, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = command(*words)
@@ -127,9 +120,7 @@ def test_labels_cannot_steer_the_terminal(command: Command, classifier: Path) ->
     assert harmless("plain ünïcode ✓\n") == "plain ünïcode ✓\n"
 
 
-def test_names_and_data_cannot_steer_the_terminal(
-    command: Command, corpus: Path, tmp_path: Path
-) -> None:
+def test_names_and_data_cannot_steer_the_terminal(command: Command, corpus: Path, tmp_path: Path) -> None:
     bad = "\x1b[31m\x9b0m\U000e0001\u202e"
     rows = [f"text{bad},label", f"Anna {bad},good{bad}", *(f"Bert {n},bad{bad}" for n in range(9))]
     data = tmp_path / f"data{bad}.csv"
@@ -187,9 +178,7 @@ def test_version_help_and_completion(command: Command) -> None:
     assert set(VERBS) <= set(command("help").stdout.split())
 
 
-def test_a_file_of_texts_is_answered_row_by_row(
-    command: Command, classifier: Path, tmp_path: Path
-) -> None:
+def test_a_file_of_texts_is_answered_row_by_row(command: Command, classifier: Path, tmp_path: Path) -> None:
     rows = ["body,stars", '"Anna walked.",1', ",2", '"Bert slept.",3']
     (tmp_path / "reviews.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     output = tmp_path / "answers.jsonl"
@@ -204,9 +193,7 @@ def test_a_file_of_texts_is_answered_row_by_row(
     assert command(*words, "--output", output, "--force").exit_code == 0
 
 
-def test_answers_are_resumed_where_they_stopped(
-    command: Command, pretrained: Path, tmp_path: Path
-) -> None:
+def test_answers_are_resumed_where_they_stopped(command: Command, pretrained: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"Anna walked {n} times.\n" for n in range(600)), encoding="utf-8")
     words = ("embed", texts, "--model", pretrained, "--quiet")
@@ -215,9 +202,7 @@ def test_answers_are_resumed_where_they_stopped(
     lines = whole.read_text("utf-8").splitlines(keepends=True)
     assert len(lines) == 600
     command("embed", texts, "--model", pretrained, "--output", tmp_path / "none" / "x.jsonl")
-    (tmp_path / "other.jsonl.unfinished").write_text(
-        "".join(lines[:256]) + lines[256][:9], encoding="utf-8"
-    )
+    (tmp_path / "other.jsonl.unfinished").write_text("".join(lines[:256]) + lines[256][:9], encoding="utf-8")
     done = command(*words, "--output", other)
     assert "resuming after 256 rows" in done.stderr
     resumed = [json.loads(line) for line in other.read_text("utf-8").splitlines()]
@@ -225,9 +210,7 @@ def test_answers_are_resumed_where_they_stopped(
     assert not (tmp_path / "other.jsonl.unfinished").exists()
 
 
-def test_standard_input_is_answered(
-    command: Command, pretrained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_is_answered(command: Command, pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = "\ufeffAnna [MASK].\r\nno blank\nBert [MASK]."
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
     done = command("fill", "-", "--model", pretrained, "--json", "--top", 1, "--quiet")
@@ -248,9 +231,7 @@ def test_standard_input_is_utf8_as_files_are(
     assert command("fill", "-", "--model", pretrained).exit_code == 0
 
 
-def test_a_pretrained_model_is_evaluated_on_a_text(
-    command: Command, pretrained: Path, stories: Path
-) -> None:
+def test_a_pretrained_model_is_evaluated_on_a_text(command: Command, pretrained: Path, stories: Path) -> None:
     done = command("evaluate", pretrained, "--data", stories, "--json", "--quiet")
     assert done.exit_code == 0, done.stderr
     measures = json.loads(done.stdout)["texts"]
@@ -287,16 +268,12 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(
         *(("--temperature", value, "LB-219") for value in ("nan", "0", "-1", "inf")),
     ],
 )
-def test_the_numbers_of_a_mix_are_refused_in_words(
-    command: Command, option: str, value: str, code: str
-) -> None:
+def test_the_numbers_of_a_mix_are_refused_in_words(command: Command, option: str, value: str, code: str) -> None:
     done = command("corpus", "mix", "one", "two", option, value)
     assert (done.exit_code, code in done.stderr) == (1, True), done
 
 
-def test_a_pretraining_that_learned_nothing_says_so(
-    command: Command, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_pretraining_that_learned_nothing_says_so(command: Command, corpus: Path, tmp_path: Path) -> None:
     words = ("pretrain", "--corpus", corpus, "--preset", "tiny", "--runs", tmp_path / "runs")
     settings = ("train.steps=2", "train.batch_size=4", "optim.name=adamw", "optim.learning_rate=10")
     done = command(*words, "--quiet", *settings, "optim.warmup_steps=1", "train.loader_workers=0")

@@ -34,10 +34,7 @@ def test_later_layers_win_and_every_value_knows_its_origin() -> None:
     resolved = resolve(
         PretrainConfig,
         CORPUS,
-        {
-            "model.preset": Setting("tiny", Origin("recipe", "r")),
-            "train.seed": Setting(1, Origin("recipe", "r")),
-        },
+        {"model.preset": Setting("tiny", Origin("recipe", "r")), "train.seed": Setting(1, Origin("recipe", "r"))},
         settings_from_words(["train.seed=2", "model.hidden_act=relu"]),
     )
     assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)

@@ -31,9 +31,7 @@ build_corpus(sorted(folder.glob("*.txt")), tokenizer=folder / "tokenizer", outpu
 def cluster() -> Iterator[str]:
     """Start a head without processors and two nodes with one each; give their address."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-    cluster = cluster_utils.Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
-    )
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     cluster.wait_for_nodes()
     yield cluster.address
@@ -53,11 +51,7 @@ def texts(corpus: Path, stories: Path, tmp_path: Path) -> Path:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hash_file(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    return {str(path.relative_to(folder)): hash_file(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _task_processes() -> list[int]:

@@ -59,9 +59,7 @@ def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: 
     Corpus.open(output, verify=True)
 
 
-def test_corpora_that_were_built_differently_are_not_merged(
-    stories: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_corpora_that_were_built_differently_are_not_merged(stories: Path, corpus: Path, tmp_path: Path) -> None:
     build_corpus(
         [stories],
         tokenizer=corpus / "tokenizer",
@@ -79,9 +77,7 @@ def test_stats_count_what_is_there(corpus: Path, tmp_path: Path) -> None:
     stats = corpus_stats(opened)
     assert (stats.documents, stats.pieces) == (opened.num_documents, opened.num_tokens)
     assert sum(stats.histogram) == stats.sentences == opened.num_sentences
-    assert stats.sentence_lengths[-1] == max(
-        int(np.diff(shard.sentences).max()) for shard in opened.shards
-    )
+    assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
     command = ["corpus", "stats", str(corpus), "--json"]
     result = CliRunner().invoke(cli, [*command, "--plot", str(tmp_path / "lengths.svg")])
     assert json.loads(result.output)["documents"] == stats.documents
@@ -103,10 +99,7 @@ def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> Non
     text = "\n\n".join(" ".join(each) for each in (words, near, other, words))
     source = write("documents.txt", text)
     counts = filter_documents(
-        [source],
-        tmp_path / "clean.jsonl",
-        settings=TextSettings(documents="blank-line"),
-        near_duplicates=0.8,
+        [source], tmp_path / "clean.jsonl", settings=TextSettings(documents="blank-line"), near_duplicates=0.8
     )
     assert (counts.kept, counts.near_duplicates) == (2, 2)
     lines = (tmp_path / "clean.jsonl").read_text().splitlines()
@@ -114,9 +107,7 @@ def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> Non
     assert kept == [" ".join(words), " ".join(other)]
 
 
-def test_a_function_of_ones_own_decides(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_filters.py").write_text("def is_short(text):\n    return len(text) < 9\n")
     monkeypatch.syspath_prepend(tmp_path)
     source = write("documents.txt", "Short.\n\nThis one is longer.\n")

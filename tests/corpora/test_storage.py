@@ -23,10 +23,7 @@ from litebert.reading import storage
 from litebert.train.sources import loader_for
 
 SERVER = os.environ.get("LITEBERT_MOTO_SERVER")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(SERVER is None, reason="no moto: set LITEBERT_MOTO_SERVER"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(SERVER is None, reason="no moto: set LITEBERT_MOTO_SERVER")]
 BUCKET = "s3://bucket"
 
 
@@ -58,9 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
         headers.setdefault("Content-Type", "application/octet-stream")  # or urllib says: a form
-        request = urllib.request.Request(
-            self.server.upstream + self.path, body or None, headers, method=self.command
-        )
+        request = urllib.request.Request(self.server.upstream + self.path, body or None, headers, method=self.command)
         try:
             with urllib.request.urlopen(request) as answer:
                 status, answered, data = answer.status, answer.headers, answer.read()
@@ -91,9 +86,7 @@ def moto() -> Iterator[int]:
         port = server.getsockname()[1]
     assert SERVER is not None
     with subprocess.Popen(
-        [SERVER, "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [SERVER, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         limit = time.monotonic() + 120
         while True:
@@ -161,9 +154,7 @@ def test_other_bytes_are_noticed(proxy: Proxy, corpus: Path) -> None:
         local_corpus(f"{BUCKET}/damaged")
 
 
-def test_the_cache_keeps_within_its_bound(
-    proxy: Proxy, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_keeps_within_its_bound(proxy: Proxy, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = sum(path.stat().st_size for path in corpus.rglob("*.npy"))
     push_corpus(corpus, f"{BUCKET}/one")
     push_corpus(corpus, f"{BUCKET}/two")
@@ -184,13 +175,7 @@ def test_a_text_on_object_storage_is_built_like_a_local_one(
     proxy.faults = ["503", "", "cut", "hang"]
     built = {}
     for name, source in (("local", stories), ("remote", f"{BUCKET}/stories.txt")):
-        build_corpus(
-            [source],
-            tokenizer=corpus / "tokenizer",
-            output=tmp_path / name,
-            sentences="line",
-            workers=1,
-        )
+        build_corpus([source], tokenizer=corpus / "tokenizer", output=tmp_path / name, sentences="line", workers=1)
         built[name] = _hashes(tmp_path / name)
     assert built["local"] == built["remote"]
 

@@ -81,7 +81,5 @@ def read_back() -> Callable[[Corpus, Tokenizer], list[list[str]]]:
 def tree() -> Callable[[Path], dict[str, bytes]]:
     """Give a reader of all files of a folder, hidden ones too."""
     return lambda folder: {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }

@@ -29,17 +29,10 @@ def lowered(stories: list[list[str]]) -> list[list[str]]:
 
 
 def test_corpus_decodes_to_its_documents_and_sentences(
-    jsonl: Jsonl,
-    stories: Stories,
-    vocabulary: Path,
-    tokenizer: Tokenizer,
-    read_back: ReadBack,
-    tmp_path: Path,
+    jsonl: Jsonl, stories: Stories, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
 ) -> None:
     told = stories(30)
-    summary = build_corpus(
-        [jsonl("a.jsonl.gz", told)], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1
-    )
+    summary = build_corpus([jsonl("a.jsonl.gz", told)], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
     corpus = Corpus.open(tmp_path / "corpus", verify=True)
     assert read_back(corpus, tokenizer) == lowered(told)
     assert corpus.held_out() is None
@@ -49,9 +42,7 @@ def test_corpus_decodes_to_its_documents_and_sentences(
     assert summary.train.tokens == corpus.num_tokens == len(corpus.shards[0].tokens)
 
 
-def test_shards_are_plain_npy_files(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_shards_are_plain_npy_files(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
     inputs = [jsonl("a.jsonl.gz", stories(5))]
     build_corpus(inputs, tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
     shard = tmp_path / "corpus" / "shard-00000-0000"
@@ -90,28 +81,16 @@ def test_unknown_tokens_are_counted(write: Write, vocabulary: Path, tmp_path: Pa
 
 
 def test_big_inputs_roll_over_between_documents(
-    jsonl: Jsonl,
-    stories: Stories,
-    vocabulary: Path,
-    tokenizer: Tokenizer,
-    read_back: ReadBack,
-    tmp_path: Path,
+    jsonl: Jsonl, stories: Stories, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
 ) -> None:
     told, output = stories(40), tmp_path / "corpus"
     summary = build_corpus(
-        [jsonl("a.jsonl.gz", told)],
-        tokenizer=vocabulary,
-        output=output,
-        shard_tokens=1_000,
-        workers=1,
+        [jsonl("a.jsonl.gz", told)], tokenizer=vocabulary, output=output, shard_tokens=1_000, workers=1
     )
     corpus = Corpus.open(output, verify=True)
     assert summary.num_shards == len(corpus.shards) > 3
     assert all(len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1])
-    assert [shard.path.name for shard in corpus.shards[:2]] == [
-        "shard-00000-0000",
-        "shard-00000-0001",
-    ]
+    assert [shard.path.name for shard in corpus.shards[:2]] == ["shard-00000-0000", "shard-00000-0001"]
     assert read_back(corpus, tokenizer) == lowered(told)
 
 
@@ -120,19 +99,12 @@ def test_long_document_streams_through_many_batches(
 ) -> None:
     told = [" ".join(story) for story in stories(2_000)]
     output = tmp_path / "corpus"
-    summary = build_corpus(
-        [write("a.txt", "\n\n".join(told))], tokenizer=vocabulary, output=output, workers=1
-    )
+    summary = build_corpus([write("a.txt", "\n\n".join(told))], tokenizer=vocabulary, output=output, workers=1)
     assert (summary.train.documents, summary.train.sentences) == (1, 18_000)
 
 
 def test_bytes_do_not_depend_on_the_number_of_workers(
-    jsonl: Jsonl,
-    stories: Stories,
-    vocabulary: Path,
-    tmp_path: Path,
-    tree: Tree,
-    monkeypatch: pytest.MonkeyPatch,
+    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "PART_BYTES", 1)
     inputs = [jsonl(f"{k}.jsonl.gz", stories(12, 20 * k)) for k in range(3)]
@@ -150,11 +122,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(
 
 
 def test_small_inputs_share_a_part_and_big_ones_do_not(
-    jsonl: Jsonl,
-    stories: Stories,
-    vocabulary: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = [jsonl(f"{k}.jsonl.gz", stories(9, 9 * k)) for k in range(5)]
     largest = max(path.stat().st_size for path in inputs)
@@ -200,9 +168,7 @@ def test_held_out_share_is_kept_on_average(stories: Stories) -> None:
     assert 400 < held < 600
 
 
-def test_finished_corpus_is_not_built_again(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_finished_corpus_is_not_built_again(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
     path, output = jsonl("a.jsonl.gz", stories(5)), tmp_path / "corpus"
     first = build_corpus([path], tokenizer=vocabulary, output=output, workers=1)
     stamp = (output / "shard-00000-0000").stat().st_mtime_ns
@@ -217,14 +183,10 @@ def test_other_settings_are_refused_field_by_field(
     build_corpus([path], tokenizer=vocabulary, output=output, workers=1)
     with pytest.raises(LitebertError, match="begun with other settings") as caught:
         build_corpus([path, path], tokenizer=vocabulary, output=output, held_out=0.1, language="de")
-    assert caught.value.received == (
-        "language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 -> 2 files"
-    )
+    assert caught.value.received == ("language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 -> 2 files")
 
 
-def test_changed_input_is_refused(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_changed_input_is_refused(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
     output = tmp_path / "corpus"
     build_corpus([jsonl("a.jsonl.gz", stories(5))], tokenizer=vocabulary, output=output, workers=1)
     with pytest.raises(LitebertError, match="begun with other settings") as caught:
@@ -232,9 +194,7 @@ def test_changed_input_is_refused(
     assert "a.jsonl.gz of" in caught.value.received
 
 
-def test_folder_of_something_else_is_left_alone(
-    write: Write, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_folder_of_something_else_is_left_alone(write: Write, vocabulary: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     write("mine/thesis.partial-1", "precious")
     with pytest.raises(LitebertError, match="is not empty"):
@@ -268,12 +228,7 @@ def test_impossible_number_is_refused(
 
 def test_corpus_without_a_token_is_refused(write: Write, vocabulary: Path, tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="no document is left to train on"):
-        build_corpus(
-            [write("a.txt", "\u200b\n")],
-            tokenizer=vocabulary,
-            output=tmp_path / "corpus",
-            workers=1,
-        )
+        build_corpus([write("a.txt", "\u200b\n")], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -299,9 +254,7 @@ def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
     assert summary.train.documents == 11
 
 
-def test_memory_does_not_grow_with_the_input(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_memory_does_not_grow_with_the_input(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
     peaks = []
     for kilobytes in (2_500, 25_000):
         text = " ".join(sentence for story in stories(250) for sentence in story)
@@ -326,9 +279,7 @@ def test_ids_of_a_large_vocabulary_take_four_bytes() -> None:
     assert plan.model_copy(update={"vocab_size": 65_536}).token_dtype == "<u4"
 
 
-def test_real_articles_become_sentences_of_sensible_length(
-    real_data: Path, write: Write, tmp_path: Path
-) -> None:
+def test_real_articles_become_sentences_of_sensible_length(real_data: Path, write: Write, tmp_path: Path) -> None:
     with gzip.open(real_data / "text" / "wiki_articles.jsonl.gz") as lines:
         articles = write("articles.jsonl", b"".join(islice(lines, 300)))
     official = real_data / "tokenizer" / "spiece.model"
@@ -344,25 +295,15 @@ def test_real_articles_become_sentences_of_sensible_length(
 def test_a_build_that_holds_nothing_out_says_what_helps(tmp_path: Path, vocabulary: Path) -> None:
     (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
     with pytest.raises(LitebertError, match="LB-343") as caught:
-        build_corpus(
-            [tmp_path / "a.txt"],
-            tokenizer=vocabulary,
-            output=tmp_path / "corpus",
-            held_out=0.01,
-            workers=1,
-        )
+        build_corpus([tmp_path / "a.txt"], tokenizer=vocabulary, output=tmp_path / "corpus", held_out=0.01, workers=1)
     assert "--documents blank-line" in caught.value.next
 
 
-def test_partial_files_of_a_killed_build_are_removed_when_it_is_repeated(
-    tmp_path: Path, vocabulary: Path
-) -> None:
+def test_partial_files_of_a_killed_build_are_removed_when_it_is_repeated(tmp_path: Path, vocabulary: Path) -> None:
     (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
 
     def build() -> None:
-        build_corpus(
-            [tmp_path / "a.txt"], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1
-        )
+        build_corpus([tmp_path / "a.txt"], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
 
     build()
     (tmp_path / "corpus" / "corpus.json.partial-1").touch()

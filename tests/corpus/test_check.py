@@ -38,9 +38,7 @@ def test_clean_text_has_no_findings(write: Write, stories: Stories) -> None:
         ("long sentence", "word " * 500, 1),
     ],
 )
-def test_trouble_is_found_with_its_line(
-    write: Write, stories: Stories, kind: str, line: str, times: int
-) -> None:
+def test_trouble_is_found_with_its_line(write: Write, stories: Stories, kind: str, line: str, times: int) -> None:
     good = stories(1)[0]
     path = write("a.txt", "\n".join([*good, line, *good]))
     found = findings(check_text([path], sentences="line"))
@@ -87,9 +85,7 @@ def test_unknown_characters_are_named(write: Write, stories: Stories, vocabulary
     assert report.counts["tokens"] > 100
 
 
-def test_unreadable_input_is_a_finding_and_the_others_are_read(
-    write: Write, stories: Stories
-) -> None:
+def test_unreadable_input_is_a_finding_and_the_others_are_read(write: Write, stories: Stories) -> None:
     bad = write("a.txt", b"one\ncaf\xe9\n")
     good = write("b.txt", "\n".join(stories(1)[0]))
     report = check_text([bad, good], sentences="line")
@@ -116,20 +112,9 @@ def test_report_is_json_and_text(write: Write) -> None:
 def corpus(write: Write, stories: Stories, vocabulary: Path, tmp_path: Path) -> Path:
     """Give a corpus with a duplicate, a long sentence, a single one and an unknown token."""
     told = [" ".join(story) for story in stories(40)]
-    odd = [
-        *told_twice(stories),
-        "Only one lantern.",
-        "word " * 600 + ". Two.",
-        "A ☃ melts. Two boots.",
-    ]
+    odd = [*told_twice(stories), "Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
     rows = "".join(json.dumps({"text": text}) + "\n" for text in told + odd)
-    build_corpus(
-        [write("a.jsonl", rows)],
-        tokenizer=vocabulary,
-        output=tmp_path / "corpus",
-        held_out=0.2,
-        workers=1,
-    )
+    build_corpus([write("a.jsonl", rows)], tokenizer=vocabulary, output=tmp_path / "corpus", held_out=0.2, workers=1)
     return tmp_path / "corpus"
 
 

@@ -60,12 +60,7 @@ def test_error_of_a_worker_arrives_as_it_was_raised() -> None:
     with pytest.raises(DamagedError) as caught:
         list(run_local(fail, range(2), workers=2))
     error = caught.value
-    assert (error.code, error.received, error.expected, error.next) == (
-        "LB-000",
-        "it",
-        "them",
-        "this",
-    )
+    assert (error.code, error.received, error.expected, error.next) == ("LB-000", "it", "them", "this")
 
 
 def test_error_of_a_worker_stops_the_others_at_once() -> None:
@@ -87,10 +82,7 @@ def test_cluster_without_ray_names_its_extra(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_progress_ends_with_everything_done(
-    write: Callable[[str, str], Path],
-    stories: Callable[..., list[list[str]]],
-    vocabulary: Path,
-    tmp_path: Path,
+    write: Callable[[str, str], Path], stories: Callable[..., list[list[str]]], vocabulary: Path, tmp_path: Path
 ) -> None:
     seen: list[BuildProgress] = []
     text = "\n\n".join(" ".join(story) for story in stories(50))
@@ -121,10 +113,7 @@ def test_a_build_of_one_part_says_how_much_it_has_read(
 ) -> None:
     monkeypatch.setattr("litebert.corpus.part.SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr("litebert.corpus.progress.SECONDS_BETWEEN", 0.001)
-    texts = [
-        " ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50))
-        for n in range(800)
-    ]
+    texts = [" ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50)) for n in range(800)]
     path = tmp_path / name
     if name.endswith(".txt"):
         path.write_text("\n\n".join(texts))
@@ -135,9 +124,7 @@ def test_a_build_of_one_part_says_how_much_it_has_read(
         table = pytest.importorskip("pyarrow").table({"text": texts})
         pytest.importorskip("pyarrow.parquet").write_table(table, path)
     seen: list[BuildProgress] = []
-    build_corpus(
-        [path], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1, report=seen.append
-    )
+    build_corpus([path], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1, report=seen.append)
     shares = [look.share for look in seen]
     assert shares == sorted(shares)
     assert shares[-1] == 1

@@ -52,14 +52,10 @@ def test_long_document_comes_in_passages_that_end_at_blank_lines(
 
 
 @given(
-    st.lists(st.text(st.sampled_from("ab \t"), max_size=12)),
-    st.sampled_from([BLANK_LINE, FILE]),
-    st.integers(1, 30),
+    st.lists(st.text(st.sampled_from("ab \t"), max_size=12)), st.sampled_from([BLANK_LINE, FILE]), st.integers(1, 30)
 )
 @settings(deadline=None, max_examples=60)
-def test_passages_hold_all_text_however_it_is_cut(
-    lines: list[str], choice: TextSettings, size: int
-) -> None:
+def test_passages_hold_all_text_however_it_is_cut(lines: list[str], choice: TextSettings, size: int) -> None:
     numbered = list(enumerate(lines, 1))
     ends_at_blank = choice.documents == "blank-line"
     whole = list(read._text_passages(numbered, ends_at_blank=ends_at_blank))

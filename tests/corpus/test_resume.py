@@ -65,15 +65,11 @@ def command(settings: Settings, output: Path, kill_at: int = 0) -> list[str]:
 
 def run(settings: Settings, output: Path, *, kill_at: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a build in a process of its own; it kills itself before file operation `kill_at`."""
-    return subprocess.run(
-        command(settings, output, kill_at), stdout=subprocess.PIPE, text=True, check=False
-    )
+    return subprocess.run(command(settings, output, kill_at), stdout=subprocess.PIPE, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def settings(
-    tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories
-) -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories) -> Settings:
     """Give a build of three parts with several shards on both sides."""
     folder = tmp_path_factory.mktemp("inputs")
     for part in range(3):
@@ -116,9 +112,7 @@ def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
     assert tree(output) == tree(reference)
 
 
-def test_shards_that_are_whole_are_not_made_again(
-    settings: Settings, whole: tuple[Path, int], tmp_path: Path
-) -> None:
+def test_shards_that_are_whole_are_not_made_again(settings: Settings, whole: tuple[Path, int], tmp_path: Path) -> None:
     output = tmp_path / "corpus"
     assert run(settings, output, kill_at=whole[1] // 2).returncode == -signal.SIGKILL
     before = {path: path.stat().st_ino for path in output.rglob("shard-*-????")}
@@ -160,9 +154,7 @@ def is_running(process: int) -> bool:
         return False
 
 
-def test_begun_build_refuses_other_settings(
-    settings: Settings, whole: tuple[Path, int], tmp_path: Path
-) -> None:
+def test_begun_build_refuses_other_settings(settings: Settings, whole: tuple[Path, int], tmp_path: Path) -> None:
     output = tmp_path / "corpus"
     assert run(settings, output, kill_at=whole[1] // 2).returncode == -signal.SIGKILL
     with pytest.raises(LitebertError, match="begun with other settings") as caught:
@@ -171,10 +163,7 @@ def test_begun_build_refuses_other_settings(
 
 
 def test_second_build_in_a_folder_is_refused(settings: Settings, tmp_path: Path) -> None:
-    with (
-        locked(tmp_path / "corpus"),
-        pytest.raises(LitebertError, match="is being written by another process"),
-    ):
+    with locked(tmp_path / "corpus"), pytest.raises(LitebertError, match="is being written by another process"):
         build_corpus(**{**settings, "output": tmp_path / "corpus"})  # type: ignore[arg-type]
 
 

@@ -57,15 +57,11 @@ def test_long_speech_is_split_though_it_is_quoted(stories: Stories) -> None:
 
 
 def test_short_speech_stays_whole() -> None:
-    assert split('He said: "I am. You are." Then he left.') == [
-        'He said: "I am. You are."',
-        "Then he left.",
-    ]
+    assert split('He said: "I am. You are." Then he left.') == ['He said: "I am. You are."', "Then he left."]
 
 
 @pytest.mark.parametrize(
-    "unit",
-    ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "],
+    "unit", ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
 )
 def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time(unit: str) -> None:
     paragraph = unit * (100_000 // len(unit))
@@ -82,9 +78,7 @@ def test_long_paragraph_is_cut_between_sentences(stories: Stories) -> None:
 def test_paragraph_of_ten_megabytes_is_split(stories: Stories) -> None:
     told = [sentence for story in stories(200) for sentence in story]
     repeats = (10 << 20) // sum(map(len, told))
-    assert sum(1 for _ in split_sentences(" ".join(told * repeats), TextSettings())) == (
-        repeats * len(told)
-    )
+    assert sum(1 for _ in split_sentences(" ".join(told * repeats), TextSettings())) == (repeats * len(told))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["segment", "line"]))

@@ -80,9 +80,7 @@ def test_missing_file_is_found_on_opening(corpus: Path, name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float64, np.uint16])
 @pytest.mark.parametrize("name", ARRAYS)
-def test_other_type_or_length_is_found_on_opening(
-    corpus: Path, name: str, dtype: type[np.generic]
-) -> None:
+def test_other_type_or_length_is_found_on_opening(corpus: Path, name: str, dtype: type[np.generic]) -> None:
     path = array(corpus, name)
     np.save(path, np.load(path)[:-1].astype(dtype))
     with pytest.raises(DamagedError, match="was cut off or replaced"):
@@ -98,9 +96,7 @@ def test_other_type_of_the_same_size_is_found_on_opening(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "position"), [("sentences", 0), ("documents", -1)])
-def test_offsets_that_do_not_span_are_found_on_opening(
-    corpus: Path, name: str, position: int
-) -> None:
+def test_offsets_that_do_not_span_are_found_on_opening(corpus: Path, name: str, position: int) -> None:
     change(array(corpus, name), position, 7, "<i8")
     with pytest.raises(DamagedError, match=f"{name}.npy is damaged") as caught:
         Corpus.open(corpus)
@@ -120,10 +116,7 @@ def test_id_outside_the_vocabulary_is_found_with_its_place(corpus: Path) -> None
     change(array(corpus, "tokens"), 1_234, 120, "<u2")
     with pytest.raises(DamagedError, match="damaged at byte 2,596") as caught:
         Corpus.open(corpus)
-    assert (caught.value.received, caught.value.expected) == (
-        "token 1,234 is 120",
-        "ids below 120",
-    )
+    assert (caught.value.received, caught.value.expected) == ("token 1,234 is 120", "ids below 120")
 
 
 @given(st.data())
@@ -187,9 +180,7 @@ def test_a_corpus_cannot_be_written_through(pristine: Path) -> None:
         Corpus.open(pristine).shards[0].tokens[0] = 1
 
 
-def test_limit_on_open_files_is_raised_where_needed(
-    pristine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     monkeypatch.setattr(shards, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20)
     resource.setrlimit(resource.RLIMIT_NOFILE, (shards.SPARE_FILES, hard))
@@ -240,9 +231,7 @@ def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = Fal
     return len(seen)
 
 
-def test_files_that_were_verified_are_not_read_again(
-    settled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_were_verified_are_not_read_again(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _hashed(settled, monkeypatch) == 0
     assert _hashed(settled, monkeypatch, verify=True) > 0
     array(settled, "tokens").touch()
@@ -278,9 +267,7 @@ def test_without_a_cache_folder_each_opening_verifies(
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("how", ["bytes", "truncated", "deleted"])
-def test_a_change_while_in_use_is_an_error_and_never_a_signal(
-    corpus: Path, name: str, how: str
-) -> None:
+def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name: str, how: str) -> None:
     opened = Corpus.open(corpus).shards[1]
     opened.require_unchanged()
     path = array(corpus, name)
@@ -316,8 +303,7 @@ PlainShard.require_unchanged = lambda _: None
 
 
 @pytest.mark.parametrize(
-    ("how", "name"),
-    [("find", "documents"), ("own", "documents"), ("read", "tokens"), ("read", "sentences")],
+    ("how", "name"), [("find", "documents"), ("own", "documents"), ("read", "tokens"), ("read", "sentences")]
 )
 def test_each_read_of_a_file_that_was_cut_off_is_an_error_in_the_process_itself(
     corpus: Path, how: str, name: str
@@ -375,9 +361,7 @@ def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
         loader.batch(1)
 
 
-def test_control_without_the_hash_another_id_is_not_noticed(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_the_hash_another_id_is_not_noticed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change(array(corpus, "tokens"), 40, 9, "<u2")
     with pytest.raises(DamagedError, match="LB-330"):
         Corpus.open(corpus)

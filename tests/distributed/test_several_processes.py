@@ -57,12 +57,7 @@ def _pretrain(corpus: Path, runs: Path, name: str) -> Job:
         "train.eval_sequences": 40,
         "train.loader_workers": 0,
     }
-    return "pretrain", {
-        "corpus": str(corpus),
-        "runs": str(runs),
-        "name": name,
-        "settings": settings,
-    }
+    return "pretrain", {"corpus": str(corpus), "runs": str(runs), "name": name, "settings": settings}
 
 
 def _distil(teacher: Path, corpus: Path, runs: Path, name: str) -> Job:
@@ -91,13 +86,7 @@ def _finetune(start: Path, films: Path, runs: Path, name: str) -> Job:
         "optim.learning_rate": 0.001,
         "train.micro_batch_size": 2,
     }
-    return "finetune", {
-        "task": str(films),
-        "model": str(start),
-        "runs": str(runs),
-        "name": name,
-        "settings": settings,
-    }
+    return "finetune", {"task": str(films), "model": str(start), "runs": str(runs), "name": name, "settings": settings}
 
 
 def _alone(job: Job) -> None:
@@ -117,8 +106,7 @@ def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> N
     ending = [] if stop_after is None else [str(stop_after)]
     children = [
         subprocess.Popen(
-            [*command, *(ending if place == size - 1 else [])],
-            env={**os.environ, **shared, "RANK": str(place)},
+            [*command, *(ending if place == size - 1 else [])], env={**os.environ, **shared, "RANK": str(place)}
         )
         for place in range(size)
     ]
@@ -159,13 +147,7 @@ def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def runs(
-    corpus: Path,
-    small_model: Path,
-    teacher: Path,
-    films: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each job once by one process, once by two, and once by one and then by two."""
     folder = tmp_path_factory.mktemp("runs")
 
@@ -200,10 +182,7 @@ def _stop_after(patched: pytest.MonkeyPatch, step: int) -> None:
 
 
 def _measures(folder: Path) -> list[dict[str, Json]]:
-    return [
-        {name: value for name, value in row.items() if name != "tokens_per_second"}
-        for row in read_metrics(folder)
-    ]
+    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(folder)]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +194,7 @@ def _measures(folder: Path) -> list[dict[str, Json]]:
         ("finetune-alone", "finetune-two"),
     ],
 )
-def test_every_row_of_the_log_equals_that_of_one_process(
-    runs: Path, names: tuple[str, str]
-) -> None:
+def test_every_row_of_the_log_equals_that_of_one_process(runs: Path, names: tuple[str, str]) -> None:
     alone, other = (_measures(runs / name) for name in names)
     assert len(other) == len(alone) > 6
     for expected, row in zip(alone, other, strict=True):
@@ -231,9 +208,7 @@ def test_every_row_of_the_log_equals_that_of_one_process(
 
 
 @pytest.mark.slow
-def test_a_run_continues_with_one_then_two_then_four_processes(
-    runs: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_run_continues_with_one_then_two_then_four_processes(runs: Path, corpus: Path, tmp_path: Path) -> None:
     job = _pretrain(corpus, tmp_path, "growing")
     with pytest.MonkeyPatch.context() as patched:
         _stop_after(patched, 1)
@@ -262,10 +237,7 @@ def test_the_result_is_whole_and_written_once(runs: Path) -> None:
     ("environment", "code"),
     [
         ({"WORLD_SIZE": "2", "RANK": "0"}, "LB-262"),
-        (
-            {"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
-            "LB-262",
-        ),
+        ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "LB-262"),
         ({"WORLD_SIZE": "many"}, "LB-264"),
     ],
 )
@@ -299,22 +271,16 @@ def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_pro
     network = AlbertForTask(config, family.head)
     # the second piece tells which example it is; the lengths differ, and some are equal
     features = [
-        Feature(([2, 5 + n, *[4] * (n % 7), 3],), ([0] * (3 + n % 7),), np.array([n % 2]), n)
-        for n in range(23)
+        Feature(([2, 5 + n, *[4] * (n % 7), 3],), ([0] * (3 + n % 7),), np.array([n % 2]), n) for n in range(23)
     ]
     train = TrainConfig(batch_size=8, micro_batch_size=2, seed=7)
 
     def seen(world: World, start: int, stop: int) -> list[list[int]]:
         task = Finetuning(network, family, features=features, held_out={}, train=train, world=world)
-        return [
-            [ids[1] - 5 for work in works for ids in sequences(work.batch)]
-            for works in task.batches(start, stop)
-        ]
+        return [[ids[1] - 5 for work in works for ids in sequences(work.batch)] for works in task.batches(start, stop)]
 
     alone = seen(World(0, 1), 0, 9)
-    assert [sorted(step) for step in alone] == [
-        sorted(drawn(23, step, batch_size=8, seed=7)) for step in range(9)
-    ]
+    assert [sorted(step) for step in alone] == [sorted(drawn(23, step, batch_size=8, seed=7)) for step in range(9)]
     for size in (2, 3, 4):
         shares = [seen(World(rank, size), 0, 9) for rank in range(size)]
         for number, step in enumerate(alone):

@@ -48,9 +48,7 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
             *("--runs", str(tmp_path), *SETTINGS),
         ]
         with open(tmp_path / f"{name}.log", "a") as log:
-            return subprocess.Popen(
-                command, env={**os.environ, **mark}, stdout=log, stderr=log, text=True
-            )
+            return subprocess.Popen(command, env={**os.environ, **mark}, stdout=log, stderr=log, text=True)
 
     yield begin
     left = _processes(f"LITEBERT_TEST_MARK={tmp_path}")
@@ -92,9 +90,7 @@ def _weights(run: Path) -> str:
     return hash_file(run / "model" / "model.safetensors")
 
 
-def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start, tmp_path: Path) -> None:
     assert start("whole").wait(timeout=500) == 0
     launcher = start("killed", "--max-restarts", "1")
     _wait_for_step(tmp_path / "killed", 10)

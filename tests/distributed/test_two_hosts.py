@@ -16,9 +16,7 @@ from .test_several_processes import JOBS, _alone, _measures, _pretrain
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the tool ip"
-    ),
+    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the tool ip"),
 ]
 ADDRESSES = {"left": "10.77.0.1", "right": "10.77.0.2"}
 
@@ -42,9 +40,7 @@ def hosts() -> Iterator[dict[str, str]]:
         subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
-def test_two_hosts_train_what_one_process_trains(
-    hosts: dict[str, str], corpus: Path, tmp_path: Path
-) -> None:
+def test_two_hosts_train_what_one_process_trains(hosts: dict[str, str], corpus: Path, tmp_path: Path) -> None:
     _alone(_pretrain(corpus, tmp_path, "alone"))
     command = [sys.executable, str(JOBS), json.dumps([_pretrain(corpus, tmp_path, "hosts")])]
     shared = {
@@ -54,16 +50,11 @@ def test_two_hosts_train_what_one_process_trains(
         "GLOO_SOCKET_IFNAME": "cable",
     }
     children = [
-        subprocess.Popen(
-            ["ip", "netns", "exec", name, *command],
-            env={**os.environ, **shared, "RANK": str(place)},
-        )
+        subprocess.Popen(["ip", "netns", "exec", name, *command], env={**os.environ, **shared, "RANK": str(place)})
         for place, name in enumerate(hosts.values())
     ]
     assert [child.wait(timeout=500) for child in children] == [0, 0]
     assert len(read_metrics(tmp_path / "hosts")) > 6
-    for expected, row in zip(
-        *map(_measures, (tmp_path / "alone", tmp_path / "hosts")), strict=True
-    ):
+    for expected, row in zip(*map(_measures, (tmp_path / "alone", tmp_path / "hosts")), strict=True):
         assert row.pop("kind") == expected.pop("kind")
         assert row == pytest.approx(expected, rel=1e-6, abs=3e-7)

@@ -27,21 +27,12 @@ def prose() -> Iterator[ModuleType]:
         ("Read the ``key`` of a *lock* or a **door**.", "Read the key of a lock or a door."),
         ("A :class:`Lock` is closed by `close`.", "A Lock is closed by close."),
         ("It returns a :class:`~house.door.Lock` again.", "It returns a Lock again."),
-        (
-            "It opens a file, a house.door.Lock or nothing at all.",
-            "It opens a file, a Lock or nothing at all.",
-        ),
+        ("It opens a file, a house.door.Lock or nothing at all.", "It opens a file, a Lock or nothing at all."),
         ("See `the manual <https://x.org>`_ for more.", "See the manual for more."),
         ("See [the manual](https://x.org) for [`~door.Lock`].", "See the manual for Lock."),
-        (
-            "The rest is passed on as *args and **kwargs.",
-            "The rest is passed on as args and kwargs.",
-        ),
+        ("The rest is passed on as *args and **kwargs.", "The rest is passed on as args and kwargs."),
         ("Call turn() to open the door.", "Call turn to open the door."),
-        (
-            "The proof is long. [1]_ It is not given here.",
-            "The proof is long. It is not given here.",
-        ),
+        ("The proof is long. [1]_ It is not given here.", "The proof is long. It is not given here."),
         ("A sentence runs\nover two lines.", "A sentence runs over two lines."),
     ],
 )
@@ -149,12 +140,8 @@ def test_docstrings_of_a_module_come_in_their_order(prose: ModuleType, tmp_path:
     ]
 
 
-@pytest.mark.parametrize(
-    "content", [b'"""The door is made of wood."""\nprint "two"', b'"""\xff"""', b'"""\0"""', b""]
-)
-def test_file_that_does_not_parse_has_no_prose(
-    prose: ModuleType, tmp_path: Path, content: bytes
-) -> None:
+@pytest.mark.parametrize("content", [b'"""The door is made of wood."""\nprint "two"', b'"""\xff"""', b'"""\0"""', b""])
+def test_file_that_does_not_parse_has_no_prose(prose: ModuleType, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.py"
     path.write_bytes(content)
     assert prose.module_sentences(path) == []
@@ -168,16 +155,8 @@ def test_documents_are_sorted_and_nothing_comes_twice(prose: ModuleType, tmp_pat
         path.parent.mkdir(exist_ok=True)
         path.write_text(f'"""{" ".join(sentences)}"""')
 
-    house = [
-        f"The {room} is behind the {part}."
-        for room in ("hall", "attic")
-        for part in ("door", "stair")
-    ]
-    garden = [
-        f"The {plant} grows in the {place}."
-        for plant in ("rose", "oak")
-        for place in ("sun", "rain")
-    ]
+    house = [f"The {room} is behind the {part}." for room in ("hall", "attic") for part in ("door", "stair")]
+    garden = [f"The {plant} grows in the {place}." for plant in ("rose", "oak") for place in ("sun", "rain")]
     write("b/house.py", *house, *house)
     write("a/garden.py", *garden, "This is made by Alice.")
     write("c/copy.py", *house[:2], *garden, "This is made by Bob.")

@@ -13,9 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending" / "rival.md"
 
 
-def test_the_rival_of_the_page_gives_what_ours_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rival_of_the_page_gives_what_ours_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.speed.rivals import RIVALS, load, names
     from benchmarks.speed.texts import Texts

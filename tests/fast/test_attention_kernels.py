@@ -27,9 +27,7 @@ def test_cpu_attention_is_the_formula(dtype: torch.dtype, lengths: tuple[int, ..
     batch = Batch.from_lists([[1] * n for n in lengths])
     expected = attention(q.float(), k.float(), v.float(), Layout(batch))
     tolerance = 3e-6 if dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(
-        full(q, k, v, Layout(batch), 0.0).float(), expected, rtol=0, atol=tolerance
-    )
+    torch.testing.assert_close(full(q, k, v, Layout(batch), 0.0).float(), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.gpu
@@ -39,6 +37,4 @@ def test_variable_length_attention_on_cuda_is_the_formula() -> None:
     q, k, v = torch.randn(3, 150, 2, 64, device="cuda").bfloat16().unbind(0)
     batch = Batch.from_lists([[1] * n for n in (100, 3, 47)]).to("cuda")
     expected = attention(q.float(), k.float(), v.float(), Layout(batch))
-    torch.testing.assert_close(
-        full(q, k, v, Layout(batch), 0.0).float(), expected, rtol=0, atol=2e-2
-    )
+    torch.testing.assert_close(full(q, k, v, Layout(batch), 0.0).float(), expected, rtol=0, atol=2e-2)

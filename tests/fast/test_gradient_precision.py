@@ -8,12 +8,7 @@ from litebert.fast.steps import training_steps
 from litebert.nn import Albert, Batch
 
 CONFIG = AlbertConfig(
-    vocab_size=50,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=6,
-    num_attention_heads=2,
-    intermediate_size=64,
+    vocab_size=50, embedding_size=16, hidden_size=32, num_hidden_layers=6, num_attention_heads=2, intermediate_size=64
 )
 
 

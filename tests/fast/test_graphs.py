@@ -80,9 +80,7 @@ def test_what_has_no_graph_stays_as_it_is(change: dict[str, str]) -> None:
 
 
 def test_the_packaged_model_answers_alike_with_either_backend() -> None:
-    by_torch, by_graphs = (
-        Model.load(packaged_model(), backend=backend) for backend in ("torch", "onnxruntime")
-    )
+    by_torch, by_graphs = (Model.load(packaged_model(), backend=backend) for backend in ("torch", "onnxruntime"))
     text = "The cat sat on the [MASK]."
     for ours, theirs in zip(by_graphs.fill(text), by_torch.fill(text), strict=True):
         assert ours.words == theirs.words

@@ -74,9 +74,7 @@ def test_bf16_is_within_a_hundredth_of_float32() -> None:
 
 
 @torch.no_grad()
-def test_without_the_private_kernels_the_public_ones_are_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_private_kernels_the_public_ones_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "pays", lambda kernel, dtype: False)
     network = _network(_config())
     expected = network(_batch())
@@ -86,11 +84,7 @@ def test_without_the_private_kernels_the_public_ones_are_used(
 
 @pytest.mark.parametrize(
     ("kernel", "dtype"),
-    [
-        (packed._mkl, torch.float32),
-        (packed._onednn, torch.float32),
-        (packed._onednn, torch.bfloat16),
-    ],
+    [(packed._mkl, torch.float32), (packed._onednn, torch.float32), (packed._onednn, torch.bfloat16)],
 )
 @pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
 def test_private_kernels_multiply_rightly_any_number_of_rows(
@@ -110,13 +104,10 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rows_multiplied_in_pieces_are_the_same_rows(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_multiplied_in_pieces_are_the_same_rows(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = torch.Generator().manual_seed(0)
     x, y, weight, bias = (
-        torch.randn(*shape, generator=draws).to(dtype)
-        for shape in ((900, 64), (900, 32), (32, 64), (32,))
+        torch.randn(*shape, generator=draws).to(dtype) for shape in ((900, 64), (900, 32), (32, 64), (32,))
     )
     product, found = packed._onednn(weight, bias, "linear"), []
     for answer in (False, True):
@@ -142,9 +133,7 @@ def test_gradients_through_query_rows_are_those_of_the_whole() -> None:
         network = _network(_config())
         rows = network(batch)[read] if is_whole else network(batch, read)
         rows.square().sum().backward()
-        gradients.append(
-            torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
-        )
+        gradients.append(torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None]))
     assert _difference(gradients[1], gradients[0]) < 1e-5
 
 
@@ -164,9 +153,7 @@ def test_a_text_alone_answers_as_in_a_batch() -> None:
     network = _network(_config())
     pack(network)
     whole, start = network(_batch()), 3
-    alone = Batch.from_flat(
-        _batch().ids[start : start + 40], torch.zeros(40, dtype=torch.int64), (40,)
-    )
+    alone = Batch.from_flat(_batch().ids[start : start + 40], torch.zeros(40, dtype=torch.int64), (40,))
     assert _difference(network(alone), whole[start : start + 40]) < 1e-6
 
 
@@ -238,9 +225,7 @@ def test_channels_far_from_zero_cost_eight_bits_little() -> None:
     exact, found = network(_batch()), calibrate(network, [_batch()])
     ends = [float(exact.min()), float(exact.max())]
     biases = torch.cat([block.bias for block in _products(network)])
-    unshifted = Int8Calibration(
-        found.ranges.clone(), torch.zeros_like(found.shifts), biases.expand_as(found.biases)
-    )
+    unshifted = Int8Calibration(found.ranges.clone(), torch.zeros_like(found.shifts), biases.expand_as(found.biases))
     unshifted.ranges[:, [0, 2]] = torch.tensor(ends)
     errors = []
     for calibration in (found, unshifted):
@@ -257,19 +242,12 @@ def test_bytes_are_rounded_to_the_grid_and_cut_at_its_ends() -> None:
     assert found.tolist() == [[0, 99, 100, 100, 101, 255]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8_product, "_rounds_at_once", lambda: False)
-        assert quantize(torch.tensor([[-5.0, -0.011, 0.0, 9.0]]), grid).tolist() == [
-            [0, 99, 100, 255]
-        ]
+        assert quantize(torch.tensor([[-5.0, -0.011, 0.0, 9.0]]), grid).tolist() == [[0, 99, 100, 255]]
 
 
 def test_probes_leave_the_random_numbers_of_others_alone() -> None:
     before = torch.get_rng_state()
-    for probe in (
-        packed.pays,
-        packed._likes_pieces,
-        rectangles._likes_fused,
-        int8_product.kernels_work,
-    ):
+    for probe in (packed.pays, packed._likes_pieces, rectangles._likes_fused, int8_product.kernels_work):
         probe.cache_clear()
     packed.pays(packed._onednn, torch.bfloat16)
     packed._likes_pieces(2, torch.bfloat16)

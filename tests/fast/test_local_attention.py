@@ -22,9 +22,7 @@ def _draw(num_tokens: int) -> tuple[torch.Tensor, ...]:
     return torch.randn(3, num_tokens, 2, 8, generator=draws, dtype=torch.float64).unbind(0)
 
 
-def _dense(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, window: int
-) -> torch.Tensor:
+def _dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, window: int) -> torch.Tensor:
     """Mask the scores of all pairs of tokens."""
     token = torch.arange(len(q))
     first = batch.first_tokens.repeat_interleave(batch.offsets.diff())

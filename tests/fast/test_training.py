@@ -48,13 +48,9 @@ def _computed(network: AlbertForPretraining) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("attention", ["full", "local"])
-def test_logits_and_gradients_are_those_of_the_reference(
-    dtype: torch.dtype, attention: str
-) -> None:
+def test_logits_and_gradients_are_those_of_the_reference(dtype: torch.dtype, attention: str) -> None:
     changes = {"attention": attention, "attention_window": 3}
-    exact, fast = (
-        _computed(_network(is_fast=is_fast, dtype=dtype, **changes)) for is_fast in (False, True)
-    )
+    exact, fast = (_computed(_network(is_fast=is_fast, dtype=dtype, **changes)) for is_fast in (False, True))
     ours, theirs = (torch.cat([x.detach().flatten() for x in found]) for found in (fast, exact))
     tolerance = 1e-4 if dtype == torch.float32 else 0.05
     assert (ours - theirs).norm() <= tolerance * theirs.norm()

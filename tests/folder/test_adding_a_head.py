@@ -27,9 +27,7 @@ def test_a_head_from_outside_is_saved_loaded_and_described(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("polarity")
     try:
-        config = AlbertConfig(
-            vocab_size=90, hidden_size=32, num_attention_heads=4, num_hidden_layers=2
-        )
+        config = AlbertConfig(vocab_size=90, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
         network = AlbertForTask(config, HeadConfig(kind="two-scores")).eval()
         save_model(network, tmp_path / "model")
         again = load_model(tmp_path / "model").network

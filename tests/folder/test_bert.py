@@ -81,9 +81,7 @@ def test_the_pretraining_heads_equal_theirs(tmp_path: Path, cls: type) -> None:
         everything = torch.arange(int(mask.sum()))
         found = loaded.network(Batch.from_padded(ids, mask, segments), everything)
         words = found.masked_lm
-        torch.testing.assert_close(
-            found.sentence_order, expected.seq_relationship_logits, atol=1e-5, rtol=0
-        )
+        torch.testing.assert_close(found.sentence_order, expected.seq_relationship_logits, atol=1e-5, rtol=0)
         assert not loaded.missing and "next-sentence" in loaded.notes[0]
     logits = expected.logits if cls is hf.BertForMaskedLM else expected.prediction_logits
     torch.testing.assert_close(words, logits[mask.bool()], atol=1e-5, rtol=0)
@@ -112,18 +110,14 @@ def test_every_task_head_equals_theirs(tmp_path: Path, cls: type) -> None:
 
 
 @torch.inference_mode()
-def test_saved_again_it_is_an_albert_without_sharing_that_transformers_opens(
-    tmp_path: Path,
-) -> None:
+def test_saved_again_it_is_an_albert_without_sharing_that_transformers_opens(tmp_path: Path) -> None:
     folder, theirs = _folder(hf.BertForMaskedLM, tmp_path / "bert")
     save_model(load_model(folder).network, tmp_path / "albert")
     ids, mask, segments = _padded()
     found = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert").eval()
     inputs = {"attention_mask": mask, "token_type_ids": segments}
     expected = theirs(ids, **inputs).logits[mask.bool()]
-    torch.testing.assert_close(
-        found(ids, **inputs).logits[mask.bool()], expected, atol=1e-5, rtol=0
-    )
+    torch.testing.assert_close(found(ids, **inputs).logits[mask.bool()], expected, atol=1e-5, rtol=0)
     assert load_model(tmp_path / "albert").network.config.sharing == "none"
 
 

@@ -22,12 +22,7 @@ from litebert.folder import load_model, read_weights, save_model
 from litebert.nn import AlbertForPretraining
 
 SHAPE = AlbertConfig(
-    vocab_size=90,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    intermediate_size=48,
+    vocab_size=90, embedding_size=16, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=48
 )
 WORDS = "albert.embeddings.word_embeddings.weight"
 
@@ -44,9 +39,7 @@ def network(tmp_path: Path) -> AlbertForPretraining:
 def _same(network: AlbertForPretraining, folder: Path) -> bool:
     again = load_model(folder)
     state = again.network.state_dict()
-    return not again.missing and all(
-        torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items()
-    )
+    return not again.missing and all(torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items())
 
 
 def _rewrite(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
@@ -54,9 +47,7 @@ def _rewrite(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
 
 
 def test_a_sharded_model_of_transformers_is_read(tmp_path: Path) -> None:
-    theirs = AlbertForPreTraining(
-        TheirConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4)
-    )
+    theirs = AlbertForPreTraining(TheirConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4))
     theirs.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
     assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 2
     theirs.save_pretrained(tmp_path / "single")
@@ -75,9 +66,7 @@ def test_half_precision_files_are_read_as_the_numbers_they_hold(
         assert torch.equal(again[name], tensor.to(dtype).float()), name
 
 
-@pytest.mark.parametrize(
-    "kept", [("predictions.bias",), ("predictions.decoder.bias",), ("predictions.bias", "both")]
-)
+@pytest.mark.parametrize("kept", [("predictions.bias",), ("predictions.decoder.bias",), ("predictions.bias", "both")])
 @pytest.mark.parametrize("has_decoder", [False, True])
 def test_tied_tensors_may_be_written_in_any_combination(
     tmp_path: Path, network: AlbertForPretraining, kept: tuple[str, ...], has_decoder: bool
@@ -93,26 +82,20 @@ def test_tied_tensors_may_be_written_in_any_combination(
     assert _same(network, tmp_path)
 
 
-def test_an_untied_decoder_is_refused_and_not_dropped(
-    tmp_path: Path, network: AlbertForPretraining
-) -> None:
+def test_an_untied_decoder_is_refused_and_not_dropped(tmp_path: Path, network: AlbertForPretraining) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     _rewrite(tmp_path, tensors | {"predictions.decoder.weight": tensors[WORDS] + 1})
     with pytest.raises(DamagedError, match="LB-609"):
         load_model(tmp_path)
 
 
-def test_leftover_heads_are_named_and_not_an_error(
-    tmp_path: Path, network: AlbertForPretraining
-) -> None:
+def test_leftover_heads_are_named_and_not_an_error(tmp_path: Path, network: AlbertForPretraining) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     _rewrite(tmp_path, tensors | {"classifier.weight": torch.ones(2, 32)})
     assert load_model(tmp_path).unused == ("classifier.weight",)
 
 
-def test_weights_that_are_not_numbers_are_refused(
-    tmp_path: Path, network: AlbertForPretraining
-) -> None:
+def test_weights_that_are_not_numbers_are_refused(tmp_path: Path, network: AlbertForPretraining) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     for value in (float("nan"), float("inf")):
         tensors[WORDS][3, 3] = value
@@ -122,15 +105,7 @@ def test_weights_that_are_not_numbers_are_refused(
 
 
 @pytest.mark.parametrize(
-    "weight_map",
-    [
-        {},
-        [],
-        {"a": "../model.safetensors"},
-        {"a": "/etc/passwd"},
-        {"a": "x\0.safetensors"},
-        {"a": ".."},
-    ],
+    "weight_map", [{}, [], {"a": "../model.safetensors"}, {"a": "/etc/passwd"}, {"a": "x\0.safetensors"}, {"a": ".."}]
 )
 def test_an_index_names_files_of_its_own_folder_only(
     tmp_path: Path, network: AlbertForPretraining, weight_map: object
@@ -168,10 +143,7 @@ def _with_header(header: bytes, *, claimed: int | None = None, body: bytes = b""
 
 def _listed(entries: dict[str, tuple[list[int], tuple[int, int]]]) -> bytes:
     return json.dumps(
-        {
-            name: {"dtype": "F32", "shape": shape, "data_offsets": list(span)}
-            for name, (shape, span) in entries.items()
-        }
+        {name: {"dtype": "F32", "shape": shape, "data_offsets": list(span)} for name, (shape, span) in entries.items()}
     ).encode()
 
 
@@ -223,9 +195,7 @@ def test_hostile_safetensors_are_refused_before_anything_is_allocated(
         tracemalloc.stop()
 
 
-def test_a_million_tensors_are_refused_in_bounded_memory(
-    tmp_path: Path, network: AlbertForPretraining
-) -> None:
+def test_a_million_tensors_are_refused_in_bounded_memory(tmp_path: Path, network: AlbertForPretraining) -> None:
     header = _listed({f"t{number}": ([0], (0, 0)) for number in range(300_000)})
     (tmp_path / "model.safetensors").write_bytes(_with_header(header))
     with pytest.raises(DamagedError, match="LB-603"):
@@ -249,17 +219,14 @@ def test_every_flipped_bit_of_a_header_is_noticed_or_changes_nothing(
             continue
         state = loaded.network.state_dict()
         renamed = loaded.missing or loaded.unused
-        assert renamed or all(
-            tensor.shape == network.state_dict()[name].shape for name, tensor in state.items()
-        )
+        assert renamed or all(tensor.shape == network.state_dict()[name].shape for name, tensor in state.items())
 
 
 @pytest.mark.parametrize(
     "call",
     [
         "from litebert.folder import load_model; unused = load_model(folder).unused",
-        "from litebert.interop.huggingface import import_model; "
-        "unused = import_model(folder, folder / 'out').unused",
+        "from litebert.interop.huggingface import import_model; unused = import_model(folder, folder / 'out').unused",
     ],
 )
 def test_a_large_tensor_that_no_network_uses_is_not_read(
@@ -288,10 +255,7 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(
     assert int(mebibytes) < 64
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"layer_norm_epsilon": 1e-12}, {"classifier_dropout": None}, {"pad_token": "<pad>"}],
-)
+@pytest.mark.parametrize("more", [{"layer_norm_epsilon": 1e-12}, {"classifier_dropout": None}, {"pad_token": "<pad>"}])
 def test_names_of_other_families_are_no_misspelt_settings(
     tmp_path: Path, network: AlbertForPretraining, more: dict[str, object]
 ) -> None:
@@ -303,9 +267,7 @@ def test_names_of_other_families_are_no_misspelt_settings(
     assert load_model(tmp_path).network.config.layer_norm_eps == 1e-12
 
 
-def test_a_misspelt_setting_of_training_is_a_note(
-    tmp_path: Path, network: AlbertForPretraining
-) -> None:
+def test_a_misspelt_setting_of_training_is_a_note(tmp_path: Path, network: AlbertForPretraining) -> None:
     path = tmp_path / "config.json"
     table = json.loads(path.read_text())
     del table["attention_probs_dropout_prob"]
@@ -349,9 +311,7 @@ def test_control_a_network_of_absurd_size_would_be_allocated() -> None:
         AlbertForPretraining(AlbertConfig.model_construct(**{**dict(SHAPE), "vocab_size": 2**50}))
 
 
-def test_control_the_library_reads_a_file_of_many_tensors(
-    tmp_path: Path, network: AlbertForPretraining
-) -> None:
+def test_control_the_library_reads_a_file_of_many_tensors(tmp_path: Path, network: AlbertForPretraining) -> None:
     test_a_million_tensors_are_refused_in_bounded_memory(tmp_path, network)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         assert len(file.keys()) == 300_000

@@ -15,12 +15,7 @@ from litebert.folder import load_model, read_config, save_model
 from litebert.nn import AlbertForPretraining, Batch
 
 SHAPE = AlbertConfig(
-    vocab_size=90,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    intermediate_size=48,
+    vocab_size=90, embedding_size=16, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=48
 )
 PLANS = [
     {},
@@ -61,9 +56,7 @@ def _difference(ours: AlbertForPretraining, theirs: AlbertForPreTraining) -> flo
     mine = ours(batch, torch.arange(len(batch.ids)))
     other = theirs.eval()(ids, attention_mask=mask, token_type_ids=segments)
     words = batch.to_padded(mine.masked_lm, width=12) - other.prediction_logits * mask[..., None]
-    return max(
-        float(words.abs().max()), float((mine.sentence_order - other.sop_logits).abs().max())
-    )
+    return max(float(words.abs().max()), float((mine.sentence_order - other.sop_logits).abs().max()))
 
 
 @pytest.mark.parametrize("changes", PLANS, ids=str)

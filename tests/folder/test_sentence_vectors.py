@@ -42,9 +42,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_embed_equals_sentence_transformers(
-    tmp_path: Path, bert: Path, pooling: str, normalize: bool
-) -> None:
+def test_embed_equals_sentence_transformers(tmp_path: Path, bert: Path, pooling: str, normalize: bool) -> None:
     encoder = Transformer(str(bert), max_seq_length=20)
     modules = [encoder, Pooling(32, pooling_mode=pooling), *([Normalize()] if normalize else [])]
     theirs = SentenceTransformer(modules=modules, device="cpu")

@@ -7,9 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import (
-    AlbertConfig as TheirConfig,
-)
+from transformers import AlbertConfig as TheirConfig
 from transformers import (
     AlbertForMaskedLM,
     AlbertForMultipleChoice,
@@ -26,12 +24,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tasks.kinds.spans import ConditionalSpanHead, score_spans
 
 SHAPE = AlbertConfig(
-    vocab_size=90,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    intermediate_size=48,
+    vocab_size=90, embedding_size=16, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=48
 )
 THEIRS = {
     "vocab_size": 90,
@@ -44,12 +37,8 @@ THEIRS = {
 NAMES = ("no", "maybe", "yes")
 HEADS = {
     "sequence": HeadConfig(kind="sequence-classification", labels=NAMES),
-    "score": HeadConfig(
-        kind="sequence-classification", labels=("score",), problem_type="regression"
-    ),
-    "several": HeadConfig(
-        kind="sequence-classification", labels=NAMES, problem_type="multi_label_classification"
-    ),
+    "score": HeadConfig(kind="sequence-classification", labels=("score",), problem_type="regression"),
+    "several": HeadConfig(kind="sequence-classification", labels=NAMES, problem_type="multi_label_classification"),
     "token": HeadConfig(kind="token-classification", labels=("O", "B-PER", "I-PER")),
     "span": HeadConfig(kind="question-answering"),
     "choice": HeadConfig(kind="multiple-choice"),
@@ -62,12 +51,7 @@ CLASSES = {
     "span": AlbertForQuestionAnswering,
     "choice": AlbertForMultipleChoice,
 }
-PLANS = [
-    {},
-    {"num_hidden_groups": 2, "inner_group_num": 2},
-    {"sharing": "attention"},
-    {"embedding_size": 32},
-]
+PLANS = [{}, {"num_hidden_groups": 2, "inner_group_num": 2}, {"sharing": "attention"}, {"embedding_size": 32}]
 
 
 def _network(head: HeadConfig, changes: dict[str, object] | None = None) -> AlbertForTask:
@@ -147,9 +131,7 @@ def test_a_head_is_read_back_bit_for_bit_with_its_labels(tmp_path: Path, kind: s
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
-def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(
-    tmp_path: Path,
-) -> None:
+def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(tmp_path: Path) -> None:
     network = _network(HeadConfig(kind="conditional-question-answering"))
     save_model(network, tmp_path)
     again = load_model(tmp_path).network
@@ -158,9 +140,7 @@ def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(
     batch = Batch.from_padded(ids, mask, segments)
     with torch.no_grad():
         for ours, other in zip(
-            score_spans(network, batch, mask.bool(), 3),
-            score_spans(again, batch, mask.bool(), 3),
-            strict=True,
+            score_spans(network, batch, mask.bool(), 3), score_spans(again, batch, mask.bool(), 3), strict=True
         ):
             assert torch.equal(ours, other)
     encoder = AlbertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
@@ -198,9 +178,7 @@ def test_the_conditional_head_computes_the_official_formulas() -> None:
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("xlarge-v2", "xxlarge-v2")),
     ],
 )
-def test_hidden_states_of_preset_shapes_equal_those_of_transformers(
-    tmp_path: Path, name: str
-) -> None:
+def test_hidden_states_of_preset_shapes_equal_those_of_transformers(tmp_path: Path, name: str) -> None:
     config = preset(name).model_copy(update={"vocab_size": 200})
     network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)).eval()
     save_model(network, tmp_path)
@@ -250,9 +228,7 @@ def test_labels_without_names_are_numbered_as_transformers_does(tmp_path: Path) 
         ({"id2label": {"0": "a", "1": "b"}}, "LB-606"),
     ],
 )
-def test_a_head_that_cannot_be_is_refused(
-    tmp_path: Path, changes: dict[str, object], code: str
-) -> None:
+def test_a_head_that_cannot_be_is_refused(tmp_path: Path, changes: dict[str, object], code: str) -> None:
     save_model(_network(HEADS["sequence"]), tmp_path)
     table = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(table | changes))
@@ -275,10 +251,7 @@ def test_a_missing_head_or_encoder_tensor_is_an_error(tmp_path: Path) -> None:
 def test_a_masked_lm_file_lacks_order_and_pooler_and_keeps_doing_so(tmp_path: Path) -> None:
     AlbertForMaskedLM(TheirConfig(**THEIRS)).save_pretrained(tmp_path / "theirs")
     loaded = load_model(tmp_path / "theirs")
-    assert {name.rpartition(".")[0] for name in loaded.missing} == {
-        "albert.pooler",
-        "sentence_order.classifier",
-    }
+    assert {name.rpartition(".")[0] for name in loaded.missing} == {"albert.pooler", "sentence_order.classifier"}
     (tmp_path / "ours").mkdir()
     save_model(loaded.network, tmp_path / "ours")
     assert load_model(tmp_path / "ours").missing == loaded.missing

@@ -46,10 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "pretrain": ("small", "pretrain {texts} --from {model} objective.max_seq_length=64 --dry-run"),
     "finetune": ("small", "finetune {rows} --model {model} --dry-run"),
     "tokenizer encode": ("small", "tokenizer encode 'the cat' --tokenizer {model}"),
-    "corpus build": (
-        "small",
-        "corpus build {texts} --tokenizer {model} --output {new} --held-out 0 --sentences line",
-    ),
+    "corpus build": ("small", "corpus build {texts} --tokenizer {model} --output {new} --held-out 0 --sentences line"),
 }
 
 
@@ -83,15 +80,12 @@ def _named(kind: str, folder: Path, hub, tmp_path: Path) -> str:
         hub.add("me/small", folder)
         return "me/small"
     shutil.copytree(folder, tmp_path / "run" / "model")
-    write_json(
-        tmp_path / "run" / "run.json", {"settings": {"data.corpus": "c"}, "origins": {}, "data": {}}
-    )
+    write_json(tmp_path / "run" / "run.json", {"settings": {"data.corpus": "c"}, "origins": {}, "data": {}})
     return str(tmp_path / "run" / ("" if kind == "run" else "model"))
 
 
 @pytest.mark.parametrize(
-    ("verb", "kind"),
-    [(verb, kind) for verb in VERBS for kind in KINDS if (verb, kind) != ("hub push", "name")],
+    ("verb", "kind"), [(verb, kind) for verb in VERBS for kind in KINDS if (verb, kind) != ("hub push", "name")]
 )
 def test_a_verb_takes_every_kind_of_model(
     verb: str, kind: str, hub, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

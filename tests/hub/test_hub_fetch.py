@@ -52,9 +52,7 @@ def test_the_files_of_sentence_transformers_come_along(hub, small_model: Path) -
     assert not {"2_Dense/model.safetensors", "onnx/config.json"} & set(fetched)
 
 
-@pytest.mark.parametrize(
-    "path", ["runs/mine", "mine/model", "mine/best", "models/base", "a/b.json"]
-)
+@pytest.mark.parametrize("path", ["runs/mine", "mine/model", "mine/best", "models/base", "a/b.json"])
 def test_a_path_that_is_absent_is_never_asked_of_the_hub(hub, path: str) -> None:
     with pytest.raises(LitebertError, match="LB-620"):
         locate(path)
@@ -70,9 +68,7 @@ def test_a_revision_is_what_it_was(hub, small_model: Path) -> None:
     assert locate(f"me/small@{first}") == before
 
 
-def test_what_was_fetched_is_there_without_the_hub(
-    hub, small_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add("me/small", small_model)
     folder = pull(NAME)
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
@@ -84,9 +80,7 @@ def test_what_was_fetched_is_there_without_the_hub(
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:{port}", "http://hub.invalid"])
-def test_a_hub_out_of_reach_is_one_error(
-    hub, monkeypatch: pytest.MonkeyPatch, endpoint: str
-) -> None:
+def test_a_hub_out_of_reach_is_one_error(hub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint.format(port=_closed_port()))
     with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
         pull(NAME, patience=10)
@@ -116,9 +110,7 @@ def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str,
 
 
 @pytest.mark.parametrize("fault", ["short length", "other bytes"])
-def test_what_arrives_damaged_is_thrown_away_and_fetched_again(
-    hub, small_model: Path, fault: str
-) -> None:
+def test_what_arrives_damaged_is_thrown_away_and_fetched_again(hub, small_model: Path, fault: str) -> None:
     hub.add("me/small", small_model)
     hub.fault = fault
     with pytest.raises(DamagedError, match=r"LB-626[\s\S]*give the folder"):
@@ -170,9 +162,7 @@ def test_a_full_disk_is_said(hub, small_model: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_without_the_package_the_extra_is_named(
-    small_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_the_extra_is_named(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(LitebertError, match=r"LB-621[\s\S]*litebert\[hub\]"):
         locate("me/small")

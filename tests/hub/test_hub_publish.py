@@ -67,9 +67,7 @@ def _small(head: HeadConfig | None, small_model: Path, folder: Path, **changes: 
     config = load_model(small_model).network.config.model_copy(update=changes)
     generator = torch.Generator().manual_seed(1)
     save_model(
-        AlbertForTask(config, head, generator=generator)
-        if head
-        else AlbertForPretraining(config, generator=generator),
+        AlbertForTask(config, head, generator=generator) if head else AlbertForPretraining(config, generator=generator),
         folder,
     )
     return folder
@@ -102,9 +100,7 @@ def test_a_dry_run_sends_nothing(hub, folder: Path) -> None:
     assert hub.requests == []
 
 
-def test_a_branch_is_made_and_private_is_private(
-    hub, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_branch_is_made_and_private_is_private(hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
     words = ["push", str(folder), "me/new", "--private", "--revision", "draft"]
     CliRunner().invoke(command, words, catch_exceptions=False)
@@ -218,9 +214,7 @@ def test_a_card_marks_what_transformers_cannot_express(small_model: Path, tmp_pa
 
 
 @pytest.mark.parametrize("head", [None, *HEADS], ids=lambda h: h.kind if h else "pretraining")
-def test_the_code_in_a_card_runs(
-    head: HeadConfig | None, small_model: Path, tmp_path: Path
-) -> None:
+def test_the_code_in_a_card_runs(head: HeadConfig | None, small_model: Path, tmp_path: Path) -> None:
     folder = _small(head, small_model, tmp_path / "model")
     ours, theirs = _python(model_card(folder))
     exec(ours, {})

@@ -57,10 +57,7 @@ CASES = {
     "classify as a number": (NUMBER, [TEXTS[1]]),
     "choose": (HeadConfig(kind="multiple-choice"), ["who sat?", TEXTS[0], "a cat", "a dog"]),
     "answer": (HeadConfig(kind="question-answering"), [TEXTS[2], TEXTS[0]]),
-    "answer or none": (
-        HeadConfig(kind="conditional-question-answering"),
-        [TEXTS[2], " ".join(TEXTS * 4)],
-    ),
+    "answer or none": (HeadConfig(kind="conditional-question-answering"), [TEXTS[2], " ".join(TEXTS * 4)]),
 }
 
 
@@ -105,10 +102,7 @@ def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> 
     with torch.no_grad():
         assert not torch.equal(view.albert(batch), model.network.albert(batch))
     found: list[Explanation] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(model.explain("similar", *TEXTS[:2])))
-        for _ in range(3)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(model.explain("similar", *TEXTS[:2]))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -118,16 +112,12 @@ def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> 
     assert all(parameter.grad is None for parameter in model.network.parameters())
 
 
-def test_the_packaged_model_explains_and_the_shell_prints_it(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_the_packaged_model_explains_and_the_shell_prints_it(capfd: pytest.CaptureFixture[str]) -> None:
     from litebert.cli import cli
 
     texts = ["A man plays a guitar.", "Somebody makes music."]
     found = litebert.load().explain("similar", *texts)
-    assert found.score - found.blank == pytest.approx(
-        sum(word.attribution for word in found.words), abs=0.02
-    )
+    assert found.score - found.blank == pytest.approx(sum(word.attribution for word in found.words), abs=0.02)
     assert set(found.to_pandas().columns) == {"word", "part", "start", "end", "attribution"}
     assert "<span" in found._repr_html_()
     cli.main(["explain", "similar", *texts], standalone_mode=False)

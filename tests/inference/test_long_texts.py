@@ -40,9 +40,7 @@ print(int(status.read_text().split("VmHWM:")[1].split()[0]) - before)
         ("embed", "question-answering", 10_000_000),
         ("answer", "question-answering", 2_500_000),
         pytest.param("answer", "question-answering", 10_000_000, marks=pytest.mark.slow),
-        pytest.param(
-            "answer", "conditional-question-answering", 10_000_000, marks=pytest.mark.slow
-        ),
+        pytest.param("answer", "conditional-question-answering", 10_000_000, marks=pytest.mark.slow),
     ],
 )
 def test_a_long_text_takes_at_most_64_megabytes_more(verb: str, kind: str, size: int) -> None:

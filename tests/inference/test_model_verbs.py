@@ -95,8 +95,7 @@ def test_one_string_gives_one_answer_and_a_list_a_list(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})],
+    "wrong", [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})]
 )
 def test_what_is_no_text_is_one_clear_error(folder: Path, wrong: object) -> None:
     model = litebert.load(folder)

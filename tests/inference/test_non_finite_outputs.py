@@ -33,10 +33,7 @@ VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {
         HeadConfig(kind="multiple-choice"),
         lambda model: model.choose("Who?", ["Anna", "Bert"], context=CONTEXT),
     ),
-    "answer": (
-        HeadConfig(kind="question-answering"),
-        lambda model: model.answer("Who walked?", CONTEXT),
-    ),
+    "answer": (HeadConfig(kind="question-answering"), lambda model: model.answer("Who walked?", CONTEXT)),
     "answer or none": (
         HeadConfig(kind="conditional-question-answering"),
         lambda model: model.answer("Who walked?", CONTEXT),
@@ -78,9 +75,7 @@ def folder(corpus: Path, tmp_path: Path) -> Callable[[HeadConfig | None, str], P
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_refuses_what_is_no_number(
-    folder: Callable[[HeadConfig | None, str], Path], verb: str
-) -> None:
+def test_every_verb_refuses_what_is_no_number(folder: Callable[[HeadConfig | None, str], Path], verb: str) -> None:
     head, call = VERBS[verb]
     model = litebert.load(folder(head, "feed_forward.0.output"))
     with pytest.raises(DamagedError, match=r"LB-472[\s\S]*3e\+38[\s\S]*feed_forward.0.output"):
@@ -88,9 +83,7 @@ def test_every_verb_refuses_what_is_no_number(
 
 
 @pytest.mark.parametrize("verb", ["fill", "classify", "answer or none"])
-def test_a_head_alone_can_be_to_blame(
-    folder: Callable[[HeadConfig | None, str], Path], verb: str
-) -> None:
+def test_a_head_alone_can_be_to_blame(folder: Callable[[HeadConfig | None, str], Path], verb: str) -> None:
     head, call = VERBS[verb]
     weight = "masked_lm.dense" if verb == "fill" else "head."
     with pytest.raises(DamagedError, match="LB-472"):

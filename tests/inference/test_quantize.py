@@ -72,9 +72,7 @@ def test_the_command_makes_the_same_copy(folder: Path, eight: Path, tmp_path: Pa
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_a_copy_that_differs_much_is_warned_of(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_differs_much_is_warned_of(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     words = [str(folder), str(tmp_path / "first"), "--texts", str(tmp_path / "texts.txt")]
     assert "warning" not in CliRunner().invoke(quantize, words).stderr
@@ -91,8 +89,7 @@ def test_only_inference_takes_eight_bits(eight: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["import huggingface {} --output {}", "export google {} {}", "export onnx {} {}/model.onnx"],
+    "words", ["import huggingface {} --output {}", "export google {} {}", "export onnx {} {}/model.onnx"]
 )
 def test_only_float_weights_are_converted(eight: Path, tmp_path: Path, words: str) -> None:
     result = CliRunner().invoke(cli, words.format(eight, tmp_path / "out").split())
@@ -158,9 +155,7 @@ def _damaged(tensors: dict[str, Tensor], damage: str) -> None:
         ("too few numbers", "LB-606"),
     ],
 )
-def test_a_damaged_copy_gives_one_error(
-    eight: Path, tmp_path: Path, damage: str, code: str
-) -> None:
+def test_a_damaged_copy_gives_one_error(eight: Path, tmp_path: Path, damage: str, code: str) -> None:
     tensors = load_file(eight / INT8_FILE)
     _damaged(tensors, damage)
     save_file(tensors, tmp_path / INT8_FILE, metadata={"format": "pt"})

@@ -66,9 +66,7 @@ def test_a_score_and_several_labels_are_read_as_trained(make: Make) -> None:
     problem = {"labels": ("score",), "problem_type": "regression"}
     score = make(HeadConfig(kind="sequence-classification", **problem))
     (found,) = score.classify(["Anna found it."])
-    assert found.values["score"] == pytest.approx(
-        float(_logits(score, "Anna found it.")[0]), abs=1e-5
-    )
+    assert found.values["score"] == pytest.approx(float(_logits(score, "Anna found it.")[0]), abs=1e-5)
     problem = {"labels": ("a", "b", "c"), "problem_type": "multi_label_classification"}
     several = make(HeadConfig(kind="sequence-classification", **problem))
     (found,) = several.classify(["Anna found it."])
@@ -149,11 +147,7 @@ def test_tags_say_where_their_words_are(make: Make) -> None:
 
 def test_a_verb_without_its_head_says_what_the_model_has(make: Make) -> None:
     model = make(HeadConfig(kind="multiple-choice"))
-    for ask in (
-        lambda: model.classify(["a"]),
-        lambda: model.tag(["a"]),
-        lambda: model.answer("a", "b"),
-    ):
+    for ask in (lambda: model.classify(["a"]), lambda: model.tag(["a"]), lambda: model.answer("a", "b")):
         with pytest.raises(LitebertError, match=r"LB-615[\s\S]*multiple-choice"):
             ask()
     with pytest.raises(LitebertError, match=r"LB-612[\s\S]*multiple-choice"):

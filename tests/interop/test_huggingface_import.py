@@ -89,9 +89,7 @@ def test_every_class_of_transformers_keeps_its_outputs(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("is_archive", [True, False])
 @pytest.mark.parametrize("name", ["AlbertModel", "AlbertForPreTraining"])
-def test_pickled_weights_are_read_when_asked_for(
-    tmp_path: Path, name: str, is_archive: bool
-) -> None:
+def test_pickled_weights_are_read_when_asked_for(tmp_path: Path, name: str, is_archive: bool) -> None:
     model = _theirs(name, tmp_path / "in")
     _pickled(tmp_path / "in", model.state_dict(), is_archive=is_archive)
     with pytest.raises(LitebertError, match=r"LB-742[\s\S]*programs[\s\S]*runs nothing") as caught:
@@ -172,10 +170,7 @@ def test_doubts_name_what_sources_disagree_on() -> None:
     xlarge = base.model_copy(update={"hidden_size": 2048, "num_attention_heads": 16})
     assert "32" in doubts(xlarge)[0]
     both = xlarge.model_copy(update={"num_attention_heads": 32, "hidden_act": "gelu"})
-    assert [("--activation" in note, "--heads 16" in note) for note in doubts(both)] == [
-        (True, False),
-        (False, True),
-    ]
+    assert [("--activation" in note, "--heads 16" in note) for note in doubts(both)] == [(True, False), (False, True)]
 
 
 def test_weights_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
@@ -216,8 +211,7 @@ def test_a_tokenizer_that_is_only_a_pipeline_becomes_a_complete_folder(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "words"),
-    [('{"model": {"type": "BPE"}}', "a kind that ALBERT does not use"), (None, "no tokenizer")],
+    ("pipeline", "words"), [('{"model": {"type": "BPE"}}', "a kind that ALBERT does not use"), (None, "no tokenizer")]
 )
 def test_a_tokenizer_without_a_vocabulary_for_albert_is_kept_and_said(
     tmp_path: Path, pipeline: str | None, words: str

@@ -41,12 +41,10 @@ def _older_name(name: str) -> str:
     """Say a name of transformers in those of albert_pytorch's English models."""
     renamings = {
         f"{LAYER}.attention.LayerNorm": "encoder.transformer.group.0.inner_group.0.LayerNorm",
-        f"{LAYER}.attention.dense": "encoder.transformer.group.0.inner_group.0."
-        "attention.output.dense",
+        f"{LAYER}.attention.dense": "encoder.transformer.group.0.inner_group.0.attention.output.dense",
         f"{LAYER}.attention": "encoder.transformer.group.0.inner_group.0.attention.self",
         f"{LAYER}.full_layer_layer_norm": "encoder.transformer.group.0.inner_group.0.LayerNorm_1",
-        f"{LAYER}.ffn_output": "encoder.transformer.group.0.inner_group.0."
-        "ffn.intermediate.output.dense",
+        f"{LAYER}.ffn_output": "encoder.transformer.group.0.inner_group.0.ffn.intermediate.output.dense",
         f"{LAYER}.ffn": "encoder.transformer.group.0.inner_group.0.ffn.intermediate.dense",
         "albert.pooler": "pooler.dense",
         "albert.": "",
@@ -125,9 +123,7 @@ class _AlbertZh(nn.Module):
 
     def forward(self, ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
         """Return hidden states and logits; no padding."""
-        words = self.part(
-            "embeddings.word_embeddings_2", self.part("embeddings.word_embeddings", ids)
-        )
+        words = self.part("embeddings.word_embeddings_2", self.part("embeddings.word_embeddings", ids))
         places = self.part("embeddings.position_embeddings", torch.arange(ids.shape[1])[None])
         x = words + places + self.part("embeddings.token_type_embeddings", segments)
         x = self.part("embeddings.LayerNorm", x)
@@ -150,9 +146,7 @@ class _AlbertZh(nn.Module):
 
 
 @torch.no_grad()
-def test_the_older_network_of_albert_zh_is_the_same_function_with_wide_embeddings(
-    tmp_path: Path,
-) -> None:
+def test_the_older_network_of_albert_zh_is_the_same_function_with_wide_embeddings(tmp_path: Path) -> None:
     torch.manual_seed(1)
     network = _AlbertZh().eval()
     for parameter in network.parameters():

@@ -62,9 +62,7 @@ def _uses_engine(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> Callable[
     for module in model.modules():
         if isinstance(module.__dict__.get("forward"), EngineForward):
             original = module.forward._output
-            monkeypatch.setattr(
-                module.forward, "_output", lambda x, f=original: calls.append(1) or f(x)
-            )
+            monkeypatch.setattr(module.forward, "_output", lambda x, f=original: calls.append(1) or f(x))
 
     def used() -> bool:
         found = bool(calls)
@@ -101,20 +99,14 @@ def test_every_head_gives_what_it_gave(
 
 @torch.no_grad()
 def test_groups_and_an_embedding_as_wide_as_the_layers_give_what_they_gave() -> None:
-    model, inputs = (
-        _albert("Model", num_hidden_groups=3, inner_group_num=2, embedding_size=32),
-        (_inputs()),
-    )
+    model, inputs = (_albert("Model", num_hidden_groups=3, inner_group_num=2, embedding_size=32), (_inputs()))
     expected = model(**inputs)
     _assert_same(litebert.optimize(model)(**inputs), expected, inputs["attention_mask"])
 
 
 @torch.no_grad()
 def test_without_a_mask_or_pooler_and_as_a_tuple() -> None:
-    model, ids = (
-        _random(hf.BertModel(hf.BertConfig(**SHAPE), add_pooling_layer=False)),
-        (_inputs()["input_ids"]),
-    )
+    model, ids = (_random(hf.BertModel(hf.BertConfig(**SHAPE), add_pooling_layer=False)), (_inputs()["input_ids"]))
     expected = model(ids, return_dict=False)
     found = litebert.optimize(model)(ids, return_dict=False)
     assert isinstance(found, tuple)
@@ -123,9 +115,7 @@ def test_without_a_mask_or_pooler_and_as_a_tuple() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"output_attentions": True}, {"output_hidden_states": True}],
-    ids=lambda options: next(iter(options)),
+    "options", [{"output_attentions": True}, {"output_hidden_states": True}], ids=lambda options: next(iter(options))
 )
 @torch.no_grad()
 def test_inner_outputs_are_the_originals_and_the_engine_computes_again(
@@ -180,9 +170,7 @@ def test_a_copy_computes_with_its_own_weights() -> None:
 
 @pytest.mark.parametrize("change", ["left padding", "embeddings", "half", "hook"])
 @torch.no_grad()
-def test_what_the_engine_does_not_compute_is_the_originals(
-    change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_engine_does_not_compute_is_the_originals(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, inputs = litebert.optimize(_albert("Model")), _inputs()
     used = _uses_engine(model, monkeypatch)
     if change == "left padding":
@@ -205,9 +193,7 @@ def test_ids_beyond_the_positions_raise_what_they_raised() -> None:
 
 
 @torch.no_grad()
-def test_a_pipeline_and_its_tokenizer_run_on_the_engine(
-    packaged: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipeline_and_its_tokenizer_run_on_the_engine(packaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["The cat sat on the [MASK].", "Paris is the [MASK] of a much larger country."]
     pipe = hf.pipeline("fill-mask", model=packaged, batch_size=2, device="cpu")
     expected = pipe(texts)
@@ -220,9 +206,7 @@ def test_a_pipeline_and_its_tokenizer_run_on_the_engine(
         assert [each["score"] for each in ours] == pytest.approx(scores, abs=1e-5)
 
 
-def test_sentence_transformers_run_on_the_engine(
-    packaged: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sentence_transformers_run_on_the_engine(packaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sentence_transformers import SentenceTransformer
 
     texts = ["one text", "another, which is somewhat longer than the first", "three"]
@@ -234,13 +218,10 @@ def test_sentence_transformers_run_on_the_engine(
     assert abs(found - expected).max() < 1e-5
 
 
-def test_trainers_evaluation_runs_on_the_engine(
-    tmp_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trainers_evaluation_runs_on_the_engine(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, inputs = _albert("ForSequenceClassification"), _inputs()
     rows = [
-        {name: values[row] for name, values in inputs.items()} | {"labels": torch.tensor(row % 2)}
-        for row in range(4)
+        {name: values[row] for name, values in inputs.items()} | {"labels": torch.tensor(row % 2)} for row in range(4)
     ]
     arguments = hf.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True)
     expected = hf.Trainer(model, arguments).evaluate(rows)["eval_loss"]

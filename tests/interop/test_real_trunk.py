@@ -27,9 +27,7 @@ def trunk(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     stored = load_file(source / "model.int8.safetensors")
     scales = {name: t for name, t in stored.items() if name.endswith("_scale")}
     tensors = {
-        name: tensor.float() * scales[f"{name}_scale"].reshape(-1, 1)
-        if f"{name}_scale" in scales
-        else tensor
+        name: tensor.float() * scales[f"{name}_scale"].reshape(-1, 1) if f"{name}_scale" in scales else tensor
         for name, tensor in stored.items()
         if name not in scales
     }

@@ -35,20 +35,12 @@ WAYS = [
 
 def _variables(prefix: Path) -> dict[str, NDArray[np.float32]]:
     bundle = read_bundle(prefix)
-    return {
-        name: bundle.read(name)
-        for name in bundle.entries
-        if not name.endswith(("_m", "_v", "step"))
-    }
+    return {name: bundle.read(name) for name in bundle.entries if not name.endswith(("_m", "_v", "step"))}
 
 
 @pytest.mark.parametrize(("name", "said", "kind", "dropped"), WAYS)
 def test_the_whole_way_there_and_back_is_bit_equal(
-    tmp_path: Path,
-    name: str,
-    said: dict[str, object],
-    kind: type[PreTrainedModel],
-    dropped: set[str],
+    tmp_path: Path, name: str, said: dict[str, object], kind: type[PreTrainedModel], dropped: set[str]
 ) -> None:
     import_checkpoint(WRITTEN / name, tmp_path / "imported", **said)
     theirs = kind.from_pretrained(tmp_path / "imported")

@@ -60,9 +60,7 @@ def _stream(pickled: bytes) -> bytes:
     return head + pickled + keys + struct.pack("<q", 2) + ALIVE.numpy().tobytes()
 
 
-def _tensor(
-    *, size: object = (2,), stride: object = (1,), offset: object = 0, kind: str = "FloatStorage"
-) -> bytes:
+def _tensor(*, size: object = (2,), stride: object = (1,), offset: object = 0, kind: str = "FloatStorage") -> bytes:
     """Pickle {'w': tensor} by hand, so that it can lie."""
 
     def value(each: object) -> bytes:
@@ -163,9 +161,7 @@ def _read(data: bytes, folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("is_archive", [True, False])
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_tensors_are_read_as_they_were_saved(
-    tmp_path: Path, is_archive: bool, protocol: int
-) -> None:
+def test_tensors_are_read_as_they_were_saved(tmp_path: Path, is_archive: bool, protocol: int) -> None:
     read = _read(_saved(STATE, is_archive=is_archive, protocol=protocol), tmp_path)
     assert list(read) == list(STATE)
     for name, tensor in STATE.items():
@@ -308,9 +304,7 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, is_archive: bool) ->
 
 @settings(deadline=None, max_examples=150)
 @given(
-    changes=st.lists(
-        st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4
-    ),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4),
     is_archive=st.booleans(),
 )
 def test_changed_bytes_give_the_tensors_or_an_error(

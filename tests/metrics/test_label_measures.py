@@ -8,11 +8,7 @@ from scipy import stats
 from sklearn import metrics as sklearn
 
 from litebert.errors import LitebertError
-from litebert.metrics import (
-    classification_measures,
-    multi_label_measures,
-    regression_measures,
-)
+from litebert.metrics import classification_measures, multi_label_measures, regression_measures
 
 FEW = settings(deadline=None, max_examples=60)
 

@@ -11,14 +11,7 @@ from litebert.errors import LitebertError
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
 from litebert.metrics.spans import exact_match, normalized_answer, word_f1
 
-GOLD = {
-    "a": ["the Nile", "Nile river"],
-    "b": ["12 km"],
-    "c": [],
-    "d": ["an army"],
-    "e": [],
-    "f": ["the"],
-}
+GOLD = {"a": ["the Nile", "Nile river"], "b": ["12 km"], "c": [], "d": ["an army"], "e": [], "f": ["the"]}
 FOUND = {"a": "The  Nile's river", "b": "about 12 km away", "c": "", "d": "", "e": "x", "f": ""}
 NULLS = {"e": 0.5, "b": -1.5, "a": -2.0, "d": 0.5, "c": 3.0, "f": -1.5}
 

@@ -20,9 +20,7 @@ from litebert.metrics.tags import entities
         ("", []),
     ],
 )
-def test_entities_begin_and_end_as_in_conlleval(
-    tags: str, expected: list[tuple[str, int, int]]
-) -> None:
+def test_entities_begin_and_end_as_in_conlleval(tags: str, expected: list[tuple[str, int, int]]) -> None:
     assert entities(tags.split()) == expected
 
 
@@ -35,12 +33,7 @@ def test_an_entity_counts_only_whole_and_of_the_right_kind() -> None:
 
 
 def test_sentences_without_entities_measure_0_without_warnings() -> None:
-    assert tagging_measures([["O"]], [["O"]]) == {
-        "precision": 0.0,
-        "recall": 0.0,
-        "f1": 0.0,
-        "accuracy": 1.0,
-    }
+    assert tagging_measures([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "accuracy": 1.0}
 
 
 def test_the_same_place_in_another_sentence_is_another_entity() -> None:

@@ -29,9 +29,7 @@ def test_a_ragged_batch_gives_each_sequence_what_it_gets_alone(
         torch.testing.assert_close(one, alone, rtol=0, atol=2e-6)
 
 
-def test_sequences_of_one_length_give_the_same_as_in_a_ragged_batch(
-    small: AlbertConfig, widened: Widen
-) -> None:
+def test_sequences_of_one_length_give_the_same_as_in_a_ragged_batch(small: AlbertConfig, widened: Widen) -> None:
     network = Albert(small).eval()
     widened(network)
     equal = network(Batch.from_lists([[5, 6, 7], [8, 9, 10]]))
@@ -66,11 +64,7 @@ def test_every_preset_has_the_parameters_that_sizes_prints(name: str) -> None:
         ({"sharing": "ffn"}, [0, 1, 2, 3], [0, 0, 0, 0]),
         ({"sharing": "none"}, [0, 1, 2, 3], [0, 1, 2, 3]),
         ({"inner_group_num": 2}, [0, 1] * 4, [0, 1] * 4),
-        (
-            {"inner_group_num": 2, "num_hidden_groups": 2},
-            [0, 1, 0, 1, 2, 3, 2, 3],
-            [0, 1, 0, 1, 2, 3, 2, 3],
-        ),
+        ({"inner_group_num": 2, "num_hidden_groups": 2}, [0, 1, 0, 1, 2, 3, 2, 3], [0, 1, 0, 1, 2, 3, 2, 3]),
     ],
 )
 def test_plans_name_the_blocks_of_each_step(
@@ -86,9 +80,7 @@ def test_layers_in_uneven_groups_follow_the_official_rule() -> None:
     assert [step.attention for step in plan] == [int(i / 10 * 3) for i in range(10)]
 
 
-def test_the_shared_gradient_is_the_sum_over_all_uses(
-    small: AlbertConfig, ragged: Batch, widened: Widen
-) -> None:
+def test_the_shared_gradient_is_the_sum_over_all_uses(small: AlbertConfig, ragged: Batch, widened: Widen) -> None:
     shared = Albert(small).double()
     shared.dtype = torch.float64
     widened(shared)
@@ -123,9 +115,7 @@ def test_weights_begin_as_a_normal_cut_at_two_sigma(small: AlbertConfig) -> None
 
 
 def test_one_generator_gives_one_initialisation(small: AlbertConfig) -> None:
-    first, second = (
-        Albert(small, generator=torch.Generator().manual_seed(5)).state_dict() for _ in range(2)
-    )
+    first, second = (Albert(small, generator=torch.Generator().manual_seed(5)).state_dict() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -141,9 +131,7 @@ def test_hidden_dropout_reaches_the_feed_forward_output(small: AlbertConfig, rag
     assert torch.equal(kept(hidden, layout), kept(hidden, layout))
 
 
-def test_attention_dropout_changes_training_only(
-    small: AlbertConfig, ragged: Batch, widened: Widen
-) -> None:
+def test_attention_dropout_changes_training_only(small: AlbertConfig, ragged: Batch, widened: Widen) -> None:
     network = Albert(small.model_copy(update={"attention_probs_dropout_prob": 0.5})).train()
     widened(network)
     assert not torch.equal(network(ragged), network(ragged))

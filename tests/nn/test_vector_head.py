@@ -20,9 +20,7 @@ from litebert.train.depth import rate_scales
 from litebert.train.finetune import finetune
 from litebert.train.prepared import Prepared, prepare
 
-SHAPE = AlbertConfig(
-    vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2
-)
+SHAPE = AlbertConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
 HEAD = HeadConfig(kind="vector-classification", labels=("no", "yes"))
 PAIRS = [(f"{who} {what}.", f"{who} {other}.") for who in ("Anna", "Bert", "Clara", "Dora")
          for what, other in (("slept", "slept"), ("walked", "slept"), ("sang", "sang"),
@@ -39,12 +37,7 @@ def test_a_text_is_its_mean_and_a_pair_how_its_means_differ() -> None:
         return torch.nn.functional.layer_norm(rows.mean(0), (32,))
 
     text, a, b = unit(hidden[:4]), unit(hidden[4:7]), unit(hidden[7:])
-    wanted = torch.stack(
-        [
-            torch.cat([text, torch.zeros(64)]),
-            torch.cat([unit(hidden[4:]), (a - b).abs(), a * b]),
-        ]
-    )
+    wanted = torch.stack([torch.cat([text, torch.zeros(64)]), torch.cat([unit(hidden[4:]), (a - b).abs(), a * b])])
     assert torch.allclose(network(batch), network.head.dense(wanted), atol=1e-5)
 
 
@@ -112,9 +105,7 @@ def test_the_head_alone_learns_faster(plan: Callable[..., Prepared]) -> None:
     scales = rate_scales(network, decay=optim.layer_decay, head=optim.head_rate_scale)
     optimizer = build_optimizer(optim, network.named_parameters(), rate_scales=scales)
     faster = [g for g in optimizer.param_groups if g["rate_scale"] == optim.head_rate_scale]
-    assert {id(p) for g in faster for p in g["params"]} == {
-        id(p) for p in network.head.parameters()
-    }
+    assert {id(p) for g in faster for p in g["params"]} == {id(p) for p in network.head.parameters()}
     assert {g["rate_scale"] for g in optimizer.param_groups} == {1, 10}
     typed = plan("optim.head_rate_scale=3")
     assert typed.config.optim.head_rate_scale == 3

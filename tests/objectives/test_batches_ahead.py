@@ -51,9 +51,7 @@ def laid_out(shares: tuple[PretrainingBatch, ...]) -> Iterator[Ints]:
         yield np.concatenate([getattr(share, name) for share in shares])
     yield np.concatenate([np.diff(share.offsets) for share in shares])
     starts = np.cumsum([0, *(len(share.ids) for share in shares)])
-    yield np.concatenate(
-        [share.masked_positions + start for share, start in zip(shares, starts, strict=False)]
-    )
+    yield np.concatenate([share.masked_positions + start for share, start in zip(shares, starts, strict=False)])
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
@@ -83,9 +81,7 @@ def test_workers_end_with_the_iterator(open_loader: partial[Loader]) -> None:
     assert not multiprocessing.active_children()
 
 
-def test_an_error_in_a_worker_reaches_the_reader_whole(
-    open_loader: partial[Loader], vocabulary: Vocabulary
-) -> None:
+def test_an_error_in_a_worker_reaches_the_reader_whole(open_loader: partial[Loader], vocabulary: Vocabulary) -> None:
     lone = PlainShard(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
     open_nothing = partial(open_loader.func, [lone], **open_loader.keywords)
     with pytest.raises(LitebertError) as there:

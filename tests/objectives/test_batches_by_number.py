@@ -44,9 +44,7 @@ def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(original_ids(batch), batch.offsets[1:-1])]
 
 
-def test_any_batch_is_the_same_in_any_order(
-    corpus: list[PlainShard], vocabulary: Vocabulary
-) -> None:
+def test_any_batch_is_the_same_in_any_order(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
     in_order = loader(corpus, vocabulary)
     batches = [in_order.batch(step) for step in range(100)]
     assert 2 * in_order.epoch_size < 100 * 12  # crosses epochs
@@ -68,18 +66,14 @@ def test_shares_of_ranks_end_to_end_are_the_batch(
     np.testing.assert_array_equal(np.concatenate(labels), whole.sentence_labels)
 
 
-def test_small_batches_end_to_end_are_the_large_one(
-    corpus: list[PlainShard], vocabulary: Vocabulary
-) -> None:
+def test_small_batches_end_to_end_are_the_large_one(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
     large = loader(corpus, vocabulary, batch_size=12).batch(7)
     made = loader(corpus, vocabulary, batch_size=4)
     small = [made.batch(21 + part) for part in range(3)]
     np.testing.assert_array_equal(np.concatenate([batch.ids for batch in small]), large.ids)
 
 
-def test_another_seed_or_epoch_gives_other_batches(
-    corpus: list[PlainShard], vocabulary: Vocabulary
-) -> None:
+def test_another_seed_or_epoch_gives_other_batches(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
     made = loader(corpus, vocabulary)
     size = made.epoch_size
     first = made.samples(0, 12)
@@ -88,9 +82,7 @@ def test_another_seed_or_epoch_gives_other_batches(
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_a_batch_is_consistent(
-    corpus: list[PlainShard], vocabulary: Vocabulary, sentence: Sentence
-) -> None:
+def test_a_batch_is_consistent(corpus: list[PlainShard], vocabulary: Vocabulary, sentence: Sentence) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=64)
     batch = loader(corpus, vocabulary, config=config, batch_size=300).batch(0)
     assert {array.dtype for array in vars(batch).values() if array is not None} == {np.dtype("i8")}
@@ -128,9 +120,7 @@ def test_unmasked_text_stands_in_the_corpus(
             assert (first[0] - 5) // 120 == (second[0] - 5) // 120
 
 
-def test_an_epoch_shows_every_token_once(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
-) -> None:
+def test_an_epoch_shows_every_token_once(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
     config = ObjectiveConfig(short_seq_prob=0.0, max_seq_length=131)
     made = loader([numbered], numbered_vocabulary, config=config)
     sequences = sequences_of(made.samples(0, made.epoch_size))
@@ -163,9 +153,7 @@ def test_masks_are_fresh_in_every_epoch(numbered_vocabulary: Vocabulary) -> None
     assert len(masks) > 30
 
 
-def test_a_batch_may_be_larger_than_several_epochs(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
-) -> None:
+def test_a_batch_may_be_larger_than_several_epochs(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
     config = ObjectiveConfig(max_seq_length=512)
     made = loader([numbered], numbered_vocabulary, config=config, batch_size=100)
     assert made.epoch_size < 40
@@ -217,15 +205,11 @@ def test_a_corpus_of_single_sentences_teaches_no_order(vocabulary: Vocabulary) -
     assert loader([text], vocabulary, config=official).epoch_size == 2
 
 
-def test_documents_without_a_pair_are_counted(
-    corpus: list[PlainShard], vocabulary: Vocabulary
-) -> None:
+def test_documents_without_a_pair_are_counted(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
     sizes = np.concatenate([np.diff(text.documents) for text in corpus])
     assert loader(corpus, vocabulary).skipped_documents == np.count_nonzero(sizes == 1) > 0
 
 
-def test_more_processes_than_sequences_are_refused(
-    corpus: list[PlainShard], vocabulary: Vocabulary
-) -> None:
+def test_more_processes_than_sequences_are_refused(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
     with pytest.raises(LitebertError, match=r"LB-401: .*\n.*12 sequences for 13 processes"):
         loader(corpus, vocabulary).batch(0, world_size=13)

@@ -38,9 +38,7 @@ def text_of(documents: Documents) -> PlainShard:
     return PlainShard(np.zeros(sentences[-1], np.uint16), sentences, starts)
 
 
-def plan(
-    texts: list[PlainShard], config: ObjectiveConfig, *, seed: int = 1, epoch: int = 0
-) -> EpochPlan:
+def plan(texts: list[PlainShard], config: ObjectiveConfig, *, seed: int = 1, epoch: int = 0) -> EpochPlan:
     return plan_epoch(Library.of(texts), config, seed=seed, purpose="train", epoch=epoch)
 
 
@@ -103,18 +101,14 @@ class OfficialLoop:
 
 @given(documents, configs, st.integers(0, 50))
 @settings(max_examples=300, deadline=None)
-def test_chunks_equal_those_of_the_official_loop(
-    documents: Documents, config: ObjectiveConfig, epoch: int
-) -> None:
+def test_chunks_equal_those_of_the_official_loop(documents: Documents, config: ObjectiveConfig, epoch: int) -> None:
     expected = OfficialLoop(config, seed=7, epoch=epoch).instances(documents)
     assert rows(plan([text_of(documents)], config, seed=7, epoch=epoch)) == expected
 
 
 @given(documents, configs.filter(lambda config: config.sentence in ("order-official", "none")))
 @settings(max_examples=100, deadline=None)
-def test_official_order_uses_every_sentence_once(
-    documents: Documents, config: ObjectiveConfig
-) -> None:
+def test_official_order_uses_every_sentence_once(documents: Documents, config: ObjectiveConfig) -> None:
     made = plan([text_of(documents)], config)
     used = [i for row in rows(made) for i in range(row[0], row[2])]
     assert used == list(range(sum(map(len, documents))))
@@ -138,15 +132,10 @@ def test_strict_order_uses_every_sentence_once_but_for_lone_last_ones(
 
 @given(documents, st.integers(8, 64))
 @settings(max_examples=100, deadline=None)
-def test_next_sentence_puts_back_what_a_random_second_displaced(
-    documents: Documents, max_seq_length: int
-) -> None:
+def test_next_sentence_puts_back_what_a_random_second_displaced(documents: Documents, max_seq_length: int) -> None:
     config = ObjectiveConfig(sentence="next", max_seq_length=max_seq_length)
     made = rows(plan([text_of(documents)], config))
-    spans = [
-        range(start, middle if kind == RANDOM_SECOND else end)
-        for start, middle, end, kind, _ in made
-    ]
+    spans = [range(start, middle if kind == RANDOM_SECOND else end) for start, middle, end, kind, _ in made]
     assert [i for span in spans for i in span] == list(range(sum(map(len, documents))))
 
 

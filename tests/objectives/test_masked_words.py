@@ -75,9 +75,7 @@ def test_chosen_positions_equal_those_of_the_official_loop(
 
 @given(pieces, configs)
 @settings(max_examples=100, deadline=None)
-def test_the_budget_is_kept_and_special_tokens_stay(
-    piece_ids: list[int], config: ObjectiveConfig
-) -> None:
+def test_the_budget_is_kept_and_special_tokens_stay(piece_ids: list[int], config: ObjectiveConfig) -> None:
     ids = np.array([CLS, *piece_ids, SEP])
     masking = masked(ids, config)
     assert len(masking.positions) <= num_to_predict(len(ids), config)
@@ -109,8 +107,7 @@ def test_run_lengths_follow_the_law_of_the_paper() -> None:
     ids = np.full(4_000, 5)
     config = ObjectiveConfig(max_predictions=3)
     joints = Counter(
-        int(np.count_nonzero(np.diff(masked(ids, config, sample=sample).positions) == 1))
-        for sample in range(2_000)
+        int(np.count_nonzero(np.diff(masked(ids, config, sample=sample).positions) == 1)) for sample in range(2_000)
     )
     shares = np.array([joints[count] for count in (0, 1, 2)]) / 2_000
     expected = np.array([36 / 121, 1 - 36 / 121 - 2 / 11, 2 / 11])
@@ -125,9 +122,7 @@ def test_the_law_is_reversed_where_longer_runs_are_favoured() -> None:
 
 def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
     ids = np.full(2_000, 5)
-    shown = np.concatenate(
-        [masked(ids, ObjectiveConfig(), sample=sample).replacements for sample in range(100)]
-    )
+    shown = np.concatenate([masked(ids, ObjectiveConfig(), sample=sample).replacements for sample in range(100)])
     shares = np.bincount(shown, minlength=13) / len(shown)
     # a random piece is any of the 13, special ones, [MASK] and the original included
     expected = np.full(13, 0.1 / 13)
@@ -148,9 +143,7 @@ def test_each_token_of_a_run_is_decided_alone() -> None:
 
 
 @pytest.mark.parametrize(("cap", "share"), [(None, 0.1504), (20, 0.0391)])
-def test_masked_share_of_full_sequences(
-    vocabulary: Vocabulary, cap: int | None, share: float
-) -> None:
+def test_masked_share_of_full_sequences(vocabulary: Vocabulary, cap: int | None, share: float) -> None:
     config = ObjectiveConfig(max_predictions=cap)
     counts = []
     for sample in range(300):

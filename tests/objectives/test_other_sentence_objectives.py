@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from litebert.config import ObjectiveConfig
-from litebert.objectives import (
-    SENTENCE_OBJECTIVES,
-    Library,
-    PlainShard,
-    plan_epoch,
-    sentence_objective,
-)
+from litebert.objectives import SENTENCE_OBJECTIVES, Library, PlainShard, plan_epoch, sentence_objective
 
 
 @pytest.fixture

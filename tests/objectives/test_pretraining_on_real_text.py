@@ -63,12 +63,8 @@ def runs_of_masked_words(batch: PretrainingBatch, vocabulary: Vocabulary) -> Cou
     return counts
 
 
-def test_official_settings_give_the_official_shares(
-    articles: PlainShard, vocabulary: Vocabulary
-) -> None:
-    config = ObjectiveConfig(
-        sentence="order-official", short_seq_per="document", max_predictions=77
-    )
+def test_official_settings_give_the_official_shares(articles: PlainShard, vocabulary: Vocabulary) -> None:
+    config = ObjectiveConfig(sentence="order-official", short_seq_per="document", max_predictions=77)
     loader = Loader([articles], vocabulary=vocabulary, config=config, batch_size=1, seed=1)
     batch = loader.samples(0, 2_000)
     runs = runs_of_masked_words(batch, vocabulary)

@@ -28,12 +28,7 @@ INSTANCE = Instance(shard=0, start=14, middle=16, end=19, kind=IN_ORDER, target=
 
 
 def framed(
-    text: PlainShard,
-    vocabulary: Vocabulary,
-    instance: Instance,
-    *,
-    length: int = 64,
-    sample: int = 0,
+    text: PlainShard, vocabulary: Vocabulary, instance: Instance, *, length: int = 64, sample: int = 0
 ) -> FramedPair:
     return frame(
         Library.of([text]),
@@ -57,9 +52,7 @@ def segments_of(pair: FramedPair) -> tuple[list[int], list[int]]:
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(5, 64))
 @settings(max_examples=500, deadline=None)
-def test_sizes_after_cutting_equal_those_of_cutting_one_at_a_time(
-    first: int, second: int, room: int
-) -> None:
+def test_sizes_after_cutting_equal_those_of_cutting_one_at_a_time(first: int, second: int, room: int) -> None:
     expected_first, expected_second = first, second
     while expected_first + expected_second > room:
         if expected_first > expected_second:
@@ -69,25 +62,19 @@ def test_sizes_after_cutting_equal_those_of_cutting_one_at_a_time(
     assert truncated_sizes(first, second, room) == (expected_first, expected_second)
 
 
-def test_neighbours_in_order_have_label_0(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
-) -> None:
+def test_neighbours_in_order_have_label_0(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
     pair = framed(numbered, numbered_vocabulary, INSTANCE)
     assert pair.ids.tolist() == [2, *ids_of(14, 16), 3, *ids_of(16, 19), 3]
     assert (pair.first_length, pair.label) == (22, 0)
 
 
-def test_swapped_neighbours_have_label_1(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
-) -> None:
+def test_swapped_neighbours_have_label_1(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
     pair = framed(numbered, numbered_vocabulary, replace(INSTANCE, kind=SWAPPED))
     assert pair.ids.tolist() == [2, *ids_of(16, 19), 3, *ids_of(14, 16), 3]
     assert (pair.first_length, pair.label) == (32, 1)
 
 
-def test_without_a_second_segment_there_is_one_separator(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
-) -> None:
+def test_without_a_second_segment_there_is_one_separator(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
     pair = framed(numbered, numbered_vocabulary, replace(INSTANCE, middle=19))
     assert pair.ids.tolist() == [2, *ids_of(14, 19), 3]
     assert pair.first_length == len(pair.ids)
@@ -116,24 +103,16 @@ def test_a_random_second_has_a_sentence_even_where_none_is_needed(
     assert len(segments_of(framed(numbered, numbered_vocabulary, instance))[1]) == 10
 
 
-def test_a_corpus_of_one_document_is_its_own_random_second(
-    numbered_vocabulary: Vocabulary,
-) -> None:
-    text = PlainShard(
-        np.arange(5, 35, dtype=np.uint16), np.array([0, 10, 20, 30]), np.array([0, 3])
-    )
+def test_a_corpus_of_one_document_is_its_own_random_second(numbered_vocabulary: Vocabulary) -> None:
+    text = PlainShard(np.arange(5, 35, dtype=np.uint16), np.array([0, 10, 20, 30]), np.array([0, 3]))
     instance = Instance(shard=0, start=0, middle=1, end=1, kind=RANDOM_SECOND, target=20)
     _, second = segments_of(framed(text, numbered_vocabulary, instance))
     assert set(second) <= set(range(5, 35))
 
 
-def test_a_random_second_may_come_from_any_shard(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
-) -> None:
+def test_a_random_second_may_come_from_any_shard(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
     half = PlainShard(numbered.tokens[:1_200], numbered.sentences[:121], numbered.documents[:11])
-    rest = PlainShard(
-        numbered.tokens[1_200:], numbered.sentences[120:] - 1_200, numbered.documents[10:] - 120
-    )
+    rest = PlainShard(numbered.tokens[1_200:], numbered.sentences[120:] - 1_200, numbered.documents[10:] - 120)
     instance = replace(INSTANCE, kind=RANDOM_SECOND)
     for sample in range(50):
         split = frame(

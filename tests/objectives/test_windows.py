@@ -33,10 +33,7 @@ SHARDS = [shard(seed, num_documents=30 + seed) for seed in range(8)]
 
 
 def _sizes(shards: Sequence[PlainShard]) -> list[ShardSizes]:
-    return [
-        ShardSizes(len(each.documents) - 1, len(each.sentences) - 1, each.tokens.size)
-        for each in shards
-    ]
+    return [ShardSizes(len(each.documents) - 1, len(each.sentences) - 1, each.tokens.size) for each in shards]
 
 
 def _order(shards: Sequence[PlainShard], seed: int = 3) -> WindowOrder:
@@ -115,8 +112,7 @@ def test_what_is_held_is_two_windows(vocabulary: Vocabulary) -> None:
 def test_nearly_every_sentence_is_seen_in_an_epoch(vocabulary: Vocabulary) -> None:
     tokens = np.arange(5, 965, dtype=np.uint16)
     shards = [
-        PlainShard(tokens[start : start + 240], np.arange(25) * 10, np.arange(3) * 12)
-        for start in range(0, 960, 240)
+        PlainShard(tokens[start : start + 240], np.arange(25) * 10, np.arange(3) * 12) for start in range(0, 960, 240)
     ]
     sizes = _sizes(shards)
     samples = estimated_samples(sizes, CONFIG, sentence_objective("order"))
@@ -134,9 +130,7 @@ def test_nearly_every_sentence_is_seen_in_an_epoch(vocabulary: Vocabulary) -> No
 def test_the_estimate_is_near_the_plan(sentence: str, length: int) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=length)
     objective = sentence_objective(sentence)
-    plan = plan_epoch(
-        Library.of(SHARDS), config, sentence=objective, seed=1, purpose="train", epoch=0
-    )
+    plan = plan_epoch(Library.of(SHARDS), config, sentence=objective, seed=1, purpose="train", epoch=0)
     estimated = sum(estimated_samples(_sizes(SHARDS), config, objective))
     assert estimated == pytest.approx(len(plan), rel=0.2)
 

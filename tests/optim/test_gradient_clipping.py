@@ -21,13 +21,8 @@ def with_gradient(values: list[float], dtype: torch.dtype = torch.float64) -> Pa
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    rows=st.lists(st.lists(NUMBERS, min_size=1, max_size=4), min_size=1, max_size=4),
-    max_norm=st.floats(0.01, 100),
-)
-def test_gradients_shrink_by_one_common_factor_to_the_limit(
-    rows: list[list[float]], max_norm: float
-) -> None:
+@given(rows=st.lists(st.lists(NUMBERS, min_size=1, max_size=4), min_size=1, max_size=4), max_norm=st.floats(0.01, 100))
+def test_gradients_shrink_by_one_common_factor_to_the_limit(rows: list[list[float]], max_norm: float) -> None:
     parameters = [with_gradient(row) for row in rows]
     norm = math.sqrt(math.fsum(value**2 for row in rows for value in row))
     factor = min(1.0, max_norm / norm) if norm else 1.0

@@ -10,24 +10,17 @@ from litebert.config import OptimConfig
 from litebert.errors import LitebertError
 from litebert.optim import Schedule, build_schedule, linear, official, wsd
 
-PLANS = st.integers(2, 400).flatmap(
-    lambda total: st.tuples(st.integers(0, total - 1), st.just(total))
-)
+PLANS = st.integers(2, 400).flatmap(lambda total: st.tuples(st.integers(0, total - 1), st.just(total)))
 NAMES = ["official", "linear", "wsd"]
 
 
-def schedule(
-    name: str, warmup_steps: float, total_steps: int, decay_share: float = 0.2
-) -> Schedule:
-    config = OptimConfig(
-        schedule=name, learning_rate=1.0, warmup_steps=warmup_steps, decay_share=decay_share
-    )
+def schedule(name: str, warmup_steps: float, total_steps: int, decay_share: float = 0.2) -> Schedule:
+    config = OptimConfig(schedule=name, learning_rate=1.0, warmup_steps=warmup_steps, decay_share=decay_share)
     return build_schedule(config, total_steps=total_steps)
 
 
 @pytest.mark.parametrize(
-    ("step", "rate"),
-    [(0, 0.0), (3_124, 0.0017594368), (3_125, 0.0017160000), (62_500, 0.00088), (125_000, 0.0)],
+    ("step", "rate"), [(0, 0.0), (3_124, 0.0017594368), (3_125, 0.0017160000), (62_500, 0.00088), (125_000, 0.0)]
 )
 def test_the_official_schedule_has_upstreams_values(step: int, rate: float) -> None:
     found = official(step, peak=0.00176, warmup_steps=3_125, total_steps=125_000)
@@ -64,9 +57,7 @@ def test_the_linear_schedule_reaches_the_peak_and_has_no_jump(plan: tuple[int, i
 
 @settings(max_examples=40, deadline=None)
 @given(total_steps=st.integers(10, 400), warmup_steps=st.integers(2, 9))
-def test_the_official_schedule_drops_where_the_warmup_ends(
-    total_steps: int, warmup_steps: int
-) -> None:
+def test_the_official_schedule_drops_where_the_warmup_ends(total_steps: int, warmup_steps: int) -> None:
     rate = schedule("official", warmup_steps, total_steps)
 
     assert rate(warmup_steps) == pytest.approx(1 - warmup_steps / total_steps)
@@ -89,9 +80,7 @@ def test_wsd_before_its_decay_does_not_depend_on_the_length() -> None:
 
 
 def test_a_long_decay_waits_for_the_warmup() -> None:
-    rates = [
-        wsd(step, peak=1.0, warmup_steps=6, total_steps=10, decay_share=1.0) for step in range(11)
-    ]
+    rates = [wsd(step, peak=1.0, warmup_steps=6, total_steps=10, decay_share=1.0) for step in range(11)]
 
     assert rates[5:7] == [5 / 6, 1.0]
     assert rates[7] == pytest.approx(1 - math.sqrt(1 / 4))

@@ -12,9 +12,7 @@ CONFIG = OptimConfig(name="muon", learning_rate=0.003, muon_learning_rate=0.004,
 
 
 def network() -> AlbertForPretraining:
-    config = AlbertConfig(
-        vocab_size=40, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32
-    )
+    config = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32)
     return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
 
 
@@ -70,9 +68,7 @@ def test_it_moves_matrices_as_torchs_muon_does() -> None:
 
 @pytest.mark.parametrize("name", ["muon", "adamw", "lamb"])
 def test_training_resumes_bit_equal_with_counts_and_averages(name: str) -> None:
-    config = CONFIG.model_copy(
-        update={"name": name, "bias_correction": True, "average_decay": 0.99}
-    )
+    config = CONFIG.model_copy(update={"name": name, "bias_correction": True, "average_decay": 0.99})
     model, resumed = network(), network()
     optimizer = build_optimizer(config, model.named_parameters())
     train(model, optimizer, range(3))
@@ -93,9 +89,7 @@ def test_training_resumes_bit_equal_with_counts_and_averages(name: str) -> None:
 
 def test_the_average_takes_the_place_of_the_weights_and_gives_it_back() -> None:
     model = network()
-    optimizer = build_optimizer(
-        CONFIG.model_copy(update={"average_decay": 0.5}), model.named_parameters()
-    )
+    optimizer = build_optimizer(CONFIG.model_copy(update={"average_decay": 0.5}), model.named_parameters())
     train(model, optimizer, range(2))
     weights = [parameter.clone() for parameter in model.parameters()]
 

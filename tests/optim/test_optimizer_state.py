@@ -7,14 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.errors import LitebertError
-from litebert.optim import (
-    AdamW,
-    Lamb,
-    MomentOptimizer,
-    load_state_tensors,
-    parameter_groups,
-    state_tensors,
-)
+from litebert.optim import AdamW, Lamb, MomentOptimizer, load_state_tensors, parameter_groups, state_tensors
 
 KINDS = pytest.mark.parametrize("kind", [AdamW, Lamb])
 
@@ -36,9 +29,7 @@ def train(model: torch.nn.Linear, optimizer: MomentOptimizer, steps: range) -> N
 
 
 @KINDS
-def test_training_continues_bit_equal_from_saved_state(
-    kind: type[MomentOptimizer], tmp_path: Path
-) -> None:
+def test_training_continues_bit_equal_from_saved_state(kind: type[MomentOptimizer], tmp_path: Path) -> None:
     model, resumed = small_model(), small_model()
     optimizer = built(kind, model)
     train(model, optimizer, range(3))

@@ -59,9 +59,7 @@ def test_query_key_and_value_are_three_variables_with_a_ratio_each() -> None:
 def test_a_configuration_builds_its_optimizer_with_all_its_settings(
     name: str, kind: type[torch.optim.Optimizer]
 ) -> None:
-    config = OptimConfig(
-        name=name, learning_rate=0.5, weight_decay=0.2, beta1=0.7, beta2=0.8, epsilon=1e-3
-    )
+    config = OptimConfig(name=name, learning_rate=0.5, weight_decay=0.2, beta1=0.7, beta2=0.8, epsilon=1e-3)
 
     optimizer = build_optimizer(config, torch.nn.Linear(2, 2).named_parameters())
 

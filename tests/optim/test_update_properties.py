@@ -10,15 +10,11 @@ from torch.nn import Parameter
 from litebert.errors import LitebertError
 from litebert.optim import AdamW, Lamb, MomentOptimizer, parameter_groups, trust_ratios
 
-SHAPES = st.lists(
-    st.lists(st.integers(1, 4), min_size=0, max_size=3).map(tuple), min_size=1, max_size=5
-)
+SHAPES = st.lists(st.lists(st.integers(1, 4), min_size=0, max_size=3).map(tuple), min_size=1, max_size=5)
 KINDS = pytest.mark.parametrize("kind", [AdamW, Lamb])
 
 
-def naive_step(
-    parameter: Tensor, gradient: Tensor, moments: dict[str, Tensor], rule: dict[str, float]
-) -> Tensor:
+def naive_step(parameter: Tensor, gradient: Tensor, moments: dict[str, Tensor], rule: dict[str, float]) -> Tensor:
     """Return one parameter after one step, by the formula and nothing else."""
     moments["m"] = rule["beta1"] * moments["m"] + (1 - rule["beta1"]) * gradient
     moments["v"] = rule["beta2"] * moments["v"] + (1 - rule["beta2"]) * gradient**2
@@ -30,18 +26,9 @@ def naive_step(
 
 @KINDS
 @settings(max_examples=30, deadline=None)
-@given(
-    shapes=SHAPES,
-    seed=st.integers(0, 2**31),
-    adapts=st.booleans(),
-    at_once=st.sampled_from([5, 1 << 24]),
-)
+@given(shapes=SHAPES, seed=st.integers(0, 2**31), adapts=st.booleans(), at_once=st.sampled_from([5, 1 << 24]))
 def test_a_vectorised_step_equals_the_loop_over_parameters(
-    kind: type[MomentOptimizer],
-    shapes: list[tuple[int, ...]],
-    seed: int,
-    adapts: bool,
-    at_once: int,
+    kind: type[MomentOptimizer], shapes: list[tuple[int, ...]], seed: int, adapts: bool, at_once: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     rule = {"lr": 0.03, "beta1": 0.8, "beta2": 0.95, "eps": 1e-5, "decay": 0.1}
@@ -49,11 +36,7 @@ def test_a_vectorised_step_equals_the_loop_over_parameters(
     expected = [parameter.detach().clone() for parameter in parameters]
     moments = [{"m": torch.zeros_like(each), "v": torch.zeros_like(each)} for each in expected]
     optimizer = kind(
-        [{"params": parameters, "is_adapted": adapts}],
-        rule["lr"],
-        betas=(0.8, 0.95),
-        eps=1e-5,
-        weight_decay=0.1,
+        [{"params": parameters, "is_adapted": adapts}], rule["lr"], betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1
     )
     rule["adapts"] = adapts and kind is Lamb
 
@@ -64,9 +47,7 @@ def test_a_vectorised_step_equals_the_loop_over_parameters(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("litebert.optim.moments._AT_ONCE", at_once)
             optimizer.step()
-        expected = [
-            naive_step(*each, rule) for each in zip(expected, gradients, moments, strict=True)
-        ]
+        expected = [naive_step(*each, rule) for each in zip(expected, gradients, moments, strict=True)]
 
     for parameter, wanted in zip(parameters, expected, strict=True):
         torch.testing.assert_close(parameter.detach(), wanted, rtol=1e-12, atol=1e-13)
@@ -120,9 +101,7 @@ def test_trust_ratios_are_one_where_a_norm_is_zero() -> None:
 
 
 @KINDS
-def test_a_parameter_without_gradient_keeps_its_value_and_moments(
-    kind: type[MomentOptimizer],
-) -> None:
+def test_a_parameter_without_gradient_keeps_its_value_and_moments(kind: type[MomentOptimizer]) -> None:
     idle, busy = Parameter(torch.ones(2)), Parameter(torch.ones(2))
     busy.grad = torch.ones(2)
     optimizer = kind([idle, busy])
@@ -158,10 +137,7 @@ def test_a_sparse_gradient_is_refused_by_name(kind: type[MomentOptimizer]) -> No
 def test_a_step_reads_nothing_on_the_host(kind: type[MomentOptimizer]) -> None:
     # A meta tensor has no values: whatever waits for one raises.
     layer = torch.nn.Linear(3, 3, device="meta")
-    layer.weight.grad, layer.bias.grad = (
-        torch.empty_like(layer.weight),
-        torch.empty(3, device="meta"),
-    )
+    layer.weight.grad, layer.bias.grad = (torch.empty_like(layer.weight), torch.empty(3, device="meta"))
     groups = parameter_groups(layer.named_parameters(), weight_decay=0.01)
 
     optimizer = kind(groups, lr=torch.empty((), device="meta"))
@@ -172,10 +148,7 @@ def test_a_step_reads_nothing_on_the_host(kind: type[MomentOptimizer]) -> None:
 
 @KINDS
 def test_a_rate_held_in_a_tensor_gives_the_same_step(kind: type[MomentOptimizer]) -> None:
-    by_number, by_tensor = (
-        Parameter(torch.tensor([0.5, -0.3])),
-        Parameter(torch.tensor([0.5, -0.3])),
-    )
+    by_number, by_tensor = (Parameter(torch.tensor([0.5, -0.3])), Parameter(torch.tensor([0.5, -0.3])))
     rate = torch.zeros(())
     optimizers = [kind([by_number], lr=0.25), kind([by_tensor], lr=rate)]
     rate.fill_(0.25)
@@ -188,9 +161,7 @@ def test_a_rate_held_in_a_tensor_gives_the_same_step(kind: type[MomentOptimizer]
 
 
 @KINDS
-def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(
-    kind: type[MomentOptimizer],
-) -> None:
+def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(kind: type[MomentOptimizer]) -> None:
     weight = Parameter(torch.tensor([2.0]))
     optimizer = kind([weight])
 
@@ -204,12 +175,8 @@ def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(
 
 
 @KINDS
-@pytest.mark.parametrize(
-    "setting", [{"lr": -1.0}, {"betas": (0.9, 1.0)}, {"eps": 0.0}, {"weight_decay": -0.1}]
-)
-def test_a_setting_out_of_range_is_refused(
-    kind: type[MomentOptimizer], setting: dict[str, float]
-) -> None:
+@pytest.mark.parametrize("setting", [{"lr": -1.0}, {"betas": (0.9, 1.0)}, {"eps": 0.0}, {"weight_decay": -0.1}])
+def test_a_setting_out_of_range_is_refused(kind: type[MomentOptimizer], setting: dict[str, float]) -> None:
     with pytest.raises(LitebertError, match=f"LB-420(?s:.*){next(iter(setting))}"):
         kind([Parameter(torch.ones(1))], **setting)
 

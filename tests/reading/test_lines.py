@@ -31,9 +31,7 @@ MANY = b"".join(b"line %d of many\n" % number for number in range(20_000))
         (b"\n\n\n", ["", "", ""]),
     ],
 )
-def test_lines_are_numbered_as_an_editor_does(
-    source: Write, content: bytes, expected: list[str]
-) -> None:
+def test_lines_are_numbered_as_an_editor_does(source: Write, content: bytes, expected: list[str]) -> None:
     assert list(read_lines(source("a.txt", content))) == list(enumerate(expected, 1))
 
 
@@ -77,16 +75,10 @@ def test_line_over_the_cap_is_named(source: Write, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_line_of_a_gigabyte_is_refused_in_a_hundred_megabytes(
-    write: Callable[[str, bytes], Path], suffix: str
-) -> None:
-    member = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix](
-        b"x" * (16 << 20)
-    )
+def test_line_of_a_gigabyte_is_refused_in_a_hundred_megabytes(write: Callable[[str, bytes], Path], suffix: str) -> None:
+    member = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix](b"x" * (16 << 20))
     path = write(f"long.txt{suffix}", member * 64)
-    measured = subprocess.run(
-        [sys.executable, "-c", _MEASURE, str(path)], capture_output=True, text=True, check=True
-    )
+    measured = subprocess.run([sys.executable, "-c", _MEASURE, str(path)], capture_output=True, text=True, check=True)
     error, grown = measured.stdout.strip().rsplit("\n", 1)
     assert "too long" in error
     assert int(grown) < 100 << 20
@@ -151,9 +143,7 @@ def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes]
         list(read_lines(file))
 
 
-def test_control_without_a_cap_the_long_line_is_read(
-    source: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_a_cap_the_long_line_is_read(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
     file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
     assert [len(line) for _, line in read_lines(file)] == [5, 5, 3 << 20]

@@ -97,10 +97,7 @@ def test_each_row_is_a_document_with_its_line(write: Callable[[str, str], Path])
 @pytest.fixture
 def parquet(tmp_path: Path) -> Path:
     """Give a parquet file of 100 rows, a text and a list of chapters each."""
-    rows = [
-        {"text": f"text {k}", "chapters": [{"body": f"{k}a"}, {"body": f"{k}b"}]}
-        for k in range(100)
-    ]
+    rows = [{"text": f"text {k}", "chapters": [{"body": f"{k}a"}, {"body": f"{k}b"}]} for k in range(100)]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     return tmp_path / "a.parquet"
 

@@ -15,9 +15,7 @@ from litebert.reading.find import find_text, find_texts
 Write = Callable[[str, bytes | str], Path]
 
 
-@pytest.mark.parametrize(
-    "name", ["a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2", "a.txtt", "a.json"]
-)
+@pytest.mark.parametrize("name", ["a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2", "a.txtt", "a.json"])
 def test_unknown_kind_is_refused(write: Write, name: str) -> None:
     with pytest.raises(LitebertError, match="of an unknown kind") as caught:
         find_text(str(write(name, "text")))
@@ -66,12 +64,7 @@ def test_no_input_at_all_is_refused() -> None:
     ],
 )
 def test_missing_package_names_its_extra(
-    write: Write,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    content: bytes,
-    package: str,
-    extra: str,
+    write: Write, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, package: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(LitebertError, match=package) as caught:

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.config import (
-    AlbertConfig,
-    FinetuneConfig,
-    HeadConfig,
-    Origin,
-    PretrainConfig,
-    Setting,
-    resolve,
-)
+from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, PretrainConfig, Setting, resolve
 from litebert.files import Json, write_json, write_text
 from litebert.folder import write_config
 from litebert.report import write_report
@@ -43,9 +35,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         settings = {
             "model.preset": Setting("tiny", Origin("flag")),
             "data.corpus": Setting(corpus, Origin("flag")),
-            "objective.sentence": Setting(
-                sentence, Origin("flag", f"objective.sentence={sentence}")
-            ),
+            "objective.sentence": Setting(sentence, Origin("flag", f"objective.sentence={sentence}")),
             "train.steps": Setting(40, Origin("recipe", "laptop")),
             "train.log_every": Setting(1, Origin("recipe", "laptop")),
         }

@@ -48,9 +48,7 @@ def test_last_step_and_best_evaluation_stand_side_by_side(finetuned_page: str) -
     assert "with the highest accuracy of 2 (best/): it was chosen on the examples" in text
 
 
-def test_the_header_tells_task_start_and_what_was_not_pretrained(
-    finetuned_page: str,
-) -> None:
+def test_the_header_tells_task_start_and_what_was_not_pretrained(finetuned_page: str) -> None:
     text = words_of(finetuned_page)
 
     assert "Task mrpc Started from models/mine Network 12 layers of 768" in text
@@ -72,9 +70,7 @@ def test_a_gain_is_not_called_none(make_finetuned: Make) -> None:
     assert "gets 75.0%. With 4 examples" in text
 
 
-def test_published_figures_cite_table_and_row_and_doubt_themselves(
-    finetuned_page: str,
-) -> None:
+def test_published_figures_cite_table_and_row_and_doubt_themselves(finetuned_page: str) -> None:
     text = words_of(finetuned_page)
 
     assert "started from models/mine, which is none of the published models" in text
@@ -93,9 +89,7 @@ def test_a_published_model_is_compared_with_its_own_figures(make_finetuned: Make
     assert "not comparable" not in text
 
 
-def test_a_published_model_without_a_figure_is_not_compared_with_others(
-    make_finetuned: Make,
-) -> None:
+def test_a_published_model_without_a_figure_is_not_compared_with_others(make_finetuned: Make) -> None:
     text = text_of(make_finetuned(start="albert-base-v2").folder)
 
     assert "from the published base-v2, of which there is no figure on mrpc" in text
@@ -110,9 +104,7 @@ def test_random_weights_are_no_published_model(make_finetuned: Make) -> None:
     assert "started from random weights, shaped as albert-base-v2, which is none of" in text
 
 
-def test_what_differs_from_the_recipe_is_said_and_what_it_says(
-    finetuned_page: str,
-) -> None:
+def test_what_differs_from_the_recipe_is_said_and_what_it_says(finetuned_page: str) -> None:
     text = words_of(finetuned_page)
 
     assert "Set otherwise than the recipe mrpc says: train.steps = 40." in text
@@ -172,9 +164,7 @@ def test_calibration_compares_confidence_with_right_answers(make_finetuned: Make
     [{"confidence": None}, {"answer": "equivalent, not_equivalent"}],
     ids=["without confidence", "several labels"],
 )
-def test_what_has_no_single_confidence_has_no_calibration(
-    make_finetuned: Make, changes: dict[str, Json]
-) -> None:
+def test_what_has_no_single_confidence_has_no_calibration(make_finetuned: Make, changes: dict[str, Json]) -> None:
     run = make_finetuned()
     run.write_answers("dev", [row(), row(**changes)])
 
@@ -232,10 +222,7 @@ def test_long_and_hostile_texts_are_cut_and_escaped(make_finetuned: Make) -> Non
 
 def test_twenty_thousand_long_answers_stay_a_small_page(make_finetuned: Make) -> None:
     run = make_finetuned()
-    rows = [
-        row(id=str(number), text="long text " * 30, confidence=0.5 + number / 40_000)
-        for number in range(19_999)
-    ]
+    rows = [row(id=str(number), text="long text " * 30, confidence=0.5 + number / 40_000) for number in range(19_999)]
     run.write_answers("dev", [*rows, row(answer="not_equivalent", score=0.0)])
 
     assert write_report(run.folder).stat().st_size < 200_000
@@ -284,16 +271,11 @@ def test_curves_show_loss_rate_and_key_measure(finetuned_page: str) -> None:
     titles = re.findall(r"<h3>(.*?)</h3>", finetuned_page)
     expected = ["Training loss", "Held-out accuracy", "Learning rate", "Gradient norm"]
     assert titles == [*expected, "Tokens per second", "Reliability on dev"]
-    assert (
-        "held out from 0.7500 at step 20 to 0.7000 at step 40; commonest label 0.7500."
-        in finetuned_page
-    )
+    assert "held out from 0.7500 at step 20 to 0.7000 at step 40; commonest label 0.7500." in finetuned_page
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["{", "7", "{}", '{"expected": "a", "score": "much"}', 100_000 * "[", "\x00"],
-    ids=lambda line: line[:20],
+    "line", ["{", "7", "{}", '{"expected": "a", "score": "much"}', 100_000 * "[", "\x00"], ids=lambda line: line[:20]
 )
 def test_damaged_answers_are_named(make_finetuned: Make, line: str) -> None:
     run = make_finetuned()

@@ -84,9 +84,7 @@ def test_a_last_line_cut_off_by_a_crash_is_left_out(make_run: MakeRun) -> None:
     assert write_report(run).read_bytes() == before
 
 
-def test_without_matplotlib_the_extra_is_named(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_the_extra_is_named(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 

@@ -39,9 +39,7 @@ def test_few_values_are_drawn_as_they_are() -> None:
     assert [(p.step, p.mean) for p in points] == [(row.step, row.values["loss"]) for row in rows]
 
 
-def test_drawing_leaves_the_settings_of_matplotlib_alone(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_drawing_leaves_the_settings_of_matplotlib_alone(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 7.5)
     before = dict(matplotlib.rcParams)
 
@@ -50,9 +48,7 @@ def test_drawing_leaves_the_settings_of_matplotlib_alone(
     assert dict(matplotlib.rcParams) == before
 
 
-def test_the_settings_of_a_user_do_not_change_the_page(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_of_a_user_do_not_change_the_page(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run()
     plain = write_report(run).read_bytes()
     monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", "#ff00ff")

@@ -63,11 +63,7 @@ def test_the_page_asks_nothing_of_a_network_and_forbids_it(make_run: MakeRun) ->
 
     assert "http" not in page.source.replace("http-equiv", "")
     assert not page.named("script", "link", "img", "iframe", "object", "image")
-    links = [
-        tag.attributes[name]
-        for tag in page.tags
-        for name in ("src", "href") & tag.attributes.keys()
-    ]
+    links = [tag.attributes[name] for tag in page.tags for name in ("src", "href") & tag.attributes.keys()]
     assert links
     assert all(link.startswith("#") for link in links)
     policies = [tag.attributes.get("content") for tag in page.named("meta")]
@@ -198,10 +194,7 @@ def test_numbers_stand_out_on_the_darkest_cell(shade: int) -> None:
 
 def mixed(one: str, other: str, share: float) -> str:
     """Mix two colours as CSS color-mix does in sRGB."""
-    parts = [
-        round(share * int(one[at : at + 2], 16) + (1 - share) * int(other[at : at + 2], 16))
-        for at in (1, 3, 5)
-    ]
+    parts = [round(share * int(one[at : at + 2], 16) + (1 - share) * int(other[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{part:02x}" for part in parts)
 
 
@@ -217,7 +210,5 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(color: str) -> float:
     shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (
-        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
-    )
+    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

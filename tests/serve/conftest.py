@@ -150,8 +150,7 @@ def _running(*arguments: str | Path, key: str = "", without: str = "") -> Iterat
     main = "from litebert.cli import main\nmain()"
     start = ["-c", f"{without}\n{main}"] if without else ["-m", "litebert"]
     process = subprocess.Popen(
-        [sys.executable, *start, "serve", "--port", "0", "--threads", "1"]
-        + [str(argument) for argument in arguments],
+        [sys.executable, *start, "serve", "--port", "0", "--threads", "1"] + [str(argument) for argument in arguments],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -229,9 +228,7 @@ def server(folders: dict[str, Path]) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session")
-def run_small_server(
-    folders: dict[str, Path], tmp_path_factory
-) -> Callable[..., AbstractContextManager[Running]]:
+def run_small_server(folders: dict[str, Path], tmp_path_factory) -> Callable[..., AbstractContextManager[Running]]:
     """Give a function that runs a server with little patience, a short queue and API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")

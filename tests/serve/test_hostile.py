@@ -86,8 +86,7 @@ RAW = {
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "bad chunk": b"POST /v1/fill HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
-    "two lengths": b"POST /v1/fill HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
-    b"Content-Length: 3\r\n\r\n{}",
+    "two lengths": b"POST /v1/fill HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
     "negative length": b"POST /v1/fill HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
     "null in target": b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
 }
@@ -116,10 +115,7 @@ def test_headers_have_a_limit_in_one_piece_and_in_many(server) -> None:
 
 
 def test_a_body_that_grows_in_chunks_is_cut_off(server) -> None:
-    head = (
-        b"POST /v1/fill HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n"
-    )
+    head = b"POST /v1/fill HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n" % 500_000 + b"a" * 500_000 + b"\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
         link.sendall(head + chunk * 5)
@@ -128,10 +124,7 @@ def test_a_body_that_grows_in_chunks_is_cut_off(server) -> None:
 
 def test_slow_clients_are_closed_and_do_not_slow_others(small_server) -> None:
     with ExitStack() as stack:
-        links = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", small_server.port)))
-            for _ in range(200)
-        ]
+        links = [stack.enter_context(socket.create_connection(("127.0.0.1", small_server.port))) for _ in range(200)]
         for number, link in enumerate(links):
             link.sendall(_START if number % 2 else _START + b"Content-Length: 9\r\n\r\n{")
         started = time.monotonic()
@@ -171,7 +164,4 @@ def test_without_a_timer_for_headers_slow_clients_stay(run_small_server) -> None
         test_slow_clients_are_closed_and_do_not_slow_others(server)
 
 
-_START = (
-    b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    b"Authorization: Bearer first\r\n"
-)
+_START = b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer first\r\n"

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 WORDS = "Anna found a red ball under the tree and took it home before noon"
-TEXTS = [
-    " ".join((WORDS.split() * 6)[number % 7 : number % 7 + 1 + number % 60])
-    for number in range(200)
-]
+TEXTS = [" ".join((WORDS.split() * 6)[number % 7 : number % 7 + 1 + number % 60]) for number in range(200)]
 HEAVY = {"texts": ["word " * 1_990] * 32}
 
 
@@ -39,11 +36,7 @@ def _vectors(server, calls: list[tuple[str, object]], clients: int) -> list[list
 
 
 def _furthest(some: list[list[float]], others: list[list[float]]) -> float:
-    return max(
-        abs(x - y)
-        for one, other in zip(some, others, strict=True)
-        for x, y in zip(one, other, strict=True)
-    )
+    return max(abs(x - y) for one, other in zip(some, others, strict=True) for x, y in zip(one, other, strict=True))
 
 
 def test_concurrent_answers_equal_single_ones(server) -> None:
@@ -110,9 +103,7 @@ def test_a_client_that_leaves_frees_its_place(small_server) -> None:
                 b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first\r\n"
                 b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             )
-        small_server.wait_until(
-            lambda: small_server.metric("litebert_abandoned_total") > left, seconds=20
-        )
+        small_server.wait_until(lambda: small_server.metric("litebert_abandoned_total") > left, seconds=20)
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
     assert small_server.metric("litebert_queue_requests") == 0
 
@@ -130,9 +121,7 @@ def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
     _load(server, calls * 100, leavers=rounds // 10)
     before = [_usage(pid) for pid in processes]
     _load(server, calls * rounds, leavers=rounds // 10)
-    for (memory, files), (memory_now, files_now) in zip(
-        before, map(_usage, processes), strict=True
-    ):
+    for (memory, files), (memory_now, files_now) in zip(before, map(_usage, processes), strict=True):
         assert memory_now - memory < 2 << 10, "kB"
         assert files_now <= files + 1
 

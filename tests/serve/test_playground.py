@@ -20,10 +20,7 @@ FLAGS = [
     "--disable-sync",
 ]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed")]
 ALL = {"base": ["fill", "order", "score", "embed"], "classify": ["classify"], "answer": ["answer"]}
 ALL |= {"choose": ["choose"], "tag": ["tag"]}
 
@@ -46,9 +43,7 @@ def open_page(browser, server) -> Iterator[Callable]:
     origin = f"http://127.0.0.1:{server.port}"
 
     def open_at(path: str = "/", **options):
-        context = browser.new_context(
-            permissions=["clipboard-read", "clipboard-write"], base_url=origin, **options
-        )
+        context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], base_url=origin, **options)
         context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
@@ -155,9 +150,7 @@ def test_attention_is_shown_for_the_chosen_head_and_step(open_page) -> None:
     with page.expect_response("**/v1/attention"):
         page.get_by_label("Step", exact=True).select_option("2")
     page.wait_for_selector(".attention .choice:not([aria-busy])")
-    page.wait_for_function(
-        "before => document.querySelector('.heads').innerText !== before", arg=shown[-1]
-    )
+    page.wait_for_function("before => document.querySelector('.heads').innerText !== before", arg=shown[-1])
     shown.append(page.locator(".heads").inner_text())
     assert len(set(shown)) == 3
     assert '"step": 2' in page.locator("#snippets").text_content()
@@ -182,9 +175,7 @@ def test_the_least_likely_word_is_the_darkest(open_page) -> None:
     page.fill("textarea", "Anna found a red ball.")
     _ask(page)
     words = page.locator(".tinted span")
-    shares = [
-        float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words.all()
-    ]
+    shares = [float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words.all()]
     values = [float(text.strip("< %")) for text in page.locator(".tinted small").all_inner_texts()]
     assert len(shares) == len(values) == 5
     lightest, darkest = shares.index(min(shares)), shares.index(max(shares))

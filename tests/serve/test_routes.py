@@ -49,9 +49,7 @@ def _plain(found: object) -> object:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "verb", "body"), [(name, *call) for name, calls in CALLS.items() for call in calls]
-)
+@pytest.mark.parametrize(("name", "verb", "body"), [(name, *call) for name, calls in CALLS.items() for call in calls])
 def test_a_route_gives_what_the_verb_gives(server, folders, name, verb, body) -> None:
     reply = server.ask(f"/v1/{verb}", {"model": name, **body})
     assert reply.status == 200, reply.body
@@ -87,9 +85,7 @@ def test_steps_show_a_point_for_each_step_and_token(server) -> None:
 
 def test_attention_is_a_distribution_for_each_head_and_token(server) -> None:
     text = "Anna walked home. " * 30
-    first, second = (
-        server.ask("/v1/attention", {"text": text, "step": step}).json["result"] for step in (1, 2)
-    )
+    first, second = (server.ask("/v1/attention", {"text": text, "step": step}).json["result"] for step in (1, 2))
     assert len(first["heads"]) == 2
     assert len(first["pieces"]) == len(first["heads"][0]) == 64
     assert all(sum(row) == pytest.approx(1, abs=0.004) for head in first["heads"] for row in head)
@@ -149,12 +145,7 @@ LIMITS = {
     "one sentence": (422, "LB-936", "/v1/order", {"first": "secret-word"}),
     "no blank": (422, "LB-610", "/v1/fill", {"text": "secret-word"}),
     "no head": (422, "LB-956", "/v1/classify", {"texts": ["secret-word"]}),
-    "no head to explain": (
-        422,
-        "LB-956",
-        "/v1/explain",
-        {"verb": "classify", "texts": ["secret-word"]},
-    ),
+    "no head to explain": (422, "LB-956", "/v1/explain", {"verb": "classify", "texts": ["secret-word"]}),
     "token ids": (422, "LB-954", "/v1/embeddings", {"model": "base", "input": [1, 2]}),
     "inputs": (422, "LB-954", "/v1/embeddings", {"model": "base", "input": ["a"] * 2_049}),
     "input characters": (
@@ -204,12 +195,7 @@ def test_what_is_at_the_limit_is_answered(server) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {"Content-Type": "text/plain"},
-        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
-        {},
-    ],
+    "headers", [{"Content-Type": "text/plain"}, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, {}]
 )
 def test_only_plain_json_is_read(server, headers) -> None:
     reply = server.ask("/v1/fill", raw=b'{"text": "[MASK]"}', headers=headers)

@@ -47,14 +47,7 @@ def test_the_usual_decoder_takes_what_this_one_refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        {"a": [1, -2.5e10, True, None, "é 漢 😀"]},
-        "[[[[[[[[[[[[[[[[[[[[",
-        '\\"{[',
-        [[[[]]]],
-        10**300,
-    ],
+    "value", [{"a": [1, -2.5e10, True, None, "é 漢 😀"]}, "[[[[[[[[[[[[[[[[[[[[", '\\"{[', [[[[]]]], 10**300]
 )
 def test_json_is_read_as_it_was_written(value: object) -> None:
     assert decode(json.dumps(value).encode()) == value

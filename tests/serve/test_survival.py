@@ -108,9 +108,7 @@ def test_a_model_that_cannot_start_backs_off_and_is_not_ready(mortal, folder: Pa
 
 
 @pytest.mark.parametrize("pairs", [2, pytest.param(25, marks=pytest.mark.slow)])
-def test_models_are_changed_under_load_without_an_error(
-    mortal, folder, make_model, pairs: int
-) -> None:
+def test_models_are_changed_under_load_without_an_error(mortal, folder, make_model, pairs: int) -> None:
     first = _rounded(mortal.ask(*EMBED))
     original = (folder / "model.safetensors").read_bytes()
     others = [(make_model(seed=2) / "model.safetensors").read_bytes(), original]
@@ -236,9 +234,7 @@ def test_without_supervision_a_killed_model_process_stays_away(run_server, folde
 
 
 @pytest.mark.slow
-def test_a_reload_that_stops_the_old_model_first_loses_requests(
-    run_server, folder, make_model
-) -> None:
+def test_a_reload_that_stops_the_old_model_first_loses_requests(run_server, folder, make_model) -> None:
     with run_server(folder, without=HASTY) as server:
         server.wait_for_line("mortal is ready")
         with pytest.raises(AssertionError):

@@ -74,9 +74,7 @@ def test_every_row_of_every_table_is_a_valid_configuration(grid, scale: Scale) -
         ("width", [18, 60, 225, 499]),
     ],
 )
-def test_at_full_scale_the_networks_have_the_papers_parameters(
-    name: str, millions: list[int]
-) -> None:
+def test_at_full_scale_the_networks_have_the_papers_parameters(name: str, millions: list[int]) -> None:
     bench = Bench(Path("corpus"), Path("runs"), SCALES["paper"])
     found = []
     for variant in GRIDS[name].variants(bench.scale):
@@ -89,8 +87,7 @@ def test_equal_compute_is_equal_by_flops_without_the_output_layer() -> None:
     for scale in SCALES.values():
         bench = Bench(Path("corpus"), Path("runs"), scale)
         one, other = (
-            training_flops((*bench.words(each, 1), "model.vocab_size=6"))
-            for each in GRIDS["time"].variants(scale)
+            training_flops((*bench.words(each, 1), "model.vocab_size=6")) for each in GRIDS["time"].variants(scale)
         )
         assert one == pytest.approx(other, rel=0.02)
 
@@ -156,9 +153,7 @@ def test_one_network_is_measured_at_every_depth_and_taught_ones_cost_the_full_on
     assert taught == alone
 
 
-def test_rows_of_probes_are_compared_by_their_mean(
-    corpus: Path, tmp_path: Path, small: None
-) -> None:
+def test_rows_of_probes_are_compared_by_their_mean(corpus: Path, tmp_path: Path, small: None) -> None:
     names = ("masked words", "replaced, generator of 1")
     found = ablate("replaced", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), only=names))
     first, second = (row.trials[0].probes for row in found.rows if row.trials)
@@ -168,9 +163,7 @@ def test_rows_of_probes_are_compared_by_their_mean(
     assert found.compared[:2] == [[pytest.approx(0.6)], [pytest.approx(0.5)]], "not of one length"
 
 
-def test_additional_data_is_drawn_beside_the_first_corpus(
-    corpus: Path, tmp_path: Path, small: None
-) -> None:
+def test_additional_data_is_drawn_beside_the_first_corpus(corpus: Path, tmp_path: Path, small: None) -> None:
     plan = Plan(seeds=(1,), more=corpus)
     found = ablate("data", corpus, tmp_path, scale="small", plan=plan)
     one, two = (row.trials[0].measures["masked_lm_loss"] for row in found.rows)
@@ -182,9 +175,7 @@ def test_a_row_of_two_tables_is_trained_once_and_listed_wherever_it_stands(
 ) -> None:
     only = Plan(seeds=(1,), only=("E 768, shared: all",))
     ablate("sharing", corpus, tmp_path, scale="small", plan=only)
-    found = ablate(
-        "embedding", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), most_cpu_seconds=0)
-    )
+    found = ablate("embedding", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), most_cpu_seconds=0))
     trained = [row.label for row in found.rows if row.trials]
     assert trained == ["E 768, all shared"] == [found.rows[7].trials[0].label]
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -207,25 +198,12 @@ def test_a_table_of_two_parts_is_ordered_within_each() -> None:
             for seed, value in enumerate(ours)
         ]
         return AblationRow(
-            label=label,
-            part=part,
-            paper=paper,
-            trials=trials,
-            predicted_flops=1,
-            predicted_cpu_seconds=1,
+            label=label, part=part, paper=paper, trials=trials, predicted_flops=1, predicted_cpu_seconds=1
         )
 
     rows = [row("a", "one", 1, 0.1, 0.11), row("b", "one", 2, 0.3, 0.31)]
     rows += [row("c", "two", 1, 0.6, 0.61), row("d", "two", 2, 0.5, 0.51)]
-    found = Ablation(
-        name="x",
-        title="x",
-        source="x",
-        scale="small",
-        paper_measure="x",
-        measure="m",
-        rows=rows,
-    )
+    found = Ablation(name="x", title="x", source="x", scale="small", paper_measure="x", measure="m", rows=rows)
     assert [each.verdict for each in found.orderings.values()] == ["reproduced", "reversed"]
     assert "The paper's ordering, one: reproduced" in found.verdict
 
@@ -241,9 +219,7 @@ def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, s
     assert found.orderings[""].verdict == "nothing to compare"
 
 
-def test_what_cannot_be_afforded_is_predicted_and_not_trained(
-    corpus: Path, tmp_path: Path, small: None
-) -> None:
+def test_what_cannot_be_afforded_is_predicted_and_not_trained(corpus: Path, tmp_path: Path, small: None) -> None:
     words = ["ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path)]
     words += ["--scale", "small", "--afford", "0", "--html", str(tmp_path / "page.html"), "--json"]
     result = CliRunner().invoke(study, words)

@@ -74,9 +74,7 @@ def test_each_step_names_its_block_and_the_last_one_is_applied_further(
         *_, state = albert.states(batch)
         layout = Layout(batch)
         last = albert.plan[-1]
-        after = albert.feed_forward[last.feed_forward](
-            albert.attention[last.attention](state, layout), layout
-        )
+        after = albert.feed_forward[last.feed_forward](albert.attention[last.attention](state, layout), layout)
     moved = float((after - state).norm(dim=1).mean())
     assert found.beyond[0].l2 == pytest.approx(moved, rel=1e-4)
 
@@ -98,9 +96,7 @@ def _states(angles: list[float], sizes: list[float]) -> list[torch.Tensor]:
         (0.1, [1.0] * 24 + [0.1] * 8, "closes in", 2),
     ],
 )
-def test_the_verdict_follows_the_criterion(
-    turn: float, residuals: list[float], verdict: str, period: int
-) -> None:
+def test_the_verdict_follows_the_criterion(turn: float, residuals: list[float], verdict: str, period: int) -> None:
     states = _states([turn * number for number in range(17)], [1.0] * 17)
     fate = _fate(residuals, states)
     assert (fate.verdict, fate.period, fate.depth) == (verdict, period, 32)
@@ -134,9 +130,7 @@ def model(tmp_path: Path, corpus: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_the_command_writes_metrics_figures_and_a_page(
-    model: Path, stories: Path, tmp_path: Path
-) -> None:
+def test_the_command_writes_metrics_figures_and_a_page(model: Path, stories: Path, tmp_path: Path) -> None:
     words = ["layers", str(model), "--texts", str(stories), "--limit", "3", "--depths", "16,21"]
     output, page = tmp_path / "out", tmp_path / "layers.html"
     words += ["--output", str(output), "--html", str(page), "--json"]
@@ -156,9 +150,7 @@ def test_the_command_writes_metrics_figures_and_a_page(
     assert 'href="http' not in text
 
 
-def test_what_is_no_depth_and_what_is_no_text_are_refused(
-    model: Path, stories: Path, tmp_path: Path
-) -> None:
+def test_what_is_no_depth_and_what_is_no_text_are_refused(model: Path, stories: Path, tmp_path: Path) -> None:
     words = ["layers", str(model), "--texts", str(stories), "--depths", "24,x"]
     result = CliRunner().invoke(study, words)
     assert isinstance(result.exception, LitebertError)

@@ -42,9 +42,7 @@ def model(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_local_attention_is_exact_and_a_wide_window_changes_nothing(model: Path) -> None:
-    found = measure_local_attention(
-        litebert.load(model), TEXTS, window=3, lengths=(64, 128), windows=(1, 64), rounds=1
-    )
+    found = measure_local_attention(litebert.load(model), TEXTS, window=3, lengths=(64, 128), windows=(1, 64), rounds=1)
     assert 0 < found.training_difference < 1e-5  # 0: the formula was compared with itself
     assert found.packed_difference < 1e-5
     full, narrow, wide = (each.loss for each in found.losses)
@@ -92,15 +90,14 @@ def test_the_commands_print_what_they_write(model: Path, tmp_path: Path) -> None
     words += ["--lengths", "64,96", "--write-model", str(tmp_path / "long")]
     result = CliRunner().invoke(study, ["attention", *words])
     assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "out" / "attention-small.json").read_text()) == json.loads(
-        result.stdout
-    )
+    assert json.loads((tmp_path / "out" / "attention-small.json").read_text()) == json.loads(result.stdout)
     page = tmp_path / "page.html"
     result = CliRunner().invoke(study, ["page", str(tmp_path / "out"), "--html", str(page)])
     assert result.exit_code == 0, result.output
-    assert [
-        title for title in ("Local attention", "Elastic depth") if title in page.read_text("utf-8")
-    ] == ["Local attention", "Elastic depth"]
+    assert [title for title in ("Local attention", "Elastic depth") if title in page.read_text("utf-8")] == [
+        "Local attention",
+        "Elastic depth",
+    ]
     config = litebert.load(tmp_path / "long").network.config
     assert (config.attention, config.max_position_embeddings) == ("local", 96)
 
@@ -112,9 +109,6 @@ def test_only_trained_positions_are_repeated(model: Path, tmp_path: Path) -> Non
     words += ["--longest", "32", "--write-model", str(tmp_path / "long"), "--trained-length", "32"]
     result = CliRunner().invoke(study, words)
     assert result.exit_code == 0, result.output
-    short, long = (
-        litebert.load(path).network.albert.embedding.position.weight
-        for path in (model, tmp_path / "long")
-    )
+    short, long = (litebert.load(path).network.albert.embedding.position.weight for path in (model, tmp_path / "long"))
     assert torch.equal(long[32:64], short[:32])
     assert torch.equal(long[96:], short[:4])

@@ -13,10 +13,7 @@ COUNTS = {
     "base": (3906048, 99072, 2363904, 4723968, 590592, 11683584, 128688, 1538, 11813810),
     "large": (3906048, 132096, 4200448, 8395776, 1049600, 17683968, 161456, 2050, 17847474),
     "xlarge": (3906048, 264192, 16789504, 33568768, 4196352, 58724864, 292528, 4098, 59021490),
-    "xxlarge": (
-        *(3906048, 528384, 67133440, 134246400, 16781312),
-        *(222595584, 554672, 8194, 223158450),
-    ),
+    "xxlarge": (*(3906048, 528384, 67133440, 134246400, 16781312), *(222595584, 554672, 8194, 223158450)),
 }
 
 # Paper Tables 3 and 4 (H 768, 12 layers, body only), and what the paper prints where it does.
@@ -42,9 +39,7 @@ ABLATIONS = [
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("name", COUNTS)
-def test_every_part_of_the_published_models_is_counted_to_the_digit(
-    name: str, version: str
-) -> None:
+def test_every_part_of_the_published_models_is_counted_to_the_digit(name: str, version: str) -> None:
     sizes = sizes_of(preset(f"{name}-{version}"))
 
     assert (
@@ -76,10 +71,7 @@ def test_every_row_of_the_papers_tables_3_and_4_is_counted_to_the_digit(
 )
 def test_the_width_sweep_of_table_12_is_counted(hidden_size: int, millions: float) -> None:
     config = AlbertConfig(
-        hidden_size=hidden_size,
-        intermediate_size=4 * hidden_size,
-        num_attention_heads=16,
-        num_hidden_layers=3,
+        hidden_size=hidden_size, intermediate_size=4 * hidden_size, num_attention_heads=16, num_hidden_layers=3
     )
 
     assert round(sizes_of(config).body / 1e6, 2) == millions
@@ -154,9 +146,7 @@ def test_flops_per_token_have_the_documented_values(
         ("xxlarge", 2_437_060_608, 6.388e20),
     ],
 )
-def test_the_formula_and_its_cost_have_the_documented_values(
-    name: str, formula: int, cost: float
-) -> None:
+def test_the_formula_and_its_cost_have_the_documented_values(name: str, formula: int, cost: float) -> None:
     sizes = sizes_of(preset(name))
 
     assert sizes.formula == formula

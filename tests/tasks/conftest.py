@@ -54,9 +54,7 @@ def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
     return check
 
 
-def _trained(
-    family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer
-) -> AlbertForTask:
+def _trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
     """Train a tiny network for one step in two micro-batches, then evaluate it."""
     config = AlbertConfig(
         vocab_size=tokenizer.vocab_size,

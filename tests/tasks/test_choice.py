@@ -55,9 +55,7 @@ def network(tokenizer: Tokenizer) -> AlbertForTask:
     return made
 
 
-def _losses(
-    network: AlbertForTask, tokenizer: Tokenizer, examples: list[ChoiceExample], number: int
-) -> torch.Tensor:
+def _losses(network: AlbertForTask, tokenizer: Tokenizer, examples: list[ChoiceExample], number: int) -> torch.Tensor:
     family = MultipleChoice(num_choices=number)
     features = family.features(examples, tokenizer, max_length=64, training=True)
     return family.losses(network, joined(features), targets_of(features))
@@ -75,16 +73,13 @@ def test_a_batch_of_questions_with_two_to_four_choices_has_the_loss_of_each_alon
     network: AlbertForTask, tokenizer: Tokenizer
 ) -> None:
     expected = [
-        F.cross_entropy(_alone(network, tokenizer, example)[None], torch.tensor([example.label]))
-        for example in ALL
+        F.cross_entropy(_alone(network, tokenizer, example)[None], torch.tensor([example.label])) for example in ALL
     ]
     found = _losses(network, tokenizer, ALL, 4)
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=1e-6)
 
 
-def test_choices_that_a_question_lacks_have_no_gradient(
-    network: AlbertForTask, tokenizer: Tokenizer
-) -> None:
+def test_choices_that_a_question_lacks_have_no_gradient(network: AlbertForTask, tokenizer: Tokenizer) -> None:
     gradients = []
     for number in (2, 7):
         network.zero_grad()
@@ -93,9 +88,7 @@ def test_choices_that_a_question_lacks_have_no_gradient(
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
 
 
-def test_answers_are_probabilities_of_the_choices_that_there_are(
-    network: AlbertForTask, tokenizer: Tokenizer
-) -> None:
+def test_answers_are_probabilities_of_the_choices_that_there_are(network: AlbertForTask, tokenizer: Tokenizer) -> None:
     family = MultipleChoice()
     features = family.features(ALL, tokenizer, max_length=64, training=False)
     answers = answer(network, family, ALL, features)
@@ -105,21 +98,16 @@ def test_answers_are_probabilities_of_the_choices_that_there_are(
         np.testing.assert_allclose(scores.values, expected.detach().numpy(), rtol=1e-4)
 
 
-def test_the_loss_is_that_of_transformers(
-    network: AlbertForTask, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_the_loss_is_that_of_transformers(network: AlbertForTask, tokenizer: Tokenizer, tmp_path: Path) -> None:
     save_model(network, tmp_path)
     theirs = AlbertForMultipleChoice.from_pretrained(tmp_path).eval()
     features = MultipleChoice().features([FOUR], tokenizer, max_length=64, training=True)
     batch = joined(features)
     ids, segments, ones = (
-        batch.to_padded(values)[None]
-        for values in (batch.ids, batch.segments, torch.ones_like(batch.ids))
+        batch.to_padded(values)[None] for values in (batch.ids, batch.segments, torch.ones_like(batch.ids))
     )
     labels = torch.tensor([FOUR.label])
-    expected = theirs(
-        input_ids=ids, token_type_ids=segments, attention_mask=ones, labels=labels
-    ).loss
+    expected = theirs(input_ids=ids, token_type_ids=segments, attention_mask=ones, labels=labels).loss
     found = _losses(network, tokenizer, [FOUR], 4)
     torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=1e-6)
 
@@ -134,9 +122,7 @@ def test_the_context_loses_its_end_and_the_question_its_beginning(tokenizer: Tok
     assert list(feature.segments) == [[0] * 10 + [1] * 6] * 4
 
 
-def test_a_short_limit_cuts_the_question_too_and_a_short_context_stays_whole(
-    tokenizer: Tokenizer,
-) -> None:
+def test_a_short_limit_cuts_the_question_too_and_a_short_context_stays_whole(tokenizer: Tokenizer) -> None:
     (tight,) = MultipleChoice().features([FOUR], tokenizer, max_length=8, training=False)
     assert {len(ids) for ids in tight.ids} == {8}
     assert [ids.count(tokenizer.sep_id) for ids in tight.ids] == [2] * 4
@@ -160,10 +146,7 @@ def test_framing_keeps_the_most_that_fits(
     assert ids[1 : 1 + room] == context[:room]
     assert ids[2 + room : -1] == question[-kept:]
     assert segments == [0] * (room + 2) + [1] * (kept + 1)
-    assert [n for n, token in enumerate(ids) if token == tokenizer.sep_id] == [
-        room + 1,
-        len(ids) - 1,
-    ]
+    assert [n for n, token in enumerate(ids) if token == tokenizer.sep_id] == [room + 1, len(ids) - 1]
 
 
 @pytest.mark.parametrize(
@@ -192,10 +175,7 @@ def test_more_choices_than_the_family_has_room_for_are_refused(tokenizer: Tokeni
 
 def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
     groups = ("middle", "high", "high", "high")
-    asked = [
-        ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group)
-        for n, group in enumerate(groups)
-    ]
+    asked = [ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group) for n, group in enumerate(groups)]
     right, wrong = Scores((0.6, 0.4)), Scores((0.4, 0.6))
     family = MultipleChoice()
     assert family.measures(asked, [right, right, wrong, right]) == {
@@ -212,12 +192,7 @@ def test_rows_show_the_chosen_text_beside_the_right_one() -> None:
     unlabelled = ChoiceExample("7", CONTEXT, "Who?", ("Anna", "David"))
     rows = MultipleChoice().rows([TWO, unlabelled], [Scores((0.9, 0.1)), Scores((0.3, 0.7))])
     first, second = rows
-    assert (first.expected, first.answer, first.confidence, first.score) == (
-        "river",
-        "house",
-        0.9,
-        0.0,
-    )
+    assert (first.expected, first.answer, first.confidence, first.score) == ("river", "house", 0.9, 0.0)
     assert (second.expected, second.answer, second.score) == (None, "David", None)
 
 
@@ -229,9 +204,7 @@ def test_an_ensemble_answers_with_the_mean_probability_of_each_choice() -> None:
     np.testing.assert_allclose(averaged[1].values, (0.2, 0.4, 0.4))
 
 
-def test_a_small_network_learns_which_choice_is_right(
-    network: AlbertForTask, tokenizer: Tokenizer
-) -> None:
+def test_a_small_network_learns_which_choice_is_right(network: AlbertForTask, tokenizer: Tokenizer) -> None:
     choices = [("river", "ball", "tree"), ("ball", "river"), ("house", "ball", "tree", "river")]
     right = {CONTEXT: "river", "David found an old tree.": "ball"}
     examples = [

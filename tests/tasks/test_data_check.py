@@ -36,9 +36,7 @@ def write(tmp_path: Path) -> Write:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     """Give a tokenizer of a few words."""
-    return Tokenizer.from_model(
-        train_tokenizer(["row number one, two", "7 rows", "even so"] * 20, vocab_size=28)
-    )
+    return Tokenizer.from_model(train_tokenizer(["row number one, two", "7 rows", "even so"] * 20, vocab_size=28))
 
 
 def finding(report: DataReport, kind: str) -> Finding:
@@ -98,10 +96,7 @@ def test_rows_that_repeat_or_contradict_are_told(write: Write) -> None:
 
 
 def test_rows_on_both_sides_are_told(write: Write) -> None:
-    train, dev = (
-        write("train.csv", f"text,label\n{GOOD}"),
-        write("dev.csv", "text,label\n" + GOOD[:60]),
-    )
+    train, dev = (write("train.csv", f"text,label\n{GOOD}"), write("dev.csv", "text,label\n" + GOOD[:60]))
     overlap = finding(check_files(train, [dev]), "both trained and evaluated on")
     assert overlap.severity == "warning"
     assert overlap.count == 4
@@ -116,10 +111,7 @@ def test_label_that_training_lacks_is_an_error(write: Write) -> None:
 
 def test_file_without_labels_is_noted_not_refused(write: Write) -> None:
     train = write("train.csv", f"text,label\n{GOOD}")
-    for name, content in (
-        ("a.csv", "text\nso odd\nso even\n"),
-        ("b.csv", "text,label\nodd,\neven,\n"),
-    ):
+    for name, content in (("a.csv", "text\nso odd\nso even\n"), ("b.csv", "text,label\nodd,\neven,\n")):
         report = check_files(train, [write(name, content)])
         assert kinds(report) == ["no labels"]
         assert report.findings[0].count == 2
@@ -168,10 +160,7 @@ def test_lengths_and_unknown_pieces_are_counted(write: Write, tokenizer: Tokeniz
 def test_pair_is_as_long_as_its_frame(write: Write, tokenizer: Tokenizer) -> None:
     rows = "one,two,a\nrow,number,b\n" * 2
     report = check_files(write("p.csv", f"premise,hypothesis,label\n{rows}"), tokenizer=tokenizer)
-    ids = [
-        len(tokenizer.encode(first, second).ids)
-        for first, second in (("one", "two"), ("row", "number"))
-    ]
+    ids = [len(tokenizer.encode(first, second).ids) for first, second in (("one", "two"), ("row", "number"))]
     assert report.splits[0].lengths.longest == max(ids)
 
 
@@ -186,16 +175,10 @@ def test_pair_is_as_long_as_its_frame(write: Write, tokenizer: Tokenizer) -> Non
             '{"question": "Why?", "context": "Me.", "answer": null, "answer_start": null}\n',
             {"answered": 1, "unanswerable": 1},
         ),
-        (
-            "m.jsonl",
-            '{"text": "a b", "tags": ["x", "y"]}\n{"text": "c", "tags": []}\n',
-            {"x": 1, "y": 1},
-        ),
+        ("m.jsonl", '{"text": "a b", "tags": ["x", "y"]}\n{"text": "c", "tags": []}\n', {"x": 1, "y": 1}),
     ],
 )
-def test_every_kind_of_row_is_looked_at(
-    name: str, content: str, labels: dict[str, int], write: Write
-) -> None:
+def test_every_kind_of_row_is_looked_at(name: str, content: str, labels: dict[str, int], write: Write) -> None:
     report = check_files(write(name, content))
     assert report.splits[0].labels == labels
     assert not report.has_errors
@@ -203,8 +186,7 @@ def test_every_kind_of_row_is_looked_at(
 
 def test_answers_out_of_range_are_told(write: Write) -> None:
     rows = [
-        {"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start": start}]}
-        for start in (0, 1, 99)
+        {"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start": start}]} for start in (0, 1, 99)
     ]
     path = write("q.jsonl", "\n".join(map(json.dumps, rows)))
     found = finding(check_files(path), "unusable row (LB-866)")
@@ -304,9 +286,7 @@ def test_seen_rows_are_told_apart_by_text_and_answer() -> None:
 
 
 @settings(deadline=None, max_examples=80)
-@given(
-    rows=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y", None])), max_size=9)
-)
+@given(rows=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y", None])), max_size=9))
 def test_seen_counts_as_a_slow_count_does(rows: list[tuple[str, str | None]]) -> None:
     seen = Seen()
     for number, (text, answer) in enumerate(rows, 1):

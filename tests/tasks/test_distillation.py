@@ -50,12 +50,7 @@ def _tokenizer(vocab_size: int) -> Tokenizer:
 
 def _unshared(vocab_size: int) -> AlbertForPretraining:
     config = AlbertConfig(
-        vocab_size=vocab_size,
-        embedding_size=32,
-        num_hidden_layers=4,
-        hidden_act="gelu",
-        sharing="none",
-        **SHAPE,
+        vocab_size=vocab_size, embedding_size=32, num_hidden_layers=4, hidden_act="gelu", sharing="none", **SHAPE
     )
     return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
 
@@ -103,9 +98,9 @@ def test_a_token_without_counterpart_is_left_out() -> None:
 
 def test_a_student_with_every_dimension_computes_what_its_teacher_computes() -> None:
     tokenizer = _tokenizer(40)
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size, embedding_size=32, num_hidden_layers=1, **SHAPE
-    ).model_copy(update={"hidden_act": "gelu", "embedding_projection": True})
+    config = AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=32, num_hidden_layers=1, **SHAPE).model_copy(
+        update={"hidden_act": "gelu", "embedding_projection": True}
+    )
     source = _unshared(tokenizer.vocab_size)
     source.albert.plan = source.albert.plan[:1]
     source.albert.depth = 1
@@ -155,18 +150,10 @@ def test_pooling_is_the_mean_of_each_sequence() -> None:
     assert pool(hidden, batch, "cls").flatten().tolist() == [1.0, 0.0]
 
 
-def test_distillation_brings_the_student_nearer(
-    teacher_folder: Path, text: Path, tmp_path: Path
-) -> None:
+def test_distillation_brings_the_student_nearer(teacher_folder: Path, text: Path, tmp_path: Path) -> None:
     settings = SETTINGS | {"train.steps": 60, "train.eval_every": 60}
     run = litebert.distil(
-        teacher_folder,
-        text,
-        runs=tmp_path,
-        vocab_size=40,
-        held_out=0.2,
-        settings=settings,
-        quiet=True,
+        teacher_folder, text, runs=tmp_path, vocab_size=40, held_out=0.2, settings=settings, quiet=True
     )
     rows = [row for row in read_metrics(run.folder) if row["kind"] == "eval"]
     assert rows[-1]["vector_error"] < 0.7 * rows[0]["vector_error"]
@@ -174,19 +161,10 @@ def test_distillation_brings_the_student_nearer(
     assert set(run.model().verbs) >= {"fill", "order", "embed"}
 
 
-def test_a_stopped_distillation_resumes_bit_for_bit(
-    teacher_folder: Path, text: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_distillation_resumes_bit_for_bit(teacher_folder: Path, text: Path, tmp_path: Path) -> None:
     def run(name: str) -> dict[str, torch.Tensor]:
         made = litebert.distil(
-            teacher_folder,
-            text,
-            runs=tmp_path,
-            name=name,
-            vocab_size=40,
-            held_out=0.2,
-            settings=SETTINGS,
-            quiet=True,
+            teacher_folder, text, runs=tmp_path, name=name, vocab_size=40, held_out=0.2, settings=SETTINGS, quiet=True
         )
         return made.model().network.state_dict()
 
@@ -234,9 +212,7 @@ def test_neurons_that_never_change_go_into_the_bias() -> None:
         torch.nn.init.normal_(block.output.weight)
         block.intermediate.weight.data[::2] = 0  # every second neuron is a constant
         block.intermediate.bias.data[::2] = 1.5
-    config = source.config.model_copy(
-        update={"intermediate_size": 32, "embedding_projection": True}
-    )
+    config = source.config.model_copy(update={"intermediate_size": 32, "embedding_projection": True})
     student = AlbertForPretraining(config)
     convert(student, tokenizer, Teacher(source.albert, tokenizer))
     x = torch.randn(50, 32, generator=torch.Generator().manual_seed(2))
@@ -256,9 +232,7 @@ def test_of_neurons_the_most_active_are_kept() -> None:
     block.intermediate.bias.data[:] = -100  # all of them silent ...
     loud = torch.randperm(64, generator=torch.Generator().manual_seed(3))[:16].sort().values
     block.intermediate.bias.data[loud] = 0  # ... but these
-    config = source.config.model_copy(
-        update={"intermediate_size": 16, "embedding_projection": True}
-    )
+    config = source.config.model_copy(update={"intermediate_size": 16, "embedding_projection": True})
     student = AlbertForPretraining(config)
     convert(student, tokenizer, Teacher(source.albert, tokenizer))
     kept = student.albert.feed_forward[0].intermediate.weight

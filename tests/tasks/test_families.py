@@ -22,12 +22,7 @@ from litebert.tasks.imitation import taught
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import TextClassification, TextExample
 from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of
-from litebert.tasks.kinds.spans import (
-    ConditionalSpanAnswering,
-    GoldAnswer,
-    SpanAnswering,
-    SpanExample,
-)
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.teaching import Teachable, Teaching, wanted_of
 from litebert.tasks.named.glue import DATASETS as GLUE
@@ -45,9 +40,7 @@ def texts(*labels: Any) -> list[TextExample]:
 
 
 def classifier(problem: Any, *labels: str) -> TextClassification:
-    return TextClassification(
-        HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem)
-    )
+    return TextClassification(HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem))
 
 
 CONTEXT = "Anna took a red ball to the river."
@@ -55,32 +48,17 @@ BALL = (GoldAnswer("red ball", 12),)
 TAGGED = [TagExample(str(n), ("Anna", "took", "ball"), (1, 0, 0)) for n in range(4)]
 CHOICES = [ChoiceExample(str(n), CONTEXT, "Where?", ("river", "ball"), n % 2) for n in range(4)]
 FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any]]] = {
-    "classification": (
-        classifier("single_label_classification", "no", "yes"),
-        texts(0, 1, 1, 1),
-    ),
-    "vectors": (
-        classifier("single_label_classification", "no", "yes").on_vectors(),
-        texts(0, 1, 1, 1),
-    ),
+    "classification": (classifier("single_label_classification", "no", "yes"), texts(0, 1, 1, 1)),
+    "vectors": (classifier("single_label_classification", "no", "yes").on_vectors(), texts(0, 1, 1, 1)),
     "vector score": (
         classifier("regression", "score").on_vectors(),
         [TextExample(str(n), "Anna", "a red ball", n / 2) for n in range(4)],
     ),
-    "multi-label": (
-        classifier("multi_label_classification", "red", "old"),
-        texts((0,), (0, 1), (), (0,)),
-    ),
+    "multi-label": (classifier("multi_label_classification", "red", "old"), texts((0,), (0, 1), (), (0,))),
     "regression": (classifier("regression", "score"), texts(0.5, 1.5, 2.0, 4.0)),
-    "tagging": (
-        TokenClassification(HeadConfig(kind="token-classification", labels=("O", "B-PER"))),
-        TAGGED,
-    ),
+    "tagging": (TokenClassification(HeadConfig(kind="token-classification", labels=("O", "B-PER"))), TAGGED),
     "choice": (MultipleChoice(num_choices=2), CHOICES),
-    "spans": (
-        SpanAnswering(),
-        [SpanExample(str(n), "What?", CONTEXT, BALL) for n in range(4)],
-    ),
+    "spans": (SpanAnswering(), [SpanExample(str(n), "What?", CONTEXT, BALL) for n in range(4)]),
     "conditional spans": (
         ConditionalSpanAnswering(),
         [SpanExample(str(n), "What?", CONTEXT, BALL if n % 2 else ()) for n in range(4)],
@@ -105,9 +83,7 @@ def test_every_family_passes_the_harness(name: str, passes_harness: Harness) -> 
         ("conditional spans", "exact", 50.0),
     ],
 )
-def test_baseline_gives_what_is_commonest_in_training(
-    name: str, measure: str, value: float
-) -> None:
+def test_baseline_gives_what_is_commonest_in_training(name: str, measure: str, value: float) -> None:
     family, examples = FAMILIES[name]
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
@@ -190,9 +166,7 @@ def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])
-def test_teacher_mixes_its_share_into_the_loss(
-    name: str, small_tokenizer: Tokenizer, trained: Trained
-) -> None:
+def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Tokenizer, trained: Trained) -> None:
     family, examples = FAMILIES[name]
     assert isinstance(family, Teachable)
     network = trained(family, examples, small_tokenizer).eval()
@@ -218,9 +192,7 @@ def test_teacher_gives_what_its_head_reads_too(
     network = trained(family, examples, small_tokenizer).eval()
     hidden_size = network.config.hidden_size
     plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-    own = taught(
-        family, plain, examples, network, small_tokenizer, max_length=32, state_size=hidden_size
-    )
+    own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=hidden_size)
     size = 3 * hidden_size if reads_vectors else hidden_size
     batch, targets, wanted = joined(own), targets_of(own), wanted_of(own)
     assert wanted is not None
@@ -234,9 +206,7 @@ def test_teacher_gives_what_its_head_reads_too(
     assert torch.allclose(moved, without + 8.0, atol=1e-3)
 
 
-def test_states_of_other_kinds_and_widths_are_refused(
-    small_tokenizer: Tokenizer, trained: Trained
-) -> None:
+def test_states_of_other_kinds_and_widths_are_refused(small_tokenizer: Tokenizer, trained: Trained) -> None:
     for name, size in (("choice", 0), ("classification", 7)):
         family, examples = FAMILIES[name]
         network = trained(family, examples, small_tokenizer)
@@ -245,9 +215,7 @@ def test_states_of_other_kinds_and_widths_are_refused(
             taught(family, [], examples, network, small_tokenizer, max_length=32, state_size=size)
 
 
-def test_teacher_of_another_task_and_spans_are_refused(
-    small_tokenizer: Tokenizer, trained: Trained
-) -> None:
+def test_teacher_of_another_task_and_spans_are_refused(small_tokenizer: Tokenizer, trained: Trained) -> None:
     family, examples = FAMILIES["classification"]
     network = trained(family, examples, small_tokenizer)
     other, scores = FAMILIES["regression"]

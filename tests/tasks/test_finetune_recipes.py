@@ -70,12 +70,7 @@ def test_a_recipe_has_the_published_values(name: str) -> None:
     assert found == TABLE[name]
     assert model.attention_probs_dropout_prob == model.hidden_dropout_prob
     assert model.classifier_dropout_prob == 0.1
-    assert (optim.name, optim.schedule, optim.weight_decay, optim.clip_norm) == (
-        "adamw",
-        "official",
-        0.01,
-        1.0,
-    )
+    assert (optim.name, optim.schedule, optim.weight_decay, optim.clip_norm) == ("adamw", "official", 0.01, 1.0)
     assert (optim.beta1, optim.beta2, optim.epsilon) == (0.9, 0.999, 1e-6)
 
 

@@ -31,10 +31,7 @@ POSITIONS = {
     "rte": ("RTE", (0, (1, 2), -1), (0, (1, 2))),
     "wnli": ("WNLI", (0, (1, 2), -1), (0, (1, 2))),
 }
-OFFICIAL_LABELS = {
-    "qnli": ["entailment", "not_entailment"],
-    "rte": ["entailment", "not_entailment"],
-}
+OFFICIAL_LABELS = {"qnli": ["entailment", "not_entailment"], "rte": ["entailment", "not_entailment"]}
 SIZES = {
     "cola": {"train": 8_551, "dev": 1_043, "test": 1_063},
     "sst2": {"train": 67_349, "dev": 872, "test": 1_821},
@@ -77,13 +74,9 @@ def _expected_label(task: str, written: str | None) -> float | None:
 
 
 @pytest.mark.parametrize(("task", "split"), SPLITS)
-def test_every_official_file_reads_as_the_official_columns_say(
-    real_data: Path, task: str, split: str
-) -> None:
+def test_every_official_file_reads_as_the_official_columns_say(real_data: Path, task: str, split: str) -> None:
     path = real_data / "glue" / POSITIONS[task][0] / f"{split}.tsv.gz"
-    expected = [
-        (*texts, _expected_label(task, label)) for texts, label in _by_position(path, task, split)
-    ]
+    expected = [(*texts, _expected_label(task, label)) for texts, label in _by_position(path, task, split)]
     read = DATASETS[task].read(real_data / "glue", split)
     found = [(*([e.first] if e.second is None else [e.first, e.second]), e.label) for e in read]
     assert found == expected
@@ -96,9 +89,7 @@ def test_the_diagnostic_set_is_found_beside_the_tasks(real_data: Path) -> None:
     assert {example.label for example in examples} == {None}
 
 
-def test_rows_of_real_mnli_are_read_as_the_hub_lays_them_out(
-    real_data: Path, tmp_path: Path
-) -> None:
+def test_rows_of_real_mnli_are_read_as_the_hub_lays_them_out(real_data: Path, tmp_path: Path) -> None:
     (tmp_path / "mnli").mkdir()
     file = real_data / "nli" / "mnli_dev_matched_a.jsonl.gz"
     (tmp_path / "mnli/validation_matched.jsonl.gz").symlink_to(file)
@@ -146,9 +137,7 @@ def test_files_may_be_packed_and_lie_in_the_given_folder_itself(tmp_path: Path, 
     data = b"index\tsentence1\tsentence2\tlabel\n3\tIt rains.\tIt is wet.\tEntailment"
     packed = {"": data, ".gz": gzip.compress(data), ".zst": zstandard.compress(data)}[end]
     (tmp_path / f"train.tsv{end}").write_bytes(packed)
-    assert DATASETS["rte"].read(tmp_path, "train") == [
-        TextExample("3", "It rains.", "It is wet.", 0)
-    ]
+    assert DATASETS["rte"].read(tmp_path, "train") == [TextExample("3", "It rains.", "It is wet.", 0)]
 
 
 def test_a_file_of_another_task_is_noticed_at_its_header(tmp_path: Path) -> None:
@@ -219,9 +208,7 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
     assert (read[1].first, read[1].second) == ("A dog barks.", "It is loud.")
 
 
-def test_parquet_parts_follow_each_other_and_test_labels_of_minus_one_are_none(
-    tmp_path: Path,
-) -> None:
+def test_parquet_parts_follow_each_other_and_test_labels_of_minus_one_are_none(tmp_path: Path) -> None:
     for part in range(2):
         columns = {"sentence": [f"text {part}"], "label": [-1], "idx": [part]}
         pq.write_table(pa.table(columns), tmp_path / f"test-0000{part}-of-00002.parquet")

@@ -30,32 +30,22 @@ def _submission(task: str, split: str, *answers: tuple[float, ...]) -> dict[str,
         ("wnli", "WNLI.tsv", ("0", "1")),
     ],
 )
-def test_labels_are_written_as_the_leaderboard_spells_them(
-    task: str, file: str, predictions: tuple[str, str]
-) -> None:
+def test_labels_are_written_as_the_leaderboard_spells_them(task: str, file: str, predictions: tuple[str, str]) -> None:
     written = _submission(task, "test", (0.9, 0.1), (0.2, 0.8))
     assert written == {file: "index\tprediction\n0\t{}\n1\t{}\n".format(*predictions)}
 
 
 @pytest.mark.parametrize(
     ("task", "split", "file"),
-    [
-        ("mnli", "test_matched", "MNLI-m.tsv"),
-        ("mnli", "test_mismatched", "MNLI-mm.tsv"),
-        ("ax", "test", "AX.tsv"),
-    ],
+    [("mnli", "test_matched", "MNLI-m.tsv"), ("mnli", "test_mismatched", "MNLI-mm.tsv"), ("ax", "test", "AX.tsv")],
 )
-def test_the_tasks_of_mnli_write_words_into_files_of_their_own(
-    task: str, split: str, file: str
-) -> None:
+def test_the_tasks_of_mnli_write_words_into_files_of_their_own(task: str, split: str, file: str) -> None:
     written = _submission(task, split, (0.7, 0.2, 0.1), (0.1, 0.2, 0.7))
     assert written == {file: "index\tprediction\n0\tcontradiction\n1\tneutral\n"}
 
 
 def test_scores_are_cut_to_the_scale_and_have_three_decimals() -> None:
-    assert _submission("stsb", "test", (5.2,), (-0.01,)) == {
-        "STS-B.tsv": "index\tprediction\n0\t5.000\n1\t0.000\n"
-    }
+    assert _submission("stsb", "test", (5.2,), (-0.01,)) == {"STS-B.tsv": "index\tprediction\n0\t5.000\n1\t0.000\n"}
     assert "\t2.718\n" in _submission("stsb", "test", (2.71828,), (1.0,))["STS-B.tsv"]
 
 

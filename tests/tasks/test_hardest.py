@@ -55,9 +55,7 @@ def _ids(batch: PretrainingBatch) -> list[tuple[int, ...]]:
     return [tuple(batch.ids[a:b].tolist()) for a, b in pairwise(bounds)]
 
 
-def test_the_hardest_sequences_stay_whole(
-    batch: PretrainingBatch, network: AlbertForPretraining
-) -> None:
+def test_the_hardest_sequences_stay_whole(batch: PretrainingBatch, network: AlbertForPretraining) -> None:
     network.eval()
     losses = []
     for number in range(12):

@@ -57,11 +57,7 @@ def test_the_start_is_a_function_of_the_seed() -> None:
 )
 def test_any_shape_can_begin_so(changes: dict[str, object]) -> None:
     config = AlbertConfig(
-        vocab_size=50,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
+        vocab_size=50, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
     )
     network = AlbertForPretraining(config.model_copy(update=changes))
     attend_locally(network.albert, seed=1)

@@ -31,9 +31,7 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
 def test_float32_is_computed_as_before() -> None:
     logits, labels = drawn(40, 500)
 
-    assert torch.equal(
-        masked_loss(logits, labels), F.cross_entropy(logits, labels, reduction="sum")
-    )
+    assert torch.equal(masked_loss(logits, labels), F.cross_entropy(logits, labels, reduction="sum"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -63,9 +63,7 @@ def _work(batch: PretrainingBatch) -> PretrainingWork:
     return work
 
 
-def test_replaced_words_are_drawn_at_a_part_of_the_depth_and_found_at_the_full_one(
-    corpus: Path,
-) -> None:
+def test_replaced_words_are_drawn_at_a_part_of_the_depth_and_found_at_the_full_one(corpus: Path) -> None:
     work = _work(_batch(corpus, "none"))
     task = _task(ReplacedTokens, replaced=ReplacedConfig(depth=1, weight=3.0))
     torch.manual_seed(5)
@@ -141,10 +139,7 @@ def test_a_taught_depth_learns_from_the_text_and_from_the_full_depth(corpus: Pat
     shallow = Pretraining.loss(task, work).total
     shallow_guesses = network(work.batch, work.masked_positions).masked_lm
     divergence = F.kl_div(
-        shallow_guesses.log_softmax(-1),
-        guesses.log_softmax(-1),
-        reduction="batchmean",
-        log_target=True,
+        shallow_guesses.log_softmax(-1), guesses.log_softmax(-1), reduction="batchmean", log_target=True
     )
     found = task.loss(work)
     expected = full + shallow + 2 * divergence

@@ -16,12 +16,7 @@ from litebert.tasks import Pretraining, micro_batches
 from litebert.tasks.pretraining import commonest_share
 
 CONFIG = AlbertConfig(
-    vocab_size=50,
-    embedding_size=12,
-    hidden_size=24,
-    num_hidden_layers=3,
-    num_attention_heads=3,
-    intermediate_size=40,
+    vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40
 )
 BATCH = PretrainingBatch(
     ids=np.array([2, 7, 4, 3, 9, 3, 2, 4, 8, 3, 5, 6, 7, 3]),
@@ -76,9 +71,7 @@ def _theirs(network: AlbertForPretraining, folder: Path) -> AlbertForPreTraining
     return theirs
 
 
-def test_loss_and_gradients_equal_those_of_transformers(
-    network: AlbertForPretraining, tmp_path: Path
-) -> None:
+def test_loss_and_gradients_equal_those_of_transformers(network: AlbertForPretraining, tmp_path: Path) -> None:
     theirs = _theirs(network, tmp_path)
     (work,) = micro_batches(BATCH, None, CPU)
     loss = _task(network).loss(work)
@@ -102,15 +95,9 @@ def test_shares_of_micro_batches_add_up(network: AlbertForPretraining, size: int
     torch.testing.assert_close(sum(loss.sums for loss in losses), whole.sums)
 
 
-def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(
-    network: AlbertForPretraining,
-) -> None:
+def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(network: AlbertForPretraining) -> None:
     unmasked = PretrainingBatch(
-        **{
-            **vars(BATCH),
-            "masked_positions": BATCH.masked_positions[:0],
-            "masked_ids": BATCH.masked_ids[:0],
-        }
+        **{**vars(BATCH), "masked_positions": BATCH.masked_positions[:0], "masked_ids": BATCH.masked_ids[:0]}
     )
     (work,) = micro_batches(unmasked, None, CPU)
     loss = _task(network).loss(work)

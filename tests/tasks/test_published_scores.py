@@ -32,19 +32,13 @@ def test_the_five_tasks_of_a_row_average_as_published(table: str, model: str) ->
     row = [score for score in PUBLISHED if (score.table, score.model) == (table, model)]
     tasks = sorted({score.task for score in row})
     assert tasks == ["mnli", "race", "squad", "squad2", "sst2"]
-    means = [
-        sum(values) / len(values)
-        for values in ([s.percent for s in row if s.task == task] for task in tasks)
-    ]
+    means = [sum(values) / len(values) for values in ([s.percent for s in row if s.task == task] for task in tasks)]
     assert sum(means) / 5 == pytest.approx(AVERAGES[table, model], abs=0.11)
 
 
 def test_a_task_is_asked_for_by_name_and_model() -> None:
     found = published("squad2", model="base-v2")
-    assert {(s.measure, s.percent, s.split) for s in found} == {
-        ("f1", 82.1, "dev"),
-        ("exact", 79.3, "dev"),
-    }
+    assert {(s.measure, s.percent, s.split) for s in found} == {("f1", 82.1, "dev"), ("exact", 79.3, "dev")}
     assert {s.table for s in published("cola")} == {"Table 9"}
     assert published("ax") == []
 

@@ -92,9 +92,7 @@ def _changed(**fields: object) -> str:
         (_changed(article=None), "LB-827", "text"),
     ],
 )
-def test_what_is_no_passage_is_named_with_file_and_line(
-    tmp_path: Path, line: str, code: str, said: str
-) -> None:
+def test_what_is_no_passage_is_named_with_file_and_line(tmp_path: Path, line: str, code: str, said: str) -> None:
     _write(tmp_path, "train/high/all.txt", _passage("high0.txt") + "\n" + line)
     with pytest.raises(LitebertError) as caught:
         DATASETS["race-high"].read(tmp_path, "train")
@@ -124,12 +122,7 @@ def test_answers_leave_as_letters_by_question() -> None:
 
 @pytest.mark.parametrize(
     ("name", "split", "size"),
-    [
-        ("race-middle", "dev", 1_436),
-        ("race-high", "dev", 3_451),
-        ("race", "dev", 4_887),
-        ("race", "train", 87_866),
-    ],
+    [("race-middle", "dev", 1_436), ("race-high", "dev", 3_451), ("race", "dev", 4_887), ("race", "train", 87_866)],
 )
 def test_the_real_files_have_the_published_number_of_questions(
     real_data: Path, name: str, split: str, size: int

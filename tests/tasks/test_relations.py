@@ -105,9 +105,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "teacher", folder / "corpus"
 
 
-def test_a_student_learns_relations_and_masked_words(
-    places: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_student_learns_relations_and_masked_words(places: tuple[Path, Path], tmp_path: Path) -> None:
     teacher, corpus = places
     settings = SETTINGS | {"distil.logits": 1, "distil.pretraining": 0, "distil.hidden": 0}
     run = litebert.distil(teacher, corpus=corpus, runs=tmp_path, settings=settings, quiet=True)
@@ -125,9 +123,5 @@ def test_masked_words_need_the_same_vocabulary(places: tuple[Path, Path], tmp_pa
     tokenizer.save(tmp_path / "teacher")
     with pytest.raises(LitebertError, match="LB-987"):
         litebert.distil(
-            tmp_path / "teacher",
-            corpus=corpus,
-            runs=tmp_path,
-            settings=SETTINGS | {"distil.logits": 1},
-            quiet=True,
+            tmp_path / "teacher", corpus=corpus, runs=tmp_path, settings=SETTINGS | {"distil.logits": 1}, quiet=True
         )

@@ -10,18 +10,8 @@ from litebert.tasks.own.columns import guess_columns
 from litebert.tasks.own.labels import in_order, label_column, text_problem
 from litebert.tasks.own.roles import Columns, chosen_columns
 
-LONG = [
-    "It was a very fine day.",
-    "Nobody came to see it.",
-    "So we all went home.",
-    "And slept well.",
-]
-OTHER = [
-    "The day was fine.",
-    "They did not come.",
-    "At home we were.",
-    "We were asleep, all of us.",
-]
+LONG = ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."]
+OTHER = ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."]
 FEW = ["a", "b", "a", "b"]
 
 

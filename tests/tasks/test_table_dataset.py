@@ -74,21 +74,14 @@ def questions(*, is_impossible: bool = False) -> list[object]:
 
 
 CHOICES = [
-    {
-        "question": f"Where {n}?",
-        "choices": ["river", "morning", "ball"][: 2 + n % 2],
-        "label": n % 2,
-    }
-    for n in range(20)
+    {"question": f"Where {n}?", "choices": ["river", "morning", "ball"][: 2 + n % 2], "label": n % 2} for n in range(20)
 ]
 TAGGED = "\n".join(f"Anna B-PER\ntook O\nball{n} O\n" for n in range(20))
 PROBLEMS: dict[str, tuple[str, str, type[Any], str, int]] = {
     "classification": ("r.csv", reviews(), TextClassification, "accuracy", 2),
     "multi-label": (
         "m.jsonl",
-        jsonl(
-            [{"text": f"ball {n}", "tags": [["red"], ["red", "old"], []][n % 3]} for n in range(30)]
-        ),
+        jsonl([{"text": f"ball {n}", "tags": [["red"], ["red", "old"], []][n % 3]} for n in range(30)]),
         TextClassification,
         "micro_f1",
         2,
@@ -107,9 +100,7 @@ PROBLEMS: dict[str, tuple[str, str, type[Any], str, int]] = {
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_problem_goes_from_file_to_answers(
-    problem: str, write: Write, tokenizer: Tokenizer
-) -> None:
+def test_every_problem_goes_from_file_to_answers(problem: str, write: Write, tokenizer: Tokenizer) -> None:
     name, content, family, key, num_labels = PROBLEMS[problem]
     path = write(name, content)
     dataset = table_dataset(path, held_out=0.2)
@@ -148,25 +139,18 @@ def prepared(
 
 
 def answered(
-    dataset: TableDataset[Any, Any],
-    network: AlbertForTask,
-    tokenizer: Tokenizer,
-    examples: Sequence[Any],
+    dataset: TableDataset[Any, Any], network: AlbertForTask, tokenizer: Tokenizer, examples: Sequence[Any]
 ) -> list[Any]:
     features = dataset.family.features(examples, tokenizer, max_length=64, training=False)
     return answer(network, dataset.family, examples, features)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_was_settled_reads_new_files_without_the_training_file(
-    problem: str, write: Write
-) -> None:
+def test_what_was_settled_reads_new_files_without_the_training_file(problem: str, write: Write) -> None:
     name, content, *_ = PROBLEMS[problem]
     path = write(name, content)
     dataset = table_dataset(path)
-    recalled = table_dataset(
-        None, columns=dataset.columns, problem=dataset.problem, labels=dataset.labels
-    )
+    recalled = table_dataset(None, columns=dataset.columns, problem=dataset.problem, labels=dataset.labels)
     assert recalled.family == dataset.family
     parts = [*dataset.read(path, "train"), *dataset.read(path, "dev")]
     assert set(recalled.read(path, "dev")) == set(parts)
@@ -186,8 +170,7 @@ def test_a_text_that_is_not_used_is_a_warning(write: Write) -> None:
     rows = "".join(f"A man is asleep,He dreams of {n},{'yn'[n % 2]}\n" for n in range(20))
     path = write("pairs.csv", f"a,b,label\n{rows}")
     assert (
-        "warning: not used, though it looks like text: a; "
-        "for pairs: --column text=a --column second=b"
+        "warning: not used, though it looks like text: a; for pairs: --column text=a --column second=b"
     ) in table_dataset(path).notes
     for columns in (["text=b"], ["text=a", "second=b"]):
         assert not any("warning" in note for note in table_dataset(path, columns=columns).notes)
@@ -209,9 +192,7 @@ def test_dev_file_is_read_whole_and_so_is_the_training_file(write: Write) -> Non
 
 def test_label_that_training_lacks_is_refused_with_its_line(write: Write) -> None:
     train, dev = write("train.csv", reviews()), write("dev.csv", "text,label\nso,pos\nno,negg\n")
-    with pytest.raises(
-        LitebertError, match=r"dev\.csv, line 3: the training data has no label"
-    ) as caught:
+    with pytest.raises(LitebertError, match=r"dev\.csv, line 3: the training data has no label") as caught:
         table_dataset(train, dev).read(train, "dev")
     assert "did you mean neg?" in caught.value.next
 
@@ -330,10 +311,7 @@ def test_tags_without_entities_are_judged_by_accuracy(write: Write) -> None:
 def test_right_choice_is_called_by_number_letter_or_text(
     labels: list[object], numbers: list[int], write: Write
 ) -> None:
-    rows = [
-        {"question": f"What {label}?", "options": ["ball", "map", "river"], "answer": label}
-        for label in labels
-    ]
+    rows = [{"question": f"What {label}?", "options": ["ball", "map", "river"], "answer": label} for label in labels]
     path = write("c.jsonl", jsonl(rows))
     dataset = table_dataset(path, path)
     assert [example.label for example in dataset.read(path, "train")] == numbers
@@ -352,9 +330,7 @@ def test_choices_in_columns_may_be_fewer(write: Write) -> None:
     assert second == ChoiceExample("3", "", "Who?", ("Anna", "Bert"), 1)
 
 
-@pytest.mark.parametrize(
-    ("row", "code"), [("Who?,Anna,,,A", "LB-864"), ("Who?,Anna,Bert,,C", "LB-865")]
-)
+@pytest.mark.parametrize(("row", "code"), [("Who?,Anna,,,A", "LB-864"), ("Who?,Anna,Bert,,C", "LB-865")])
 def test_question_that_cannot_be_answered_is_refused(row: str, code: str, write: Write) -> None:
     path = write("c.csv", f"question,A,B,C,answer\nWhat?,ball,map,river,C\n{row}\n")
     with pytest.raises(LitebertError, match=f"{code}: .*line 3"):
@@ -378,9 +354,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("answers", ANSWERS)
-def test_answers_are_read_however_they_are_laid_out(
-    answers: dict[str, object], write: Write
-) -> None:
+def test_answers_are_read_however_they_are_laid_out(answers: dict[str, object], write: Write) -> None:
     path = write("q.jsonl", jsonl([{"question": "What?", "context": STORY, **answers}]))
     (example,) = table_dataset(path, path).read(path, "train")
     assert [(one.text, one.start) for one in example.answers] == [("red ball", 12)]
@@ -408,11 +382,7 @@ def test_unknown_split_is_refused(write: Write) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "problem", "labels"),
-    [
-        ((), "classification", ("a", "b")),
-        (("text=a",), None, ("a", "b")),
-        (("text=a",), "classification", ()),
-    ],
+    [((), "classification", ("a", "b")), (("text=a",), None, ("a", "b")), (("text=a",), "classification", ())],
 )
 def test_without_a_training_file_all_must_be_said(
     columns: tuple[str, ...], problem: str | None, labels: tuple[str, ...]
@@ -458,9 +428,7 @@ def test_nan_among_numbered_classes_is_no_class(write: Write) -> None:
 
 
 @pytest.mark.parametrize("missing", ["", "nan"])
-def test_rows_without_a_label_are_omitted_and_counted_on_request(
-    missing: str, write: Write
-) -> None:
+def test_rows_without_a_label_are_omitted_and_counted_on_request(missing: str, write: Write) -> None:
     cells = [f"{n % 4}.5" for n in range(30)] + [missing]
     path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
     dataset = table_dataset(path, skips_unlabelled=True)
@@ -474,9 +442,7 @@ def test_equal_keys_are_held_out_together(keys: list[str], share: float) -> None
     is_drawn = drawn(keys, share)
     assert is_drawn.any()
     if len(set(keys)) > 1:
-        sides = [
-            {bool(d) for key, d in zip(keys, is_drawn, strict=True) if key == one} for one in keys
-        ]
+        sides = [{bool(d) for key, d in zip(keys, is_drawn, strict=True) if key == one} for one in keys]
         assert all(len(side) == 1 for side in sides)
     elif len(keys) > 1:
         assert is_drawn.sum() == max(1, round(share * len(keys)))

@@ -85,9 +85,7 @@ def test_the_same_rows_are_read_however_they_are_written(name: str, write: Write
 @settings(deadline=None, max_examples=60)
 @given(
     texts=st.lists(
-        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30),
-        min_size=1,
-        max_size=8,
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30), min_size=1, max_size=8
     ),
     delimiter=st.sampled_from(",;\t|"),
 )
@@ -144,9 +142,7 @@ def test_columns_without_a_header_are_called_by_their_numbers(write: Write) -> N
         (["one film I saw there", "x"], [["another film that I saw", "y"]], False),
     ],
 )
-def test_header_is_told_from_a_row(
-    first: list[str], rest: list[list[str]], is_header: bool
-) -> None:
+def test_header_is_told_from_a_row(first: list[str], rest: list[list[str]], is_header: bool) -> None:
     assert guess_header([first, *rest]) is is_header
 
 
@@ -220,16 +216,12 @@ def test_bad_line_of_json_is_told_and_the_others_stay(line: str, code: str, writ
         ("[1, 2]", "LB-848"),
     ],
 )
-def test_json_file_that_is_no_list_of_rows_is_refused(
-    content: str, code: str, write: Write
-) -> None:
+def test_json_file_that_is_no_list_of_rows_is_refused(content: str, code: str, write: Write) -> None:
     with pytest.raises(LitebertError, match=code):
         rows(open_table(write("rows.json", content)))
 
 
-def test_json_file_too_long_to_be_held_is_refused(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_file_too_long_to_be_held_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_rows, "MAX_CHARACTERS", 100)
     with pytest.raises(LitebertError, match="LB-846") as caught:
         open_table(write("rows.json", json.dumps([{"text": "x" * 120}])))
@@ -244,38 +236,25 @@ def test_questions_of_squad_are_rows(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["big.csv", "big.jsonl", "big.conll"])
-def test_endless_line_is_refused_with_its_number(
-    name: str, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_line_is_refused_with_its_number(name: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_ROW_BYTES", 1 << 19)
-    starts = {
-        "big.csv": "text,label\na,b\n",
-        "big.jsonl": '{"text": "a"}\n{}\n',
-        "big.conll": "a O\n\n",
-    }
+    starts = {"big.csv": "text,label\na,b\n", "big.jsonl": '{"text": "a"}\n{}\n', "big.conll": "a O\n\n"}
     with pytest.raises(LitebertError, match="line 3: too long"):
         rows(open_table(write(name, starts[name].encode() + b"x" * (1 << 21))))
 
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [
-        ("text,label\nZürich,1\n".encode() + "Zürich,2\n".encode("latin-1"), 3),
-        (COMMAS.encode("utf-16"), 1),
-    ],
+    [("text,label\nZürich,1\n".encode() + "Zürich,2\n".encode("latin-1"), 3), (COMMAS.encode("utf-16"), 1)],
 )
-def test_mixed_or_other_encodings_are_refused_with_the_line(
-    content: bytes, line: int, write: Write
-) -> None:
+def test_mixed_or_other_encodings_are_refused_with_the_line(content: bytes, line: int, write: Write) -> None:
     with pytest.raises(LitebertError, match=f"LB-309.*line {line}: not UTF-8") as caught:
         rows(open_table(write("mixed.csv", content)))
     assert "iconv" in caught.value.next
 
 
 @settings(deadline=None, max_examples=80)
-@given(
-    content=st.binary(max_size=300), kind=st.sampled_from(["csv", "tsv", "jsonl", "json", "bio"])
-)
+@given(content=st.binary(max_size=300), kind=st.sampled_from(["csv", "tsv", "jsonl", "json", "bio"]))
 def test_any_bytes_give_rows_or_an_error_for_people(
     content: bytes, kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -15,14 +15,7 @@ from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning, answer
 from litebert.tasks.kinds.family import joined, targets_of
-from litebert.tasks.kinds.tagging import (
-    IGNORED,
-    TagAnswer,
-    TagExample,
-    TokenClassification,
-    encode_words,
-    runs,
-)
+from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words, runs
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.step import training_step
 
@@ -97,9 +90,7 @@ def test_target_stands_at_the_first_piece_of_each_word(tokenizer: Tokenizer) -> 
     assert (feature.ids[0][0], feature.ids[0][-1]) == (tokenizer.cls_id, tokenizer.sep_id)
 
 
-def test_no_word_is_lost_when_a_sentence_is_cut(
-    tokenizer: Tokenizer, network: AlbertForTask
-) -> None:
+def test_no_word_is_lost_when_a_sentence_is_cut(tokenizer: Tokenizer, network: AlbertForTask) -> None:
     for max_length in (4, 8, 13, 99):
         examples = [SHORT, LONG, TagExample("3", ())]
         features = FAMILY.features(examples, tokenizer, max_length=max_length, training=False)
@@ -121,12 +112,8 @@ def test_loss_is_the_mean_over_words_that_transformers_has(
     save_model(network, tmp_path)
     theirs = AlbertForTokenClassification.from_pretrained(tmp_path).eval()
     features = FAMILY.features([SHORT, LONG], tokenizer, max_length=99, training=True)
-    ids = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(feature.ids[0]) for feature in features], batch_first=True
-    )
-    labels = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(feature.target) for feature in features], True, IGNORED
-    )
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(feature.ids[0]) for feature in features], batch_first=True)
+    labels = torch.nn.utils.rnn.pad_sequence([torch.tensor(feature.target) for feature in features], True, IGNORED)
     expected = theirs(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels).loss
     network.eval()
     losses = FAMILY.losses(network, joined(features), targets_of(features))
@@ -152,12 +139,7 @@ def test_training_learns_the_tags(tokenizer: Tokenizer, network: AlbertForTask) 
 def test_rows_are_written_in_words() -> None:
     answered = TagAnswer(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
     (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])
-    assert (row.id, row.text, row.expected, row.answer) == (
-        "7",
-        "Anna went",
-        "B-PER B-PER",
-        "B-PER O",
-    )
+    assert (row.id, row.text, row.expected, row.answer) == ("7", "Anna went", "B-PER B-PER", "B-PER O")
     assert row.confidence == pytest.approx(0.7)
     assert row.score == 0.5
 

@@ -124,9 +124,7 @@ def albert_zh():
 
 
 def with_slots(shapes):
-    slots = {
-        f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")
-    }
+    slots = {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
     return shapes | slots
 
 
@@ -138,8 +136,7 @@ def drawn(shapes, seed, dtype="float32"):
     """Give every variable its numbers and its type."""
     generator = np.random.default_rng(seed)
     return {
-        name: ((generator.integers(-127, 128, shape) / 64).astype(np.float32), dtype)
-        for name, shape in shapes.items()
+        name: ((generator.integers(-127, 128, shape) / 64).astype(np.float32), dtype) for name, shape in shapes.items()
     }
 
 
@@ -162,9 +159,7 @@ def write(folder, variables, *, name="model.ckpt-best", devices=1, step=None, co
         with v1.Session(config=settings) as session:
             session.run(v1.global_variables_initializer())
             saver.save(session, str(folder / name), write_meta_graph=False)
-    np.savez_compressed(
-        folder / "expected.npz", **{key: values for key, (values, _) in variables.items()}
-    )
+    np.savez_compressed(folder / "expected.npz", **{key: values for key, (values, _) in variables.items()})
     if config is not None:
         text = json.dumps(config, indent=2, sort_keys=True) + "\n"
         (folder / "albert_config.json").write_text(text)

@@ -18,8 +18,7 @@ def main(prefix, output):
     read = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     with tf.Graph().as_default():
         variables = {
-            name: v1.get_variable(name, values.shape, values.dtype, use_resource=False)
-            for name, values in read.items()
+            name: v1.get_variable(name, values.shape, values.dtype, use_resource=False) for name, values in read.items()
         }
         with v1.Session() as session:
             v1.train.Saver(variables).restore(session, prefix)
@@ -29,8 +28,7 @@ def main(prefix, output):
     assert tf.train.latest_checkpoint(str(Path(prefix).parent)) == prefix
     kinds = {f"{name}:dtype": np.array(str(values.dtype)) for name, values in read.items()}
     wide = {
-        name: values.astype("float32") if values.dtype.name == "bfloat16" else values
-        for name, values in read.items()
+        name: values.astype("float32") if values.dtype.name == "bfloat16" else values for name, values in read.items()
     }
     np.savez(output, **wide, **kinds)
 

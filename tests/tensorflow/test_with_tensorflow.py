@@ -93,9 +93,7 @@ def test_the_optimizer_of_a_run_reaches_tensorflow(with_tensorflow: Run, tmp_pat
 
 
 @pytest.mark.parametrize("damage", ["index", "data", "short", "missing"])
-def test_a_damaged_checkpoint_of_tensorflows_is_refused(
-    theirs: Path, tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_checkpoint_of_tensorflows_is_refused(theirs: Path, tmp_path: Path, damage: str) -> None:
     folder = shutil.copytree(theirs / "groups_bfloat16", tmp_path / "copy")
     path = next(folder.glob("*.index" if damage == "index" else "*.data-00000-of-00002"))
     data = bytearray(path.read_bytes())

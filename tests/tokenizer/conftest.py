@@ -86,11 +86,7 @@ def make_model() -> Callable[[dict[str, float]], bytes]:
         pieces = dict.fromkeys(special, 0.0) | scores
         return b"".join(
             _message(
-                1,
-                _message(1, text.encode())
-                + b"\x15"
-                + struct.pack("<f", score)
-                + bytes([24, special.get(text, 1)]),
+                1, _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([24, special.get(text, 1)])
             )
             for text, score in pieces.items()
         )

@@ -43,9 +43,7 @@ def test_long_texts_encode(own: Tokenizer, text: str) -> None:
     assert len(own.encode(text).ids) <= len(text) + 2
 
 
-def test_batches_equal_single_texts_on_any_number_of_threads(
-    own: Tokenizer, sentences: list[str]
-) -> None:
+def test_batches_equal_single_texts_on_any_number_of_threads(own: Tokenizer, sentences: list[str]) -> None:
     single = [own.encode(text).ids for text in sentences]
     for num_threads in (1, 2, -1):
         batch = own.encode_batch(sentences, num_threads=num_threads)

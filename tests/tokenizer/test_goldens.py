@@ -20,9 +20,7 @@ GOLDENS = {
     "9/11/2001, 3.0, 92000,": "24025 118 3465 15 203 9 387 15 561 3050 15",
 }
 SQUAD_QUESTION = "When was the Café Königsplatz opened?"
-SQUAD_CONTEXT = (
-    "The Café  Königsplatz (est. 1,905) was opened in May 1905, in Munich. It has 2,000 seats."
-)
+SQUAD_CONTEXT = "The Café  Königsplatz (est. 1,905) was opened in May 1905, in Munich. It has 2,000 seats."
 SQUAD_IDS = (
     "2 76 23 14 6241 22781 18 25425 520 60 3 14 6241 22781 18 25425 13 5 1430 9 137 15 3165 264 6 "
     "23 520 19 123 4974 15 19 7013 9 32 63 8819 2724 9 3"

@@ -44,9 +44,7 @@ def theirs(own_folder: Path) -> TokenizersBackend:
 
 
 @pytest.fixture(scope="module")
-def official_theirs(
-    official: Tokenizer, tmp_path_factory: pytest.TempPathFactory
-) -> TokenizersBackend:
+def official_theirs(official: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenizersBackend:
     folder = tmp_path_factory.mktemp("official")
     official.save(folder)
     files.write_json(folder / "config.json", {"model_type": "albert"})
@@ -67,23 +65,13 @@ def normal_forms(own_folder: Path) -> NormalForms:
     return both
 
 
-def differing(
-    ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]
-) -> list[tuple[list[int], list[int]]]:
+def differing(ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]) -> list[tuple[list[int], list[int]]]:
     ids = [encoding.ids for encoding in ours.encode_batch(texts, special_tokens=True)]
     return [(a, b) for a, b in zip(ids, theirs(texts)["input_ids"], strict=True) if a != b]
 
 
-def test_special_ids_and_the_end_of_texts_are_the_same(
-    own: Tokenizer, theirs: TokenizersBackend
-) -> None:
-    special = (
-        theirs.pad_token_id,
-        theirs.unk_token_id,
-        theirs.cls_token_id,
-        theirs.sep_token_id,
-        theirs.mask_token_id,
-    )
+def test_special_ids_and_the_end_of_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend) -> None:
+    special = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
     assert special == (own.pad_id, own.unk_id, own.cls_id, own.sep_id, own.mask_id)
     long = "the old miller " * 400
     ids = own.encode(long, frame=True).ids
@@ -92,9 +80,7 @@ def test_special_ids_and_the_end_of_texts_are_the_same(
 
 def test_pairs_have_the_same_ids_and_segments(own: Tokenizer, theirs: TokenizersBackend) -> None:
     texts, pairs = ["In 1905, Jürgen", "", "[MASK] boats"], ["weighed 12,000", "(letters)", "x"]
-    for encoding, text, pair in zip(
-        own.encode_batch(texts, pairs, special_tokens=True), texts, pairs, strict=True
-    ):
+    for encoding, text, pair in zip(own.encode_batch(texts, pairs, special_tokens=True), texts, pairs, strict=True):
         assert theirs(text, pair)["input_ids"] == encoding.ids
         assert theirs(text, pair)["token_type_ids"] == encoding.segments
 
@@ -141,9 +127,7 @@ def test_any_text_is_normalized_alike(normal_forms: NormalForms, text: str) -> N
     assert ours == theirs
 
 
-def test_only_characters_younger_than_a_table_are_normalized_otherwise(
-    normal_forms: NormalForms,
-) -> None:
+def test_only_characters_younger_than_a_table_are_normalized_otherwise(normal_forms: NormalForms) -> None:
     characters = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
     stretches = [characters[k : k + 500] for k in range(0, len(characters), 500)]
     suspect = [
@@ -157,30 +141,15 @@ def test_only_characters_younger_than_a_table_are_normalized_otherwise(
     assert len(different) < 300
 
 
-def test_official_goldens_are_the_same(
-    official: Tokenizer, official_theirs: TokenizersBackend
-) -> None:
-    assert official_theirs("Test sentence with [MASK].")["input_ids"] == [
-        2,
-        1289,
-        5123,
-        29,
-        4,
-        13,
-        9,
-        3,
-    ]
+def test_official_goldens_are_the_same(official: Tokenizer, official_theirs: TokenizersBackend) -> None:
+    assert official_theirs("Test sentence with [MASK].")["input_ids"] == [2, 1289, 5123, 29, 4, 13, 9, 3]
     pair = official_theirs("Question?", "Answer")
     assert pair["input_ids"] == [2, 1301, 60, 3, 1623, 3]
     assert pair["token_type_ids"] == [0, 0, 0, 0, 1, 1]
 
 
 def test_real_text_is_the_same_but_for_ties_and_number_commas(
-    official: Tokenizer,
-    official_theirs: TokenizersBackend,
-    paragraphs: list[str],
-    wikitext: list[str],
-    real_data: Path,
+    official: Tokenizer, official_theirs: TokenizersBackend, paragraphs: list[str], wikitext: list[str], real_data: Path
 ) -> None:
     data = (real_data / "tokenizer" / "spiece.model").read_bytes()
     scores = [piece.score for piece in read_model(data, "official").pieces]
@@ -190,9 +159,7 @@ def test_real_text_is_the_same_but_for_ties_and_number_commas(
     assert all(is_tie(scores, a, b) or at_number_comma(official, a, b) for a, b in different)
 
 
-def test_real_text_in_a_vocabulary_of_our_own_is_the_same_but_for_ties(
-    paragraphs: list[str], tmp_path: Path
-) -> None:
+def test_real_text_in_a_vocabulary_of_our_own_is_the_same_but_for_ties(paragraphs: list[str], tmp_path: Path) -> None:
     model = train_tokenizer(paragraphs[:1500], vocab_size=2000)
     own = write_tokenizer(tmp_path, model)
     scores = [piece.score for piece in read_model(model, "own").pieces]

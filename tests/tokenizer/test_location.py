@@ -9,9 +9,7 @@ from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
 
 
-def test_a_saved_folder_loads_as_the_same_tokenizer(
-    own: Tokenizer, own_model: bytes, tmp_path: Path
-) -> None:
+def test_a_saved_folder_loads_as_the_same_tokenizer(own: Tokenizer, own_model: bytes, tmp_path: Path) -> None:
     own.save(tmp_path / "new" / "folder")
     folder = tmp_path / "new" / "folder"
     assert (folder / "spiece.model").read_bytes() == own_model

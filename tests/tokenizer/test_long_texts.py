@@ -28,9 +28,7 @@ def tokenizer(request: pytest.FixtureRequest, own: Tokenizer, tmp_path: Path) ->
     return Tokenizer.load(tmp_path)
 
 
-def test_a_long_text_has_the_ids_and_offsets_of_its_sentences(
-    tokenizer: Tokenizer, text: str
-) -> None:
+def test_a_long_text_has_the_ids_and_offsets_of_its_sentences(tokenizer: Tokenizer, text: str) -> None:
     one = tokenizer.encode(SENTENCE)
     copies = len(text) // len(SENTENCE)
     long = tokenizer.encode(text)

@@ -80,9 +80,7 @@ def test_a_vocabulary_without_the_special_pieces_is_refused(message: Writer) -> 
         Tokenizer.from_model(piece(message, b"<unk>", kind=b"\x18\x02"))
 
 
-def test_more_pieces_than_any_vocabulary_has_are_refused(
-    small: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_pieces_than_any_vocabulary_has_are_refused(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modelfile, "MAX_PIECES", 7)
     with pytest.raises(DamagedError, match="LB-202"):
         read_model(small, "the file")
@@ -173,9 +171,7 @@ except LitebertError as error:
     spent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     print(error.code, time.process_time() - begin, spent >> 10)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     code, seconds, mebibytes = done.stdout.split()
     assert code == "LB-202"
     assert float(seconds) < 1

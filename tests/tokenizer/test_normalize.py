@@ -38,9 +38,7 @@ def test_every_character_normalizes_as_officially() -> None:
 @given(ANY_TEXT)
 @example("İ \u0301x \x1c ½")
 @settings(max_examples=100, deadline=None)
-def test_alignment_has_the_same_text_and_an_origin_for_each_character(
-    normalizer: Normalizer, text: str
-) -> None:
+def test_alignment_has_the_same_text_and_an_origin_for_each_character(normalizer: Normalizer, text: str) -> None:
     aligned = normalizer.align(text)
     assert aligned.text == normalizer.normalize(text)
     assert len(aligned.starts) == len(aligned.ends) == len(aligned.text)

@@ -40,11 +40,7 @@ def test_ordinary_text_slices_to_the_pieces(own: Tokenizer, text: str) -> None:
 def test_a_word_is_sliced_without_the_space_before_it(own: Tokenizer) -> None:
     text = "the  miller\n weighed"
     encoding = own.encode(text)
-    words = [
-        text[s:e]
-        for p, (s, e) in zip(encoding.pieces, encoding.offsets, strict=True)
-        if p[0] == "▁" != p
-    ]
+    words = [text[s:e] for p, (s, e) in zip(encoding.pieces, encoding.offsets, strict=True) if p[0] == "▁" != p]
     assert all(word and not word[0].isspace() for word in words)
 
 
@@ -56,11 +52,7 @@ def test_a_lone_space_piece_has_an_empty_span_before_its_word(own: Tokenizer) ->
 
 def test_pieces_of_one_character_share_its_span(own: Tokenizer) -> None:
     encoding = own.encode("x½")
-    assert {
-        span
-        for piece, span in zip(encoding.pieces, encoding.offsets, strict=True)
-        if piece in "12⁄"
-    } == {(1, 2)}
+    assert {span for piece, span in zip(encoding.pieces, encoding.offsets, strict=True) if piece in "12⁄"} == {(1, 2)}
 
 
 def test_the_second_text_has_offsets_of_its_own(own: Tokenizer) -> None:

@@ -82,9 +82,7 @@ def folder(own_made: dict[str, Path], tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def official_made(
-    real_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[ModelFile, dict[str, Path]]:
+def official_made(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelFile, dict[str, Path]]:
     model = (real_data / "tokenizer" / "spiece.model").read_bytes()
     made = all_makers(model, tmp_path_factory.mktemp("official"))
     return read_model(model, "official"), made
@@ -177,9 +175,7 @@ def test_other_vocabularies_come_first(folder: Path, make_model: Maker) -> None:
     assert Tokenizer.load(folder).vocab_size == 6
 
 
-def test_saving_writes_the_rebuilt_vocabulary(
-    own: Tokenizer, own_made: dict[str, Path], tmp_path: Path
-) -> None:
+def test_saving_writes_the_rebuilt_vocabulary(own: Tokenizer, own_made: dict[str, Path], tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(own_made["v5 of bare"])
     tokenizer.save(tmp_path)
     assert (tmp_path / "spiece.model").is_file()
@@ -191,9 +187,7 @@ def test_saving_writes_the_rebuilt_vocabulary(
     assert theirs == own.encode(text, special_tokens=True).ids
 
 
-def test_transformers_reads_the_rebuilt_model_as_it_reads_the_first(
-    own_made: dict[str, Path], tmp_path: Path
-) -> None:
+def test_transformers_reads_the_rebuilt_model_as_it_reads_the_first(own_made: dict[str, Path], tmp_path: Path) -> None:
     data = read_tokenizer_json(own_made["ours"] / "tokenizer.json").data
     files.write_bytes(tmp_path / "spiece.model", data)
     AlbertTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "again")
@@ -201,9 +195,7 @@ def test_transformers_reads_the_rebuilt_model_as_it_reads_the_first(
     assert (again / "tokenizer.json").read_bytes() == (first / "tokenizer.json").read_bytes()
 
 
-def test_a_vocabulary_without_a_character_map_is_read_as_such(
-    sentences: list[str], tmp_path: Path
-) -> None:
+def test_a_vocabulary_without_a_character_map_is_read_as_such(sentences: list[str], tmp_path: Path) -> None:
     SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
         model_prefix=str(tmp_path / "spiece"),
@@ -246,9 +238,7 @@ def test_names_that_are_called_special_are_no_text(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_wordpiece_of_transformers_has_the_ids_of_its_vocabulary(
-    tmp_path: Path, lowercase: bool
-) -> None:
+def test_wordpiece_of_transformers_has_the_ids_of_its_vocabulary(tmp_path: Path, lowercase: bool) -> None:
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
     theirs = BertTokenizer.from_pretrained(tmp_path, do_lower_case=lowercase)
     theirs.save_pretrained(tmp_path / "only")

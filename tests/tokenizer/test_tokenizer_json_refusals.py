@@ -72,14 +72,8 @@ NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "
         (put("added_tokens", value=[None]), "LB-247"),
         (put("added_tokens", value="none"), "LB-247"),
         (put("normalizer", value={"type": "Precompiled"}), "LB-248"),
-        (
-            put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}),
-            "LB-248",
-        ),
-        (
-            put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "MTI="}),
-            "LB-209",
-        ),
+        (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "LB-248"),
+        (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "MTI="}), "LB-209"),
         (put("model", "vocab", 9, 0, value="x" * 4_000_000), "LB-204"),
         (put("model", "vocab", 9, 0, value=""), "LB-204"),
         (put("model", "vocab", 9, 0, value="\ud800"), "LB-201"),
@@ -107,9 +101,7 @@ def test_what_cannot_be_used_is_one_clear_error(folder: Path, change: Change, me
         (put("added_tokens", value=[{"id": 12, "content": "new"}]), "LB-246"),
     ],
 )
-def test_wordpiece_that_cannot_be_used_is_one_clear_error(
-    tmp_path: Path, change: Change, code: str
-) -> None:
+def test_wordpiece_that_cannot_be_used_is_one_clear_error(tmp_path: Path, change: Change, code: str) -> None:
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
     Tokenizer.load(tmp_path).save(tmp_path)
     (tmp_path / "vocab.txt").unlink()
@@ -184,11 +176,7 @@ def test_anything_in_any_place_is_read_or_refused(
         "added_tokens": [{"id": 0, "content": "<pad>", "special": True}],
         "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁"},
-        "model": {
-            "type": "Unigram",
-            "unk_id": 1,
-            "vocab": [*map(list, SMALL), ["▁", -1], ["a", -2]],
-        },
+        "model": {"type": "Unigram", "unk_id": 1, "vocab": [*map(list, SMALL), ["▁", -1], ["a", -2]]},
     }
     put(*place, value=value)(table)
     folder = tmp_path_factory.mktemp("anything")

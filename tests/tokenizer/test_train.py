@@ -31,9 +31,7 @@ def test_sampling_sentences_is_deterministic(sentences: list[str]) -> None:
 
 def test_a_whole_book_in_one_string_is_read_to_its_end(sentences: list[str]) -> None:
     book = "\n".join([*sentences, "Xylophone!"])
-    tokenizer = Tokenizer.from_model(
-        train_tokenizer([book], vocab_size=150, character_coverage=1.0)
-    )
+    tokenizer = Tokenizer.from_model(train_tokenizer([book], vocab_size=150, character_coverage=1.0))
     assert all(tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book]))
 
 
@@ -77,14 +75,11 @@ def test_the_smallest_possible_size_is_named_and_works(sentences: list[str]) -> 
     with pytest.raises(LitebertError, match="LB-222") as caught:
         train_tokenizer(sentences, vocab_size=20)
     smallest = int(re.findall(r"at least (\d+)", caught.value.expected)[0])
-    assert (
-        len(read_model(train_tokenizer(sentences, vocab_size=smallest), "own").pieces) == smallest
-    )
+    assert len(read_model(train_tokenizer(sentences, vocab_size=smallest), "own").pieces) == smallest
 
 
 @pytest.mark.parametrize(
-    ("texts", "code"),
-    [([], "LB-220"), (["  ", "\n"], "LB-220"), ([1], "LB-210"), ("one long text", "LB-216")],
+    ("texts", "code"), [([], "LB-220"), (["  ", "\n"], "LB-220"), ([1], "LB-210"), ("one long text", "LB-216")]
 )
 def test_what_cannot_be_trained_on_is_refused(texts: list[str], code: str) -> None:
     with pytest.raises(LitebertError, match=code):

@@ -77,11 +77,7 @@ def test_special_names_and_pairs(wordpiece: Tokenizer) -> None:
 
 
 def test_continuations_start_no_word(wordpiece: Tokenizer) -> None:
-    assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == [
-        "##want",
-        "##ed",
-        "##ing",
-    ]
+    assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == ["##want", "##ed", "##ing"]
 
 
 @given(st.text(st.characters(exclude_categories=())))

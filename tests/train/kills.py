@@ -47,9 +47,7 @@ class Operations:
 
         Checkpoints.save = noted  # type: ignore[method-assign, assignment]
 
-    def counted(
-        self, original: Callable[..., object], *, is_killed_after: bool = False
-    ) -> Callable[..., object]:
+    def counted(self, original: Callable[..., object], *, is_killed_after: bool = False) -> Callable[..., object]:
         """Wrap one operation; a file that was opened is left as it is after opening: empty."""
 
         def wrapped(*arguments: object, **keywords: object) -> object:

@@ -39,11 +39,7 @@ CONTRAST = ["objective.sentence=contrast"]
     [(OURS, 2), (OURS, 6), (OURS, 11), (SELECTIVE, 5), (REPLACED, 5), (TAUGHT, 5), (CONTRAST, 5)],
 )
 def test_a_stopped_run_with_everything_on_equals_an_uninterrupted_one(
-    tmp_path: Path,
-    configure: Configure,
-    monkeypatch: pytest.MonkeyPatch,
-    settings: list[str],
-    at_step: int,
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch, settings: list[str], at_step: int
 ) -> None:
     pretrain(configure(*settings), tmp_path / "whole", is_quiet=True)
     with monkeypatch.context() as patched:
@@ -74,9 +70,7 @@ def _interrupt_at(patched: pytest.MonkeyPatch, step: int) -> None:
     patched.setattr(loop, "training_step", signalling)
 
 
-def test_the_result_holds_the_average_and_the_checkpoint_the_weights(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: Path, configure: Configure) -> None:
     pretrain(configure(*OURS), tmp_path, is_quiet=True)
     last = tmp_path / "checkpoints/step-000000012"
     state, weights = (load_file(last / f"{n}.safetensors") for n in ("optimizer", "model"))
@@ -93,8 +87,7 @@ def test_early_batches_have_more_masked_pieces(configure: Configure) -> None:
     plain = configure().config
     sources = Sources.open(config)
     early, steady = (
-        loader_for(sources.corpus.path, config=each, sentence=sources.sentence)
-        for each in (config, plain)
+        loader_for(sources.corpus.path, config=each, sentence=sources.sentence) for each in (config, plain)
     )
 
     for step in range(12):
@@ -126,8 +119,7 @@ def test_a_run_starts_as_its_settings_say(tmp_path: Path, configure: Configure) 
     pretrain(configure(*begun), tmp_path / "random", is_quiet=True)
     pretrain(configure(*begun, *start), tmp_path / "local", is_quiet=True)
     first, ours = (
-        next(row for row in read_metrics(tmp_path / run) if row["kind"] == "eval")
-        for run in ("random", "local")
+        next(row for row in read_metrics(tmp_path / run) if row["kind"] == "eval") for run in ("random", "local")
     )
 
     assert ours["masked_lm_loss"] < first["masked_lm_loss"] - 0.3

@@ -55,9 +55,7 @@ class Usage:
             self.files.append(len([*Path("/proc/self/fd").iterdir()]))
 
 
-def _require_no_leak(
-    run: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0
-) -> None:
+def _require_no_leak(run: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0) -> None:
     """Require a quarter of the run that adds less than 500 KB: a leak adds in every one.
 
     An allocator takes new memory now and then, so the whole says nothing.
@@ -109,9 +107,7 @@ def heard() -> Iterator[None]:
 
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", STOPS)
-def test_every_signal_to_stop_leaves_a_checkpoint(
-    tmp_path: Path, configure: Configure, number: signal.Signals
-) -> None:
+def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Configure, number: signal.Signals) -> None:
     outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, number),))
     assert (outcome.exit_code, outcome.model) == (128 + number, None)
     newest = max(path.name for path in (tmp_path / "checkpoints").iterdir())
@@ -155,9 +151,7 @@ ODD = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "P
 PRETRAIN = ["optim.warmup_steps=1", "train.steps=2", "train.batch_size=2", "--preset", "tiny"]
 
 
-def _run(
-    place: Path, *words: str, preparing: Callable[[], None] | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def _run(place: Path, *words: str, preparing: Callable[[], None] | None = None) -> subprocess.CompletedProcess[bytes]:
     environment = {"PATH": os.defpath, "OMP_NUM_THREADS": "1", **ODD}
     source = Path(__file__).parents[2] / "src"
     command = [sys.executable, "-m", "litebert", *words]
@@ -171,9 +165,7 @@ def _run(
     )
 
 
-def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(
-    tmp_path: Path, corpus: Path
-) -> None:
+def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(tmp_path: Path, corpus: Path) -> None:
     """No HOME, another time zone, an ASCII locale; a folder with spaces, a name of 200 bytes."""
     place = tmp_path / "größe und 日本"
     place.mkdir()

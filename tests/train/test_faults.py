@@ -80,9 +80,7 @@ def test_no_checkpoint_is_written_while_steps_are_skipped(
     assert _steps(tmp_path) == ["step-000000004", "step-000000005"]
 
 
-def test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(tmp_path: Path, configure: Configure) -> None:
     network = torch.nn.Linear(2, 2)
     optimizer = build_optimizer(configure().config.optim, network.named_parameters())
     checkpoints = Checkpoints(tmp_path, keep=1)
@@ -292,9 +290,7 @@ class _Screen(io.StringIO):
         return True
 
 
-def test_a_terminal_has_a_bar_that_lines_replace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen()
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr("litebert.train.log.STATUS_SECONDS", 0.0)

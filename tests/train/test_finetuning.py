@@ -16,15 +16,7 @@ from click.testing import CliRunner
 
 from litebert.api import FinetuneJob
 from litebert.cli import cli
-from litebert.config import (
-    AlbertConfig,
-    FinetuneConfig,
-    Origin,
-    Resolved,
-    Setting,
-    resolve,
-    settings_from_words,
-)
+from litebert.config import AlbertConfig, FinetuneConfig, Origin, Resolved, Setting, resolve, settings_from_words
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
@@ -119,9 +111,7 @@ def _run(configure: Configure, folder: Path, *changes: str) -> dict[str, object]
     return result
 
 
-def test_a_task_is_learnt_and_its_model_answers_on_strings(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_task_is_learnt_and_its_model_answers_on_strings(tmp_path: Path, configure: Configure) -> None:
     result = _run(configure, tmp_path / "run", "train.epochs=25")
     assert result["last"]["accuracy"] == 1.0
     model = Model.load(tmp_path / "run" / "model")
@@ -152,9 +142,7 @@ def test_the_last_evaluation_is_not_computed_again_for_the_answers(
     assert (run / "answers" / "dev.jsonl").read_bytes() == answers
 
 
-def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(tmp_path: Path, configure: Configure) -> None:
     result = _run(configure, tmp_path / "run", "optim.learning_rate=0.002", "train.eval_every=5")
     rows = [row for row in read_metrics(tmp_path / "run") if row["kind"] == "eval"]
     accuracies = [row["accuracy"] for row in rows]
@@ -185,19 +173,14 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, configure: Configur
 
 
 def _state(run: Path) -> dict[str, object]:
-    rows = [
-        {name: value for name, value in row.items() if name != "tokens_per_second"}
-        for row in read_metrics(run)
-    ]
+    rows = [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(run)]
     last = sorted((run / "checkpoints").iterdir())[-1]
     files = [last / "model.safetensors", last / "optimizer.safetensors"]
     files += [run / kept / "model.safetensors" for kept in ("model", "best")]
     return {"rows": rows, "files": [hash_file(file) for file in files]}
 
 
-def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(
-    tmp_path: Path, words: list[str]
-) -> None:
+def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(tmp_path: Path, words: list[str]) -> None:
     def start(run: str) -> subprocess.Popen[bytes]:
         changes = [*words, "train.epochs=20", "model.hidden_dropout_prob=0.1"]
         command = [sys.executable, "-c", CHILD, str(tmp_path / run), json.dumps(changes)]
@@ -249,15 +232,12 @@ def test_a_choice_of_the_hardest_examples_resumes_exactly_and_visits_the_data_fa
     assert hard > uniform
 
 
-def test_micro_batches_change_memory_and_not_the_numbers(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_micro_batches_change_memory_and_not_the_numbers(tmp_path: Path, configure: Configure) -> None:
     whole = _run(configure, tmp_path / "whole")
     parts = _run(configure, tmp_path / "parts", "train.micro_batch_size=3")
     assert parts["last"] == whole["last"]
     losses = [
-        [row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train"]
-        for name in ("whole", "parts")
+        [row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train"] for name in ("whole", "parts")
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
@@ -275,14 +255,10 @@ def test_seeds_give_other_numbers_and_are_summarised(tmp_path: Path, configure: 
     assert spread.median == sorted(values)[1]
     again = tmp_path / "again"
     _run(configure, again, "train.seed=1", "train.steps=3")
-    assert hash_file(again / "model" / "model.safetensors") == hash_file(
-        folders[0] / "model" / "model.safetensors"
-    )
+    assert hash_file(again / "model" / "model.safetensors") == hash_file(folders[0] / "model" / "model.safetensors")
 
 
-def test_an_ensemble_answers_with_the_mean_of_its_members(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_an_ensemble_answers_with_the_mean_of_its_members(tmp_path: Path, configure: Configure) -> None:
     folders = [tmp_path / f"seed-{seed}" for seed in (1, 2)]
     for seed, folder in enumerate(folders, 1):
         _run(configure, folder, f"train.seed={seed}", "train.steps=2")
@@ -301,8 +277,7 @@ def test_the_control_takes_nothing_from_the_model(tmp_path: Path, configure: Con
     assert result["fresh"] == []
     _run(configure, tmp_path / "pretrained", *changes)
     words = [
-        load_model(tmp_path / name / "model").network.albert.embedding.word.weight
-        for name in ("random", "pretrained")
+        load_model(tmp_path / name / "model").network.albert.embedding.word.weight for name in ("random", "pretrained")
     ]
     start = load_model(Path(configure().config.model.start)).network.albert.embedding.word.weight
     assert torch.allclose(words[1], start, atol=1e-5)
@@ -322,9 +297,7 @@ def test_deeper_layers_learn_more_slowly_when_asked(tmp_path: Path, configure: C
     assert rate_scales(network) == {}
 
 
-def test_a_plan_says_what_a_run_needs_and_writes_nothing(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_plan_says_what_a_run_needs_and_writes_nothing(tmp_path: Path, configure: Configure) -> None:
     plan = plan_finetuning(configure(), tmp_path / "run")
     assert plan.prepared.num_examples == 96
     assert plan.prepared.config.train.steps == 30
@@ -333,9 +306,7 @@ def test_a_plan_says_what_a_run_needs_and_writes_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_new_files_are_answered_when_the_training_file_is_gone(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_new_files_are_answered_when_the_training_file_is_gone(tmp_path: Path, configure: Configure) -> None:
     _run(configure, tmp_path / "run", "train.steps=2")
     before = Finetuned.open(tmp_path / "run")
     new = tmp_path / "new.csv"
@@ -373,9 +344,7 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
     assert nameless.exception.code == "LB-613"
 
 
-def test_result_and_card_say_what_the_commonest_label_gets(
-    configure: Configure, tmp_path: Path
-) -> None:
+def test_result_and_card_say_what_the_commonest_label_gets(configure: Configure, tmp_path: Path) -> None:
     run = tmp_path / "run"
     finetune(configure("optim.learning_rate=1e-9", "train.epochs=1"), run, is_quiet=True)
     result = read_result(run)
@@ -387,9 +356,7 @@ def test_result_and_card_say_what_the_commonest_label_gets(
     assert "**Warning**" in card
 
 
-def test_small_networks_get_measured_defaults_and_typed_values_stay(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[str], tmp_path: Path) -> None:
     free = [w for w in words if not w.startswith(("optim.learning_rate", "train.epochs"))]
     recipe = {"optim.learning_rate": Setting(2e-5, Origin("recipe", "table"))}
     prepared = prepare(resolve(FinetuneConfig, recipe, settings_from_words(free)), tmp_path / "a")
@@ -442,16 +409,12 @@ def test_a_run_has_a_model_only_once_its_card_is_written(
 
 def test_teacher_and_unlabelled_rows_have_flags(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("text,label\na,0\n")
-    job = FinetuneJob(
-        task=str(tmp_path / "own.csv"), model="m", teacher=tmp_path, skip_unlabelled=True
-    )
+    job = FinetuneJob(task=str(tmp_path / "own.csv"), model="m", teacher=tmp_path, skip_unlabelled=True)
     assert job.resolved.config.teacher.run == str(tmp_path)
     assert job.resolved.config.data.missing_labels == "skip"
 
 
-def test_without_a_model_training_starts_from_the_packaged_one(
-    words: list[str], start: Path, tmp_path: Path
-) -> None:
+def test_without_a_model_training_starts_from_the_packaged_one(words: list[str], start: Path, tmp_path: Path) -> None:
     data = ["finetune", str(tmp_path / "train.csv"), "--runs", str(tmp_path / "runs")]
     planned = CliRunner().invoke(cli, [*data, "--dry-run"])
     assert planned.exit_code == 0, planned.output

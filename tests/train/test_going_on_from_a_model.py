@@ -28,9 +28,7 @@ def _first_evaluation(run: Path) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in ("kind", "step")}
 
 
-def test_training_goes_on_where_the_model_stood(
-    tmp_path: Path, first: Path, configure: Configure
-) -> None:
+def test_training_goes_on_where_the_model_stood(tmp_path: Path, first: Path, configure: Configure) -> None:
     words = [f"start.model={first / 'model'}", "model.num_hidden_layers=2"]
     pretrain(configure(*words), tmp_path / "second", is_quiet=True)
     last = [row for row in read_metrics(first) if row["kind"] == "eval"][-1]
@@ -38,9 +36,7 @@ def test_training_goes_on_where_the_model_stood(
     assert begun["masked_lm_loss"] == pytest.approx(last["masked_lm_loss"], abs=1e-6)
 
 
-def test_the_optimizer_goes_on_too_when_asked(
-    tmp_path: Path, first: Path, configure: Configure
-) -> None:
+def test_the_optimizer_goes_on_too_when_asked(tmp_path: Path, first: Path, configure: Configure) -> None:
     checkpoint = next(iter((first / "checkpoints").glob("step-*12")))
     start = tmp_path / "start"
     shutil.copytree(first / "model", start)
@@ -59,14 +55,9 @@ def test_the_optimizer_goes_on_too_when_asked(
     assert any(not torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
-def test_what_does_not_go_with_the_model_is_refused(
-    tmp_path: Path, first: Path, configure: Configure
-) -> None:
+def test_what_does_not_go_with_the_model_is_refused(tmp_path: Path, first: Path, configure: Configure) -> None:
     start = f"start.model={first / 'model'}"
-    for words, code in (
-        ([start, "model.hidden_size=64"], "LB-515"),
-        ([start, "start.optimizer=true"], "LB-516"),
-    ):
+    for words, code in (([start, "model.hidden_size=64"], "LB-515"), ([start, "start.optimizer=true"], "LB-516")):
         with pytest.raises(LitebertError, match=code):
             pretrain(configure(*words), tmp_path / "refused", is_quiet=True)
     other = tmp_path / "other"

@@ -76,16 +76,12 @@ def test_a_reader_never_finds_a_checkpoint_that_is_not_whole(
 
 
 @pytest.mark.slow
-def test_control_moments_that_are_not_restored_change_the_run(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_control_moments_that_are_not_restored_change_the_run(tmp_path: Path, configure: Configure) -> None:
     with pytest.raises(AssertionError):
         test_runs_killed_twenty_times_equal_an_uninterrupted_one(tmp_path, configure, FORGETFUL)
 
 
-def test_control_checkpoints_written_in_place_are_found_half_written(
-    tmp_path: Path, small_model: Path
-) -> None:
+def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: Path, small_model: Path) -> None:
     with pytest.raises(AssertionError):
         test_a_reader_never_finds_a_checkpoint_that_is_not_whole(tmp_path, small_model, IN_PLACE)
 
@@ -155,17 +151,13 @@ def _manifest(old: str, new: str) -> Callable[[Path], None]:
         _manifest("{", "["),
     ],
 )
-def test_swapped_missing_and_foreign_files_are_noticed(
-    saved: Path, damage: Callable[[Path], object]
-) -> None:
+def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Callable[[Path], object]) -> None:
     damage(saved)
     with pytest.raises(LitebertError, match=r"LB-(501|00\d)"):
         verify(saved)
 
 
-def test_control_sizes_alone_do_not_tell_a_flipped_bit(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "hash_file", lambda _: "")
     manifest = checkpoint._manifest(saved, 7)
     manifest["files"].pop("manifest.json")  # type: ignore[union-attr, call-arg, arg-type]

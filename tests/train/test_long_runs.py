@@ -96,9 +96,7 @@ def test_a_run_resumes_by_its_folder_alone(
 
 
 def test_stages_have_sequences_and_batches_of_their_own(configure: Configure) -> None:
-    resolved = configure(
-        "ramp.shares=[0.5, 0.25]", "ramp.seq_lengths=[16, 32]", "ramp.batch_sizes=[2, 4]"
-    )
+    resolved = configure("ramp.shares=[0.5, 0.25]", "ramp.seq_lengths=[16, 32]", "ramp.batch_sizes=[2, 4]")
     config = resolved.config
     sources = Sources.open(config)
     batches = batches_of(sources.corpus.path, config=config, sentence=sources.sentence)
@@ -117,9 +115,7 @@ def test_stages_have_sequences_and_batches_of_their_own(configure: Configure) ->
     assert (batches.batch(6).ids == batches.batch(6).ids).all()
 
 
-@pytest.mark.parametrize(
-    "words", [("ramp.shares=[0.5]", "ramp.batch_sizes=[8, 9]"), ("ramp.shares=[0.6, 0.5]",)]
-)
+@pytest.mark.parametrize("words", [("ramp.shares=[0.5]", "ramp.batch_sizes=[8, 9]"), ("ramp.shares=[0.6, 0.5]",)])
 def test_stages_that_do_not_fit_are_refused(configure: Configure, words: tuple[str, ...]) -> None:
     with pytest.raises(LitebertError):
         configure(*words)
@@ -171,19 +167,12 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
     lines = stories.read_text().splitlines()
     write_tokenizer(tmp_path / "other", train_tokenizer(lines, vocab_size=80))
     build_corpus(
-        [stories],
-        tokenizer=tmp_path / "other",
-        output=tmp_path / "corpus",
-        sentences="line",
-        held_out=0.2,
-        workers=1,
+        [stories], tokenizer=tmp_path / "other", output=tmp_path / "corpus", sentences="line", held_out=0.2, workers=1
     )
     words = [f"data.corpus={tmp_path / 'corpus'}", f"start.model={trained / 'model'}"]
     with pytest.raises(LitebertError, match="LB-514"):
         pretrain(configure(*words), tmp_path / "refused", is_quiet=True)
-    further = configure(
-        *words, "start.new_vocabulary=true", "train.steps=1", "optim.learning_rate=1e-9"
-    )
+    further = configure(*words, "start.new_vocabulary=true", "train.steps=1", "optim.learning_rate=1e-9")
     pretrain(further, tmp_path / "run", is_quiet=True)
     tables = {}
     for name, folder in (("former", trained / "model"), ("new", tmp_path / "run" / "model")):

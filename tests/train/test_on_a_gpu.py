@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -154,14 +150,7 @@ def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, AlbertForP
     network.albert.embedding.word.weight.data *= 3
     rule = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
     result = training_step(
-        _task(network),
-        [_work()],
-        rule,
-        step=0,
-        learning_rate=0.01,
-        clip_norm=1.0,
-        seed=1,
-        loss_scale=loss_scale,
+        _task(network), [_work()], rule, step=0, learning_rate=0.01, clip_norm=1.0, seed=1, loss_scale=loss_scale
     )
     return result, network
 
@@ -183,9 +172,7 @@ def test_fp16_trains_as_fp32_does_and_an_overflow_changes_nothing() -> None:
     assert torch.equal(network.albert.pooler.weight, untouched.albert.pooler.weight)  # type: ignore[union-attr]
 
 
-def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "STEPS_PER_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
     bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
@@ -200,9 +187,7 @@ def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
 class _NoFloat64(TorchDispatchMode):
     """Refuse what Apple's GPUs have not."""
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         for each in tree_leaves(result):
             assert not isinstance(each, Tensor) or each.dtype != torch.float64, function

@@ -40,9 +40,7 @@ def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure
 
 
 @pytest.mark.parametrize("objective", ["order", "order-official", "next", "none"])
-def test_every_sentence_objective_trains(
-    tmp_path: Path, configure: Configure, objective: str
-) -> None:
+def test_every_sentence_objective_trains(tmp_path: Path, configure: Configure, objective: str) -> None:
     pretrain(configure(f"objective.sentence={objective}"), tmp_path, is_quiet=True)
     last = read_metrics(tmp_path)[-1]
     assert ("sentence_order_loss" in last) == (objective != "none")
@@ -69,9 +67,7 @@ def test_every_variant_trains(tmp_path: Path, configure: Configure, changes: lis
     assert losses[-1] < losses[0]
 
 
-def test_the_result_loads_in_transformers_with_its_tokenizer(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_the_result_loads_in_transformers_with_its_tokenizer(tmp_path: Path, configure: Configure) -> None:
     outcome = pretrain(configure(), tmp_path, is_quiet=True)
     assert outcome.model is not None
     ours = Model.load(outcome.model)
@@ -120,9 +116,7 @@ def test_a_run_goes_on_after_single_steps_that_are_not_finite(
         return Loss(loss.total * factor, loss.sums * factor)
 
     monkeypatch.setattr(Pretraining, "loss", sometimes_poisoned)
-    outcome = pretrain(
-        configure("train.save_every=1", "train.log_every=1"), tmp_path, is_quiet=True
-    )
+    outcome = pretrain(configure("train.save_every=1", "train.log_every=1"), tmp_path, is_quiet=True)
     assert outcome.model is not None
     rows = read_metrics(tmp_path)
     assert [row["step"] for row in rows if row["kind"] == "note"] == [2, 3, 6]
@@ -130,9 +124,7 @@ def test_a_run_goes_on_after_single_steps_that_are_not_finite(
     assert all(torch.isfinite(p).all() for p in Model.load(outcome.model).network.parameters())
 
 
-def test_a_plan_says_what_a_run_needs_and_writes_nothing(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_plan_says_what_a_run_needs_and_writes_nothing(tmp_path: Path, configure: Configure) -> None:
     config, needs = plan(configure(), tmp_path / "run")
     assert config.model.vocab_size == 90
     assert needs.num_parameters == sum(
@@ -161,15 +153,9 @@ def test_minutes_become_steps_once_and_for_all(tmp_path: Path, configure: Config
 
 @pytest.mark.parametrize(
     ("change", "code"),
-    [
-        ("train.device=cuda:99", "LB-507"),
-        ("data.eval_corpus=nowhere", "LB-3"),
-        ("model.vocab_size=91", "LB-512"),
-    ],
+    [("train.device=cuda:99", "LB-507"), ("data.eval_corpus=nowhere", "LB-3"), ("model.vocab_size=91", "LB-512")],
 )
-def test_what_cannot_work_is_refused_before_work(
-    tmp_path: Path, configure: Configure, change: str, code: str
-) -> None:
+def test_what_cannot_work_is_refused_before_work(tmp_path: Path, configure: Configure, change: str, code: str) -> None:
     with pytest.raises(LitebertError, match=code):
         pretrain(configure(change), tmp_path, is_quiet=True)
     assert not (tmp_path / "metrics.jsonl").exists()
@@ -200,12 +186,6 @@ def test_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path, configure: Conf
 def test_a_corpus_without_a_held_out_part_is_refused(
     tmp_path: Path, stories: Path, corpus: Path, configure: Configure
 ) -> None:
-    build_corpus(
-        [stories],
-        tokenizer=corpus / "tokenizer",
-        output=tmp_path / "all",
-        sentences="line",
-        workers=1,
-    )
+    build_corpus([stories], tokenizer=corpus / "tokenizer", output=tmp_path / "all", sentences="line", workers=1)
     with pytest.raises(LitebertError, match="LB-510"):
         pretrain(configure(f"data.corpus={tmp_path / 'all'}"), tmp_path / "run", is_quiet=True)

@@ -60,9 +60,7 @@ def _start(run: Path, words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
-def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(tmp_path: Path, configure: Configure) -> None:
     words = _words(configure)
     assert _start(tmp_path / "whole", words).wait() == 0
     waits = iter([2.2, 2.6, 2.9, 3.1, 2.4])
@@ -107,31 +105,23 @@ def _interrupt_at(patched: pytest.MonkeyPatch, step: int) -> None:
     patched.setattr(loop, "training_step", signalling)
 
 
-def test_workers_and_accumulation_change_nothing_that_matters(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_workers_and_accumulation_change_nothing_that_matters(tmp_path: Path, configure: Configure) -> None:
     pretrain(configure(), tmp_path / "inline", is_quiet=True)
     pretrain(configure("train.loader_workers=2"), tmp_path / "workers", is_quiet=True)
     assert _state(tmp_path / "inline") == _state(tmp_path / "workers")
 
 
-def test_gradient_accumulation_gives_the_gradients_of_the_whole_batch(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_gradient_accumulation_gives_the_gradients_of_the_whole_batch(tmp_path: Path, configure: Configure) -> None:
     undropped = ["model.hidden_dropout_prob=0", "model.attention_probs_dropout_prob=0"]
     whole = pretrain(configure(*undropped), tmp_path / "whole", is_quiet=True)
-    parts = pretrain(
-        configure(*undropped, "train.micro_batch_size=2"), tmp_path / "parts", is_quiet=True
-    )
+    parts = pretrain(configure(*undropped, "train.micro_batch_size=2"), tmp_path / "parts", is_quiet=True)
     assert whole.model is not None
     assert parts.model is not None
     ours, theirs = (load_file(r.model / "model.safetensors") for r in (whole, parts))
     assert max(float((ours[n] - theirs[n]).abs().max()) for n in ours) < 2e-4
 
 
-def test_another_configuration_is_refused_field_by_field(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_another_configuration_is_refused_field_by_field(tmp_path: Path, configure: Configure) -> None:
     pretrain(configure(), tmp_path, is_quiet=True)
     with pytest.raises(LitebertError, match=r"LB-505[\s\S]*train\.seed: 12345 -> 7"):
         pretrain(configure("train.seed=7"), tmp_path, is_quiet=True)
@@ -173,10 +163,7 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, configure: Con
 
 
 def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
-    tmp_path: Path,
-    configure: Configure,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "verify", lambda _: None)
     with pytest.raises(AssertionError):

@@ -13,14 +13,7 @@ from transformers import AlbertForSequenceClassification
 
 import litebert
 from litebert.cli import cli
-from litebert.config import (
-    AlbertConfig,
-    FinetuneConfig,
-    HeadConfig,
-    Resolved,
-    resolve,
-    settings_from_words,
-)
+from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Resolved, resolve, settings_from_words
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits
 from litebert.fast.exits import logits_by_step
@@ -110,16 +103,11 @@ def _state(run: Path) -> dict[str, object]:
     last = sorted((run / "checkpoints").iterdir())[-1]
     files = [last / "model.safetensors", last / "optimizer.safetensors"]
     files += [run / kept / "model.safetensors" for kept in ("model", "best")]
-    rows = [
-        {name: value for name, value in row.items() if name != "tokens_per_second"}
-        for row in read_metrics(run)
-    ]
+    rows = [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(run)]
     return {"rows": rows, "files": [hash_file(file) for file in files]}
 
 
-def test_every_head_learns_and_fewer_steps_answer_as_well(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_every_head_learns_and_fewer_steps_answer_as_well(tmp_path: Path, configure: Configure) -> None:
     finetune(configure("train.steps=1"), tmp_path / "begun", is_quiet=True)
     finetune(configure(), tmp_path / "run", is_quiet=True)
     data = tmp_path / "train.csv"
@@ -142,8 +130,7 @@ def test_every_head_learns_and_fewer_steps_answer_as_well(
     assert litebert.evaluate(tmp_path / "run", quiet=True).doubts == ()
     begun = litebert.evaluate(tmp_path / "begun", quiet=True)
     (accuracy,), (commonest,) = (
-        [values["accuracy"] for values in found.values()]
-        for found in (begun.measures, begun.baseline)
+        [values["accuracy"] for values in found.values()] for found in (begun.measures, begun.baseline)
     )
     assert 0 < commonest < 1
     assert f"{accuracy:.4f}  (commonest label {commonest:.4f})" in str(begun)
@@ -153,9 +140,7 @@ def test_every_head_learns_and_fewer_steps_answer_as_well(
     assert str(CliRunner().invoke(cli, plain).exception).startswith("LB-454")
 
 
-def test_a_run_with_exits_that_was_cut_off_ends_as_one_that_was_not(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_run_with_exits_that_was_cut_off_ends_as_one_that_was_not(tmp_path: Path, configure: Configure) -> None:
     finetune(configure(), tmp_path / "whole", is_quiet=True)
     for step in (20, 40):
         with pytest.raises(KeyboardInterrupt):
@@ -177,9 +162,7 @@ def test_exits_come_back_from_the_folder_and_transformers_reads_the_last_head(
     again = tmp_path / "again"
     save_model(network, again)
     assert hash_file(again / "model.safetensors") == hash_file(folder / "model.safetensors")
-    theirs, report = AlbertForSequenceClassification.from_pretrained(
-        folder, output_loading_info=True
-    )
+    theirs, report = AlbertForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert set(report["unexpected_keys"]) == inner
     assert not report["missing_keys"]
     model = litebert.load(folder)
@@ -228,9 +211,6 @@ def test_other_tasks_have_no_exits(tmp_path: Path, configure: Configure) -> None
 
 
 def test_the_plan_counts_every_head(tmp_path: Path, configure: Configure) -> None:
-    plans = [
-        plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run")
-        for exits in ("true", "false")
-    ]
+    plans = [plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run") for exits in ("true", "false")]
     more = plans[0].needs.num_parameters - plans[1].needs.num_parameters
     assert more == (STEPS - 1) * (2 * 32 + 2)

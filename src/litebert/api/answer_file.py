@@ -147,11 +147,7 @@ class NpyAnswers(AnswerFile):
     def finish(self) -> None:
         """Put the header before the numbers."""
         header = io.BytesIO()
-        shape = {
-            "descr": "<f4",
-            "fortran_order": False,
-            "shape": (self._whole_rows(), self._size()),
-        }
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._whole_rows(), self._size())}
         np.lib.format.write_array_header_1_0(header, shape)
         write_stream(self._path, (header.getvalue(), *self._pieces()))
         for path in (self._unfinished, self._command, self._shape):

@@ -67,9 +67,7 @@ def is_file(words: Sequence[str]) -> bool:
     return False
 
 
-def rows_of(
-    words: Sequence[str], columns: Sequence[str], roles: Sequence[str]
-) -> Iterator[Numbered]:
+def rows_of(words: Sequence[str], columns: Sequence[str], roles: Sequence[str]) -> Iterator[Numbered]:
     """Yield rows of files, or of standard input ("-").
 
     `columns` are choices such as text=body, or body alone for the first role.
@@ -106,10 +104,7 @@ def answered(
 
 def count_rows(words: Sequence[str]) -> int | None:
     """Estimate the rows of files by their lines; None where the lines cannot be counted."""
-    if any(
-        word == "-" or _kind(word) == ".parquet" or Path(word).suffix.lower() in COMPRESSIONS
-        for word in words
-    ):
+    if any(word == "-" or _kind(word) == ".parquet" or Path(word).suffix.lower() in COMPRESSIONS for word in words):
         return None
     total = 0
     for word in words:
@@ -168,9 +163,7 @@ def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
     return role, name
 
 
-def _each(
-    rows: list[Values], answer: Callable[[list[Values]], Sequence[Answer]]
-) -> Iterator[Answer | LitebertError]:
+def _each(rows: list[Values], answer: Callable[[list[Values]], Sequence[Answer]]) -> Iterator[Answer | LitebertError]:
     """Answer rows together; where one of them is refused, each by itself.
 
     What is wrong with the request is wrong with every row, and ends it.

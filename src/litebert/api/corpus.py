@@ -50,9 +50,7 @@ def build_from_texts(
         vocabulary = locate(start)
     elif not (vocabulary / "tokenizer_config.json").exists():
         report.say(f"training a vocabulary of {vocab_size:,} pieces")
-        trained = train_vocabulary(
-            texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column
-        )
+        trained = train_vocabulary(texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column)
         if trained.vocab_size < vocab_size:
             report.say(f"the text has only {trained.vocab_size:,} pieces")
     report.say("building the corpus")
@@ -88,10 +86,7 @@ def train_vocabulary(
     """
     count(vocab_size, "vocab_size")
     model = train_tokenizer(
-        read_texts(paths(texts), column=column),
-        vocab_size=vocab_size,
-        is_limit=is_limit,
-        lowercase=not cased,
+        read_texts(paths(texts), column=column), vocab_size=vocab_size, is_limit=is_limit, lowercase=not cased
     )
     _require_no_other(Path(folder), model)
     return write_tokenizer(Path(folder), model, lowercase=not cased)
@@ -129,9 +124,7 @@ class Mixture:
     settings: list[str]
 
 
-def mixture(
-    corpora: Sequence[Path], *, weights: str | None = None, temperature: float = 1.0
-) -> Mixture:
+def mixture(corpora: Sequence[Path], *, weights: str | None = None, temperature: float = 1.0) -> Mixture:
     """Return how a mix of corpora is drawn.
 
     Raises:
@@ -194,6 +187,4 @@ def draw_lengths(stats: CorpusStats, path: Path) -> None:
 
 
 def _quantiles(values: Sequence[int]) -> str:
-    return ", ".join(
-        f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, values, strict=True)
-    )
+    return ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, values, strict=True))

@@ -55,10 +55,7 @@ def examine() -> list[Check]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only"
     return [
         Check(
-            "python",
-            sys.version_info[:2] >= LEAST_PYTHON,
-            platform.python_version(),
-            "install Python 3.11 or newer",
+            "python", sys.version_info[:2] >= LEAST_PYTHON, platform.python_version(), "install Python 3.11 or newer"
         ),
         Check("torch", version >= LEAST_TORCH, torch.__version__, "pip install -U torch"),
         Check("device", True, device),

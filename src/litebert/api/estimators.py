@@ -72,9 +72,7 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
         """Return a row per text."""
-        return self._model().embed(
-            several(X, "transform"), pooling=self.pooling, normalize=self.normalize
-        )
+        return self._model().embed(several(X, "transform"), pooling=self.pooling, normalize=self.normalize)
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
         """Name the columns."""
@@ -153,9 +151,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
                 raise KeyboardInterrupt
             folder = run.folder / "model"
             self.files_ = {
-                str(path.relative_to(folder)): path.read_bytes()
-                for path in sorted(folder.rglob("*"))
-                if path.is_file()
+                str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
             }
         self.__dict__.pop("_loaded", None)
         return self

@@ -12,14 +12,7 @@ from litebert.api.held_out import is_pretrained, measure_pretraining
 from litebert.api.progress import Progress
 from litebert.api.settings import require_models, require_types
 from litebert.errors import LitebertError, no_such_name
-from litebert.inference.finetuned import (
-    Finetuned,
-    Kept,
-    data_of,
-    measured,
-    with_clean_threshold,
-    with_patience,
-)
+from litebert.inference.finetuned import Finetuned, Kept, data_of, measured, with_clean_threshold, with_patience
 from litebert.report.table import Frame, frame
 from litebert.tasks.baseline import doubts
 from litebert.tasks.named.squad_score import score_predictions
@@ -94,21 +87,13 @@ def evaluate(
     chosen = require_models(models)
     if len(chosen) == 1 and task is None and is_pretrained(chosen[0]):
         texts = [] if data is None else [str(data)]
-        values, used = measure_pretraining(
-            chosen[0], texts, column=_text_column(columns), precision=precision
-        )
+        values, used = measure_pretraining(chosen[0], texts, column=_text_column(columns), precision=precision)
         return Evaluation({"texts" if texts else "held out": values}, used)
     kept: Kept = "best" if best else "last"
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
         opened = [
             Finetuned.open(
-                path,
-                kept=kept,
-                task=task,
-                columns=columns,
-                precision=precision,
-                depth=depth,
-                progress=progress.advance,
+                path, kept=kept, task=task, columns=columns, precision=precision, depth=depth, progress=progress.advance
             )
             for path in chosen
         ]
@@ -157,9 +142,7 @@ def evaluate_zero_shot(
     next_step = "litebert evaluate models/mine --on sts --data STS-B/dev.tsv"
     chosen = require_models(models)
     if on not in MEASURES:
-        raise no_such_name(
-            "LB-994", "there is no measure of this name", on, MEASURES, next=next_step
-        )
+        raise no_such_name("LB-994", "there is no measure of this name", on, MEASURES, next=next_step)
     if len(chosen) != 1:
         raise LitebertError(
             "LB-995",
@@ -194,9 +177,7 @@ def evaluate_predictions(
             next="litebert evaluate --predictions FILE --data dev-v1.1.json",
         )
     odds = None if null_odds is None else Path(null_odds)
-    return Evaluation(
-        {"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)}
-    )
+    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
 
 
 def _text_column(columns: Sequence[str]) -> str:

@@ -114,11 +114,9 @@ class FinetuneJob:
             "model": f"{self._start()}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
             "task": f"{prepared.dataset.name}, {head.kind}",
             "parameters": f"{needs.num_parameters:,}",
-            "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} "
-            "sequences or windows",
+            "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
             **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
-            "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every "
-            f"{train.eval_every:,}",
+            "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
             "rate": f"{optim.learning_rate:g} ({origins['optim.learning_rate']})"
             + f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1),
             "commonest": f"{prepared.key_measure} {commonest:.4f} without any learning",
@@ -211,9 +209,7 @@ def _seeded(resolved: Resolved[FinetuneConfig], seed: int) -> Resolved[FinetuneC
     """Return the settings with another seed."""
     train = resolved.config.train.model_copy(update={"seed": seed})
     config = resolved.config.model_copy(update={"train": train})
-    return replace(
-        resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")}
-    )
+    return replace(resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")})
 
 
 def _require_data(task: str, settings: Overrides) -> None:

@@ -66,13 +66,7 @@ def glue(
         _require_tests(chosen, folder)
     jobs = {
         task: FinetuneJob(
-            task=task,
-            model=model,
-            data=data,
-            name=f"{name}/{task}",
-            runs=runs,
-            seeds=seeds,
-            settings=settings,
+            task=task, model=model, data=data, name=f"{name}/{task}", runs=runs, seeds=seeds, settings=settings
         )
         for task in chosen
     }
@@ -102,11 +96,7 @@ def _tasks(data: Path, names: Sequence[str]) -> list[str]:
                 known,
                 next="litebert glue ... --tasks mrpc,rte",
             )
-    there = [
-        task.name
-        for task in trainable
-        if (data / task.folder).is_dir() or (data / task.name).is_dir()
-    ]
+    there = [task.name for task in trainable if (data / task.folder).is_dir() or (data / task.name).is_dir()]
     if names or there:
         return list(dict.fromkeys(names)) or there
     raise LitebertError(
@@ -137,9 +127,7 @@ def _require_tests(tasks: Sequence[str], data: Path) -> None:
     glue_zip(files)
 
 
-def _submit(
-    trained: Mapping[str, Run], data: Path, output: Path, kept: Kept, say: Callable[[str], None]
-) -> Path:
+def _submit(trained: Mapping[str, Run], data: Path, output: Path, kept: Kept, say: Callable[[str], None]) -> Path:
     """Answer the test data of every task, the diagnostic one with the models of MNLI."""
     files: dict[str, str] = {}
     for task, source in _answered(list(trained)).items():

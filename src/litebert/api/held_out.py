@@ -6,12 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.config import (
-    ObjectiveConfig,
-    Precision,
-    PretrainConfig,
-    TrainConfig,
-)
+from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.fast import refuse_non_finite
@@ -41,11 +36,7 @@ def is_pretrained(path: str | Path) -> bool:
 
 
 def measure_pretraining(
-    path: str | Path,
-    texts: Sequence[str | Path],
-    *,
-    column: str = "text",
-    precision: Precision | None = None,
+    path: str | Path, texts: Sequence[str | Path], *, column: str = "text", precision: Precision | None = None
 ) -> tuple[dict[str, float], str]:
     """Return the measures and the precision that they were computed in.
 
@@ -89,19 +80,13 @@ def measure_pretraining(
         assert config is not None
         held_out = Sources.open(config).evaluation(config)
     size = None if config is None else config.train.micro_batch_size
-    task = Pretraining(
-        loaded.network,
-        held_out=held_out,
-        train=TrainConfig(micro_batch_size=size),
-    )
+    task = Pretraining(loaded.network, held_out=held_out, train=TrainConfig(micro_batch_size=size))
     return task.evaluate(), used
 
 
 def _objective(config: PretrainConfig | None, longest: int, *, has_order: bool) -> ObjectiveConfig:
     """Return what is measured on texts: as in the run's own evaluation, where there is a run."""
-    found = (
-        ObjectiveConfig(max_seq_length=min(longest, 512)) if config is None else config.objective
-    )
+    found = ObjectiveConfig(max_seq_length=min(longest, 512)) if config is None else config.objective
     return found if has_order else found.model_copy(update={"sentence": "none"})
 
 
@@ -111,12 +96,7 @@ def _batches(
     """Tokenise texts into a temporary corpus, and draw sequences from it."""
     with tempfile.TemporaryDirectory() as scratch:
         build_corpus(
-            texts,
-            tokenizer=folder,
-            output=Path(scratch) / "corpus",
-            documents="blank-line",
-            column=column,
-            workers=1,
+            texts, tokenizer=folder, output=Path(scratch) / "corpus", documents="blank-line", column=column, workers=1
         )
         return list(
             evaluation_batches(

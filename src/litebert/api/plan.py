@@ -73,9 +73,7 @@ def needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
     return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}
 
 
-def plan_without_corpus(
-    resolved: Resolved[PretrainConfig], *, vocab_size: int
-) -> tuple[PretrainConfig, Estimate]:
+def plan_without_corpus(resolved: Resolved[PretrainConfig], *, vocab_size: int) -> tuple[PretrainConfig, Estimate]:
     """Return the configuration and needs of a run whose corpus is not built yet."""
     config, train = resolved.config, resolved.config.train
     device = choose_device(train.device)

@@ -38,9 +38,7 @@ class Predictions:
 
     def to_pandas(self) -> Frame:
         """Return a row per answer: a DataFrame where pandas is installed, else a Table."""
-        return frame(
-            [{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows]
-        )
+        return frame([{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows])
 
     def __repr__(self) -> str:
         """Count the answers of each split."""
@@ -50,8 +48,7 @@ class Predictions:
     def _repr_html_(self) -> str:
         shown = [row for rows in self.rows.values() for row in rows][:20]
         cells = "".join(
-            f"<tr><td>{escape(row.id)}</td><td>{escape(row.text[:80])}</td>"
-            f"<td>{escape(row.answer)}</td></tr>"
+            f"<tr><td>{escape(row.id)}</td><td>{escape(row.text[:80])}</td><td>{escape(row.answer)}</td></tr>"
             for row in shown
         )
         return f"<p>{escape(repr(self))}</p><table>{cells}</table>"
@@ -79,14 +76,7 @@ def predict(
     kept: Kept = "best" if best else "last"
     with Progress("examples", "predicting", is_quiet=quiet) as progress:
         opened = [
-            Finetuned.open(
-                path,
-                kept=kept,
-                task=task,
-                columns=columns,
-                precision=precision,
-                progress=progress.advance,
-            )
+            Finetuned.open(path, kept=kept, task=task, columns=columns, precision=precision, progress=progress.advance)
             for path in chosen
         ]
         dataset = opened[0].dataset

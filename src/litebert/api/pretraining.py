@@ -6,25 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.api.corpus import build_from_texts
-from litebert.api.plan import (
-    RunPlan,
-    needs_in_numbers,
-    needs_in_words,
-    plan_without_corpus,
-    processes_in_words,
-)
+from litebert.api.plan import RunPlan, needs_in_numbers, needs_in_words, plan_without_corpus, processes_in_words
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
-from litebert.api.settings import (
-    Overrides,
-    Paths,
-    flags,
-    overrides,
-    paths,
-    require_types,
-    run_folder,
-)
+from litebert.api.settings import Overrides, Paths, flags, overrides, paths, require_types, run_folder
 from litebert.config import PretrainConfig, Resolved, resolve
 from litebert.corpus.build import require_share
 from litebert.distributed import World, joined, world_size
@@ -128,8 +114,7 @@ class PretrainJob:
             f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
             "parameters": f"{needs.num_parameters:,}",
             "data": self._data(),
-            "objective": f"masked LM {config.objective.mask_prob:.0%}, "
-            f"sentence {config.objective.sentence}",
+            "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
             **needs_in_words(needs, train.steps),
@@ -162,12 +147,7 @@ class PretrainJob:
         if self.tensorboard and world.is_first:
             listeners = (TensorBoard(self.folder / "tensorboard"),)
         outcome = train_model(
-            self.resolved,
-            self.folder,
-            is_quiet=quiet,
-            listeners=listeners,
-            planned=planned,
-            world=world,
+            self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned, world=world
         )
         run = Run(self.folder, outcome.exit_code)
         return concluded(run, say, was_finished=was_finished) if world.is_first else run

@@ -19,9 +19,7 @@ FIRST_LINE, BETWEEN_LINES = 3.0, 10.0
 class Progress:
     """Show how many items are done; `advance` is cheap enough to call for every item."""
 
-    def __init__(
-        self, unit: str, title: str, *, total: int | None = None, is_quiet: bool = False
-    ) -> None:
+    def __init__(self, unit: str, title: str, *, total: int | None = None, is_quiet: bool = False) -> None:
         self._unit, self._title, self._total = unit, title, total
         self._is_quiet, self._done = is_quiet, 0
         self._started = time.monotonic()

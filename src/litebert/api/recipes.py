@@ -16,10 +16,7 @@ KINDS = ("pretrain", "finetune")
 
 def list_recipes() -> dict[str, dict[str, str]]:
     """Return the first line of every recipe by kind and name."""
-    return {
-        kind: {name: recipe(name).splitlines()[0].lstrip("# ") for name in recipe_names(kind)}
-        for kind in KINDS
-    }
+    return {kind: {name: recipe(name).splitlines()[0].lstrip("# ") for name in recipe_names(kind)} for kind in KINDS}
 
 
 def recipe_names(*kinds: str) -> list[str]:
@@ -41,9 +38,7 @@ def recipe(name: str) -> str:
         LitebertError: LB-522, no recipe has this name.
     """
     if name not in recipe_names():
-        raise no_such_name(
-            "LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list"
-        )
+        raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list")
     kind = next(kind for kind in KINDS if name in recipe_names(kind))
     path = package_files("litebert") / "recipes" / kind / f"{name}.toml"
     return path.read_text(encoding="utf-8")

@@ -98,9 +98,7 @@ class Run:
         """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a Table."""
         if self.seeds:
             rows: list[TableRow] = [
-                {"seed": run.settings.get("train.seed"), **row}
-                for run in self.seeds
-                for row in run._rows()
+                {"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._rows()
             ]
             return frame(rows)
         return frame(self._rows())

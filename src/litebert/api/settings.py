@@ -20,9 +20,7 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 def flags(values: Mapping[str, Json]) -> Settings:
     """Return arguments as settings; None means that one was not given."""
-    return {
-        name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None
-    }
+    return {name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None}
 
 
 def overrides(given: Overrides) -> Settings:

@@ -116,19 +116,9 @@ def ablation_part(found: Ablation) -> Part:
     probes = sorted({n for names in by_row for n in names if sum(n in x for x in by_row) > 1})
     # A row that other tables share may have measures that only they want.
     grid = GRIDS[found.name]
-    wanted = (
-        *names,
-        *(crossed if grid.crosses_objectives else ()),
-        *(by_depth if grid.measures_depths else ()),
-    )
+    wanted = (*names, *(crossed if grid.crosses_objectives else ()), *(by_depth if grid.measures_depths else ()))
     measures = [n for n in wanted if any(row.values(n) for row in found.rows)]
-    headings = [
-        "row",
-        "paper",
-        "seeds",
-        *(f"{m}{x}" for m in measures for x in ("", " ±")),
-        *probes,
-    ]
+    headings = ["row", "paper", "seeds", *(f"{m}{x}" for m in measures for x in ("", " ±")), *probes]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
     rows = []
     for row in found.rows:
@@ -148,8 +138,7 @@ def ablation_part(found: Ablation) -> Part:
         ]
         rows.append(tuple(cells))
     points = tuple(
-        RowPoint(row.label, tuple(values), row.paper)
-        for row, values in zip(found.rows, found.compared, strict=True)
+        RowPoint(row.label, tuple(values), row.paper) for row, values in zip(found.rows, found.compared, strict=True)
     )
     is_measured = any(row.trials for row in found.rows)
     return Part(
@@ -159,24 +148,14 @@ def ablation_part(found: Ablation) -> Part:
         f"text, at scale {found.scale}.",
         finding=found.verdict,
         tables=(Table(tuple(headings), tuple(rows), found.title),),
-        rows=(RowsFigure(found.title, "Bars: deviation between seeds.", points),)
-        if is_measured
-        else (),
+        rows=(RowsFigure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
     )
 
 
 def costs_part(found: Costs) -> Part:
     """Return the claims of speed and cost, with the time that three network speeds add."""
     headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high"]
-    headings += [
-        "by FLOPs",
-        "parameters",
-        "beside",
-        "gradient MB",
-        "beside",
-        "training GB",
-        "beside",
-    ]
+    headings += ["by FLOPs", "parameters", "beside", "gradient MB", "beside", "training GB", "beside"]
     headings += [f"at {speed} Gbit/s" for speed in GIGABITS]
     return Part(
         name="cost",
@@ -220,11 +199,7 @@ def attention_part(found: LocalAttention) -> Part:
 
 def depths_part(found: Sequence[Depths]) -> Part:
     """Return what models predict at every depth."""
-    rows = tuple(
-        (each.source, x.depth, x.loss, x.accuracy, x.microseconds)
-        for each in found
-        for x in each.depths
-    )
+    rows = tuple((each.source, x.depth, x.loss, x.accuracy, x.microseconds) for each in found for x in each.depths)
     return Part(
         name="depth",
         title="Elastic depth",
@@ -239,9 +214,7 @@ def _mean(values: Iterable[float]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def _steps_chart(
-    title: str, found: Sequence[Layers], value: Callable[[StepChange], float]
-) -> Chart:
+def _steps_chart(title: str, found: Sequence[Layers], value: Callable[[StepChange], float]) -> Chart:
     return _chart(title, "Means over tokens.", [(e.source, e.steps) for e in found], value)
 
 

@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 @model_options
 @click.option("--top", default=1, show_default=True, type=AtLeast(1), help="Answers to show.")
 @bulk_options
-def answer(
-    question: str,
-    context: str | None,
-    file: Path | None,
-    load: Load,
-    top: int,
-    bulk: BulkOptions,
-) -> None:
+def answer(question: str, context: str | None, file: Path | None, load: Load, top: int, bulk: BulkOptions) -> None:
     """Answer QUESTION with a span of a text.
 
     A file of questions has the columns question and context; --context or --file gives one text
@@ -100,6 +93,4 @@ def _print(found: Results[SpanFound], bulk: BulkOptions) -> None:
 
 
 def _shown(found: Results[SpanFound]) -> str:
-    return "\n".join(
-        f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found
-    )
+    return "\n".join(f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found)

@@ -45,9 +45,7 @@ def bulk_options(command: Command) -> Command:
         return command(*args, bulk=bulk, **values)
 
     options = (
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print JSON; for files, one per line."
-        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON; for files, one per line."),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--force", is_flag=True, help="Replace the output if it exists."),
         click.option(
@@ -55,12 +53,7 @@ def bulk_options(command: Command) -> Command:
             type=click.Path(path_type=Path),
             help="A .jsonl or .csv file (vectors: also .npy); rerun to resume.",
         ),
-        click.option(
-            "--column",
-            multiple=True,
-            metavar="[ROLE=]NAME",
-            help="Column of a CSV, JSONL or Parquet file.",
-        ),
+        click.option("--column", multiple=True, metavar="[ROLE=]NAME", help="Column of a CSV, JSONL or Parquet file."),
     )
     decorated: Any = called
     for option in options:
@@ -80,11 +73,7 @@ class Verb(Generic[Answer]):
 
 
 def run_verb(
-    words: Sequence[str],
-    verb: Verb[Answer],
-    load: Callable[[], Model],
-    bulk: BulkOptions,
-    pairs: Sequence[str] = (),
+    words: Sequence[str], verb: Verb[Answer], load: Callable[[], Model], bulk: BulkOptions, pairs: Sequence[str] = ()
 ) -> None:
     """Answer texts, files of texts, or standard input, and print or write the answers."""
     from litebert.api.bulk import is_file

@@ -26,13 +26,7 @@ CHOICES = tuple(f"choice{number}" for number in range(1, 10))
 @click.option("--context", default="", help="The text that the question is about.")
 @model_options
 @bulk_options
-def choose(
-    question: str,
-    choices: tuple[str, ...],
-    context: str,
-    load: Load,
-    bulk: BulkOptions,
-) -> None:
+def choose(question: str, choices: tuple[str, ...], context: str, load: Load, bulk: BulkOptions) -> None:
     """Choose the answer to QUESTION among CHOICES.
 
     A file has the columns question, choice1, choice2 ... and, optionally, context.
@@ -52,11 +46,7 @@ def choose(
 
     def answers(network: Model, rows: list[dict[str, str]]) -> list[Choice]:
         return [
-            network.choose(
-                row["question"],
-                choices or _choices(row),
-                context=row.get("context", context),
-            )
+            network.choose(row["question"], choices or _choices(row), context=row.get("context", context))
             for row in rows
         ]
 

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 @patience_option
 @bulk_options
 def classify(
-    texts: tuple[str, ...],
-    pairs: tuple[str, ...],
-    load: Load,
-    patience: int | None,
-    bulk: BulkOptions,
+    texts: tuple[str, ...], pairs: tuple[str, ...], load: Load, patience: int | None, bulk: BulkOptions
 ) -> None:
     """Say which label each text has, or each row of a file.
 

@@ -32,17 +32,8 @@ def corpus() -> None:
     show_default=True,
     help="Find sentences in free text, or take one per line (blank line: document end).",
 )
-@click.option(
-    "--documents",
-    type=click.Choice(["file", "blank-line"]),
-    help="Where documents of .txt files end.",
-)
-@click.option(
-    "--column",
-    default="text",
-    show_default=True,
-    help="Text column; chapters.text reads into objects.",
-)
+@click.option("--documents", type=click.Choice(["file", "blank-line"]), help="Where documents of .txt files end.")
+@click.option("--column", default="text", show_default=True, help="Text column; chapters.text reads into objects.")
 @click.option("--language", default="en", show_default=True, help="Language of the sentences.")
 @click.option("--held-out", default=0.01, show_default=True, help="Share kept for evaluation.")
 @click.option("--workers", type=int, help="Processes; default: all cores.")
@@ -91,10 +82,7 @@ def build(
         return
     for name, part in (("train", summary.train), ("held out", summary.held_out)):
         if part:
-            show(
-                f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, "
-                f"{part.tokens:,} tokens"
-            )
+            show(f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, {part.tokens:,} tokens")
 
 
 @corpus.command("check")
@@ -194,9 +182,7 @@ def mix(corpora: tuple[Path, ...], weights: str | None, temperature: float, as_j
 
 @corpus.command("stats")
 @click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Also plot the lengths, as an SVG file."
-)
+@click.option("--plot", type=click.Path(path_type=Path), help="Also plot the lengths, as an SVG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
     """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
@@ -227,12 +213,7 @@ def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
 @click.option("--documents", type=click.Choice(["file", "blank-line"]), default="blank-line")
 @click.option("--column", default="text", show_default=True)
 def filter_texts(
-    inputs: tuple[str, ...],
-    output: Path,
-    near_duplicates: float | None,
-    keep: str | None,
-    documents: str,
-    column: str,
+    inputs: tuple[str, ...], output: Path, near_duplicates: float | None, keep: str | None, documents: str, column: str
 ) -> None:
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 

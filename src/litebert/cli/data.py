@@ -27,22 +27,13 @@ def data() -> None:
 
 
 @data.command("check")
-@click.argument(
-    "paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
-)
-@click.option(
-    "--dev",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Evaluation files, checked for overlap.",
-)
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--dev", multiple=True, type=click.Path(path_type=Path), help="Evaluation files, checked for overlap.")
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
 @click.option("--problem", help="Kind of your own task, if the guess is wrong.")
 @click.option("--task", help="A named task; FILE is its folder.")
 @click.option("--model", help="Count pieces with its vocabulary.")
-@click.option(
-    "--max-length", type=AtLeast(1), help="Pieces that fit; the task's recipe by default."
-)
+@click.option("--max-length", type=AtLeast(1), help="Pieces that fit; the task's recipe by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     paths: tuple[Path, ...],
@@ -63,9 +54,7 @@ def check(
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
     """
-    report = _report(
-        paths, dev, column=column, problem=problem, task=task, model=model, max_length=max_length
-    )
+    report = _report(paths, dev, column=column, problem=problem, task=task, model=model, max_length=max_length)
     if as_json:
         show_json(report, indent=2)
     else:
@@ -102,12 +91,7 @@ def _report(
             next=f"litebert data check {paths[0]} --task mrpc, or whichever task it is",
         )
     return check_files(
-        paths[0],
-        [*paths[1:], *dev],
-        columns=column,
-        problem=problem,
-        tokenizer=tokenizer,
-        max_length=length,
+        paths[0], [*paths[1:], *dev], columns=column, problem=problem, tokenizer=tokenizer, max_length=length
     )
 
 

@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 @click.option("--normalize/--no-normalize", default=None, help="Scale vectors to length 1.")
 @bulk_options
 def embed(
-    texts: tuple[str, ...],
-    load: Load,
-    pooling: Pooling | None,
-    normalize: bool | None,
-    bulk: BulkOptions,
+    texts: tuple[str, ...], load: Load, pooling: Pooling | None, normalize: bool | None, bulk: BulkOptions
 ) -> None:
     """Turn each text, or each row of a file, into a vector.
 

@@ -74,10 +74,7 @@ def show_result(run: Run, *, as_json: bool) -> None:
 
 
 def show_study(
-    part: Part,
-    found: BaseModel | list[Layers] | list[Depths],
-    written: Sequence[Path],
-    written_as: Format,
+    part: Part, found: BaseModel | list[Layers] | list[Depths], written: Sequence[Path], written_as: Format
 ) -> None:
     """Print the tables of a study; its conclusion and the files that it wrote go to stderr."""
     if written_as == "json":
@@ -96,9 +93,7 @@ def _is_silent() -> bool:
     return rank() > 0
 
 
-def _show_measures(
-    last: dict[str, Spread], best: dict[str, Spread], baseline: dict[str, float]
-) -> None:
+def _show_measures(last: dict[str, Spread], best: dict[str, Spread], baseline: dict[str, float]) -> None:
     """Print the last step, the best evaluation and the commonest label's measures side by side."""
     number = next(iter(last.values())).number
     head = f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}"

@@ -18,18 +18,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[RUN]...")
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder or file of examples, or a text file."
-)
+@click.option("--data", type=click.Path(path_type=Path), help="Folder or file of examples, or a text file.")
 @click.option(
     "--on",
     "zero_shot",
     type=click.Choice(["blimp", "sts", "retrieval"]),
     help="What a pretrained model knows without fine-tuning.",
 )
-@click.option(
-    "--limit", type=click.IntRange(1), help="With --on: most rows to use (BLiMP: of each paradigm)."
-)
+@click.option("--limit", type=click.IntRange(1), help="With --on: most rows to use (BLiMP: of each paradigm).")
 @click.option("--split", help="Any split of the task; dev by default.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @column_option
@@ -42,12 +38,8 @@ if TYPE_CHECKING:
 )
 @depth_option
 @patience_option
-@click.option(
-    "--predictions", type=click.Path(path_type=Path), help="Score this file instead of a model."
-)
-@click.option(
-    "--null-odds", type=click.Path(path_type=Path), help="SQuAD 2.0: the file null_odds.json."
-)
+@click.option("--predictions", type=click.Path(path_type=Path), help="Score this file instead of a model.")
+@click.option("--null-odds", type=click.Path(path_type=Path), help="SQuAD 2.0: the file null_odds.json.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def evaluate(
@@ -91,9 +83,7 @@ def evaluate(
     if predictions is not None:
         found = api.evaluate_predictions(predictions, data, null_odds=null_odds)
     elif zero_shot is not None:
-        found = api.evaluate_zero_shot(
-            models, on=zero_shot, data=data, limit=limit, precision=precision
-        )
+        found = api.evaluate_zero_shot(models, on=zero_shot, data=data, limit=limit, precision=precision)
     else:
         found = api.evaluate(
             models,

@@ -15,13 +15,7 @@ from litebert.cli.texts import TEXT, TextCommand
 @click.option("--answer", type=TEXT, help="The answer to explain; else the model's own.")
 @model_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(
-    verb: str,
-    texts: tuple[str, ...],
-    answer: str | None,
-    load: Load,
-    as_json: bool,
-) -> None:
+def explain(verb: str, texts: tuple[str, ...], answer: str | None, load: Load, as_json: bool) -> None:
     """Say how much each word of the texts adds to an answer.
 
     VERB is answer, choose, classify, fill, order or similar, and TEXTS are what it takes. The

@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="How weights are stored.",
 )
-@click.option(
-    "--optimizer", is_flag=True, help="Include the optimizer's moments; MODEL is a checkpoint."
-)
+@click.option("--optimizer", is_flag=True, help="Include the optimizer's moments; MODEL is a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def google(
-    model: str, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool
-) -> None:
+def google(model: str, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool) -> None:
     """Write a checkpoint for Google's code.
 
     \b
@@ -44,9 +40,7 @@ def google(
     """
     from litebert.interop.google import export_checkpoint
 
-    report = export_checkpoint(
-        exported_folder(model), output, num_shards=shards, dtype=dtype, has_optimizer=optimizer
-    )
+    report = export_checkpoint(exported_folder(model), output, num_shards=shards, dtype=dtype, has_optimizer=optimizer)
     if as_json:
         show_json(report)
     else:

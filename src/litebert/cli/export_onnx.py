@@ -70,9 +70,7 @@ def _shown(report: OnnxReport) -> str:
     headings = ("", "MB", "of weights", "max diff", "correlation", "same choice")
     table = [(*headings, *(f"{shape} ms" for shape in shapes)), *map(_cells, report.rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table
-    ]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     products = report.products
     counted = f"{products.floating} products with weights in float, {products.integer} in int8"
     outputs = f"gives {', '.join(report.outputs)}; opset {report.opset}; {counted}"

@@ -47,9 +47,7 @@ def fill(texts: tuple[str, ...], load: Load, top: int, bulk: BulkOptions) -> Non
         return list(network.fill([row["text"] for row in rows], top=top))
 
     verb = Verb(
-        answer,
-        lambda _, found: "\n".join(map(_line, found)),
-        lambda found: [asdict(filling) for filling in found],
+        answer, lambda _, found: "\n".join(map(_line, found)), lambda found: [asdict(filling) for filling in found]
     )
     run_verb(texts, verb, load, bulk)
 

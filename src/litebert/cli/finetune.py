@@ -16,11 +16,7 @@ from litebert.cli.output import stop
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @model_option
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of a named task.")
-@click.option(
-    "--dev",
-    type=click.Path(path_type=Path),
-    help="Your own evaluation file, for a TASK that is a file.",
-)
+@click.option("--dev", type=click.Path(path_type=Path), help="Your own evaluation file, for a TASK that is a file.")
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
 @click.option("--problem", help="Kind of your own task, if the guess is wrong.")
 @click.option("--recipe", help="A name, or a TOML file; the task's own by default.")
@@ -28,13 +24,9 @@ from litebert.cli.output import stop
 @click.option("--name", help="Name of the run; the task's by default.")
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
 @click.option("--seeds", default="", help="Several runs, 1,2,3: median, mean and spread.")
-@click.option(
-    "--random", "is_random", is_flag=True, help="Start from random weights, as a control."
-)
+@click.option("--random", "is_random", is_flag=True, help="Start from random weights, as a control.")
 @click.option("--teacher", metavar="RUN", help="Also learn from a run fine-tuned on this task.")
-@click.option(
-    "--skip-unlabelled", is_flag=True, help="Omit rows without a label, and print their number."
-)
+@click.option("--skip-unlabelled", is_flag=True, help="Omit rows without a label, and print their number.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")

@@ -13,21 +13,12 @@ from litebert.cli.output import Format, note, printed, show, stop, with_formats
 @click.command()
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--model", required=True, help="Pretrained model: a folder, or a name on the Hub.")
-@click.option(
-    "--data",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder with a subfolder per task.",
-)
-@click.option(
-    "--tasks", default="", help="Some of them, such as mrpc,rte; by default all in the folder."
-)
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Folder with a subfolder per task.")
+@click.option("--tasks", default="", help="Some of them, such as mrpc,rte; by default all in the folder.")
 @click.option("--seeds", default="", help="Several runs of each task, 1,2,3.")
 @click.option("--name", default="glue", show_default=True, help="Runs are NAME/TASK.")
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path))
-@click.option(
-    "--submission", type=click.Path(path_type=Path), help="Folder for answers to the test sets."
-)
+@click.option("--submission", type=click.Path(path_type=Path), help="Folder for answers to the test sets.")
 @click.option("--best", is_flag=True, help="Submit best evaluations instead of last steps.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @with_formats

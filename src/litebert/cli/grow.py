@@ -15,12 +15,7 @@ import click
 @click.option("--intermediate", type=int, help="Width of the feed-forward layers.")
 @click.option("--groups", type=int, help="Blocks of weights that the layers share.")
 def grow(
-    model: Path,
-    output: Path,
-    layers: int | None,
-    hidden: int | None,
-    intermediate: int | None,
-    groups: int | None,
+    model: Path, output: Path, layers: int | None, hidden: int | None, intermediate: int | None, groups: int | None
 ) -> None:
     """Make a pretrained model larger; `pretrain --from` then continues from it.
 

@@ -83,13 +83,7 @@ def push(
     from litebert.hub import locate, plan_publication
 
     publication = plan_publication(
-        locate(folder),
-        name,
-        revision=revision,
-        private=private,
-        message=message,
-        license=license,
-        languages=languages,
+        locate(folder), name, revision=revision, private=private, message=message, license=license, languages=languages
     )
     if as_json and dry_run:
         show_json(publication.plan)

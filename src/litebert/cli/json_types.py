@@ -7,18 +7,7 @@ from typing import Any, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter
 
-from litebert.answers import (
-    Choice,
-    Classification,
-    Explanation,
-    Filling,
-    Join,
-    Match,
-    Order,
-    Score,
-    SpanFound,
-    Tagged,
-)
+from litebert.answers import Choice, Classification, Explanation, Filling, Join, Match, Order, Score, SpanFound, Tagged
 from litebert.api.corpus import Mixture
 from litebert.api.doctor import Check
 from litebert.config.load import Description
@@ -244,11 +233,7 @@ def schema_of(command: str) -> dict[str, JsonValue]:
     """
     if command not in OUTPUTS:
         raise no_such_name(
-            "LB-887",
-            f"litebert {command} prints no JSON",
-            command,
-            OUTPUTS,
-            next="litebert help --schema fill",
+            "LB-887", f"litebert {command} prints no JSON", command, OUTPUTS, next="litebert help --schema fill"
         )
     adapter: TypeAdapter[object] = TypeAdapter(OUTPUTS[command])
     return adapter.json_schema(mode="serialization")

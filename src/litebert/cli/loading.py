@@ -23,21 +23,16 @@ model_option = click.option(
 )
 
 vocabulary_option = click.option(
-    "--tokenizer",
-    help="A vocabulary or its folder, or a model; by default that of the packaged model.",
+    "--tokenizer", help="A vocabulary or its folder, or a model; by default that of the packaged model."
 )
 column_option = click.option(
     "--column", multiple=True, metavar="ROLE=NAME", help="Columns of your file: text=review, ..."
 )
 depth_option = click.option(
-    "--depth",
-    type=int,
-    help="Apply only this many steps; for models trained with train.exits=true.",
+    "--depth", type=int, help="Apply only this many steps; for models trained with train.exits=true."
 )
 patience_option = click.option(
-    "--patience",
-    type=int,
-    help="Stop once this many consecutive classifiers agree; needs train.exits=true.",
+    "--patience", type=int, help="Stop once this many consecutive classifiers agree; needs train.exits=true."
 )
 precision_option = click.option(
     "--precision",
@@ -53,11 +48,7 @@ def model_options(command: Command) -> Command:
 
     @wraps(command)
     def called(
-        *args: object,
-        model: str | None,
-        precision: Precision,
-        depth: int | None = None,
-        **values: object,
+        *args: object, model: str | None, precision: Precision, depth: int | None = None, **values: object
     ) -> object:
         return command(*args, load=partial(loaded, model, precision, depth=depth), **values)
 

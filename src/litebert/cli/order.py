@@ -52,10 +52,7 @@ def _row(first: str, second: str | None) -> dict[str, str]:
 
 def _answers(network: Model, rows: list[dict[str, str]]) -> list[Order | Coherence]:
     return [
-        network.order(row["first"], row["second"])
-        if "second" in row
-        else network.order(row["first"])
-        for row in rows
+        network.order(row["first"], row["second"]) if "second" in row else network.order(row["first"]) for row in rows
     ]
 
 

@@ -24,9 +24,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 def with_formats(command: Command) -> Command:
     """Add --json, --csv and --markdown to a command, which receives the argument `written_as`."""
     for name, shown in (("markdown", "Markdown"), ("csv", "CSV"), ("json", "JSON")):
-        option = click.option(
-            f"--{name}", "written_as", flag_value=name, default="text", help=f"Print {shown}."
-        )
+        option = click.option(f"--{name}", "written_as", flag_value=name, default="text", help=f"Print {shown}.")
         command = option(command)
     return command
 
@@ -34,14 +32,9 @@ def with_formats(command: Command) -> Command:
 def with_outputs(command: Command) -> Command:
     """Add --output and --html to a study; a path that cannot be written is refused at once."""
     folder = click.option(
-        "--output",
-        type=click.Path(path_type=Path),
-        callback=_folder_to_write,
-        help="Folder of metrics and figures.",
+        "--output", type=click.Path(path_type=Path), callback=_folder_to_write, help="Folder of metrics and figures."
     )
-    page = click.option(
-        "--html", type=click.Path(path_type=Path), callback=_page_to_write, help="Write one page."
-    )
+    page = click.option("--html", type=click.Path(path_type=Path), callback=_page_to_write, help="Write one page.")
     return folder(page(command))
 
 
@@ -86,9 +79,7 @@ def show_json(value: object, *, indent: int | None = None) -> None:
     from pydantic_core import to_jsonable_python
 
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, allow_nan=False, indent=indent, default=to_jsonable_python
-        )
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=to_jsonable_python)
     except ValueError as error:
         raise NonFiniteError(
             "LB-928",

@@ -39,9 +39,7 @@ def predict(
     """
     from litebert import api
 
-    found = api.predict(
-        models, data=data, split=split, task=task, columns=column, best=best, quiet=quiet
-    )
+    found = api.predict(models, data=data, split=split, task=task, columns=column, best=best, quiet=quiet)
     found.write(output)
     rows = [
         {"file": str(output / name), "split": split, "examples": len(found.rows[split])}

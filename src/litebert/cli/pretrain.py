@@ -11,11 +11,7 @@ from litebert.cli.output import Command, stop
 from litebert.cli.texts import AtLeast
 
 _OPTIONS = (
-    click.option(
-        "--minutes",
-        type=float,
-        help="Choose the steps so that training takes about this long here.",
-    ),
+    click.option("--minutes", type=float, help="Choose the steps so that training takes about this long here."),
     click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path)),
     click.option(
         "--sentences",
@@ -31,9 +27,7 @@ _OPTIONS = (
         show_default=True,
         help="Where documents of .txt files end.",
     ),
-    click.option(
-        "--column", default="text", show_default=True, help="Text column of JSONL or Parquet files."
-    ),
+    click.option("--column", default="text", show_default=True, help="Text column of JSONL or Parquet files."),
     click.option("--held-out", default=0.02, show_default=True, help="Share kept for evaluation."),
     click.option("--tensorboard", is_flag=True, help="Also write TensorBoard files."),
     click.option("--dry-run", is_flag=True, help="Print the plan and stop."),

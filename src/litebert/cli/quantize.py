@@ -22,9 +22,7 @@ _MUCH = 0.1
     type=click.Path(path_type=Path),
     help="Texts like those the model will read, one per line: .txt, .jsonl, .parquet, compressed.",
 )
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="For a run: the folder or file of its task."
-)
+@click.option("--data", type=click.Path(path_type=Path), help="For a run: the folder or file of its task.")
 @click.option("--task", help="Name of the task, for a model folder without its run.")
 @click.option("--evaluate", is_flag=True, help="With --data: measure the task before and after.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

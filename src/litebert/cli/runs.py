@@ -27,9 +27,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option(
-    "--runs", "folder", default="runs", show_default=True, type=click.Path(path_type=Path)
-)
+@click.option("--runs", "folder", default="runs", show_default=True, type=click.Path(path_type=Path))
 @with_formats
 def list_runs(folder: Path, written_as: Format) -> None:
     """List the runs in a folder: what was trained, how far, and with which result.
@@ -53,9 +51,7 @@ def list_runs(folder: Path, written_as: Format) -> None:
 
 
 @runs.command("compare")
-@click.argument(
-    "folders", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(path_type=Path)
-)
+@click.argument("folders", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(path_type=Path))
 @with_formats
 def compare_runs(folders: tuple[Path, ...], written_as: Format) -> None:
     """Say how runs differ: settings with their origins, then measures side by side.

@@ -19,15 +19,7 @@ from litebert.cli.texts import TEXT, AtLeast, TextCommand
 @model_options
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def search(
-    query: str,
-    file: Path,
-    column: str,
-    top: int,
-    load: Load,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def search(query: str, file: Path, column: str, top: int, load: Load, quiet: bool, as_json: bool) -> None:
     """Find the texts of FILE that are nearest to QUERY.
 
     \b

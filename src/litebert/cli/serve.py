@@ -22,11 +22,7 @@ PACKAGED_NAME = "litebert"
 @click.argument("models", metavar="[[NAME=]MODEL]...", nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port",
-    default=8000,
-    show_default=True,
-    type=click.IntRange(0, 65_535),
-    help="Port; 0 takes a free one.",
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0 takes a free one."
 )
 @precision_option
 @click.option(
@@ -36,26 +32,12 @@ PACKAGED_NAME = "litebert"
     show_default=True,
     help="Kernels for one text at a time, in fp32; auto measures and takes the faster.",
 )
+@click.option("--threads", default=0, type=AtLeast(0), help="CPU threads of each model; all by default.")
 @click.option(
-    "--threads", default=0, type=AtLeast(0), help="CPU threads of each model; all by default."
+    "--batch-tokens", default=1_024, show_default=True, type=AtLeast(1), help="Most tokens computed together."
 )
-@click.option(
-    "--batch-tokens",
-    default=1_024,
-    show_default=True,
-    type=AtLeast(1),
-    help="Most tokens computed together.",
-)
-@click.option(
-    "--queue",
-    default=64,
-    show_default=True,
-    type=AtLeast(1),
-    help="Requests that may wait per model.",
-)
-@click.option(
-    "--timeout-ms", default=30_000, show_default=True, type=AtLeast(1), help="Default deadline."
-)
+@click.option("--queue", default=64, show_default=True, type=AtLeast(1), help="Requests that may wait per model.")
+@click.option("--timeout-ms", default=30_000, show_default=True, type=AtLeast(1), help="Default deadline.")
 @click.option(
     "--client-seconds",
     default=10.0,
@@ -96,9 +78,7 @@ def serve(
     except ModuleNotFoundError as error:
         package = str(error.name)
         raise missing_package(package, extra="serve", needed_for="litebert serve") from error
-    sources = {
-        name: ModelSource(path, precision, threads, backend) for name, path in map(_named, models)
-    }
+    sources = {name: ModelSource(path, precision, threads, backend) for name, path in map(_named, models)}
     _require_distinct(sources, models)
     if not models:
         note(f"no MODEL given: serving the packaged model as {PACKAGED_NAME}")

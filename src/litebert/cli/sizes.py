@@ -11,18 +11,7 @@ from litebert.cli.output import show, show_json
 if TYPE_CHECKING:
     from litebert.study import Sizes
 
-_HEADINGS = (
-    "preset",
-    "body",
-    "with heads",
-    "paper",
-    "MB fp32",
-    "MB bf16",
-    "MFLOP/token 128",
-    "512",
-    "formula",
-    "cost",
-)
+_HEADINGS = ("preset", "body", "with heads", "paper", "MB fp32", "MB bf16", "MFLOP/token 128", "512", "formula", "cost")
 
 
 @click.command()

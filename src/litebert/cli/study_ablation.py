@@ -38,9 +38,7 @@ from litebert.cli.output import Format, note, with_formats
     metavar="TASK=PATH",
     help="Fine-tune each row at a fixed budget: sst2, squad, race-middle, or a file of your own.",
 )
-@click.option(
-    "--more", type=click.Path(path_type=Path), help="Second corpus, for the table `data` alone."
-)
+@click.option("--more", type=click.Path(path_type=Path), help="Second corpus, for the table `data` alone.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
 @with_formats
 def ablation(

@@ -57,19 +57,10 @@ def attention(
     numbers = [int(word) for word in lengths.split(",") if word.strip().isdigit()]
     loaded = Model.load(model)
     found = measure_local_attention(
-        loaded,
-        study_texts(texts),
-        window=window,
-        lengths=numbers,
-        rounds=rounds,
-        longest=longest,
+        loaded, study_texts(texts), window=window, lengths=numbers, rounds=rounds, longest=longest
     )
     part = attention_part(found)
-    written = write_study(
-        [part], metrics={f"attention-{Path(found.source).name}": found}, output=output, html=html
-    )
+    written = write_study([part], metrics={f"attention-{Path(found.source).name}": found}, output=output, html=html)
     if write_model is not None:
-        written.append(
-            write_lengthened(loaded, write_model, max(numbers), window, trained=trained_length)
-        )
+        written.append(write_lengthened(loaded, write_model, max(numbers), window, trained=trained_length))
     show_study(part, found, written, written_as)

@@ -15,16 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--tokens", default=64, show_default=True, type=click.IntRange(8), help="Tokens of a step."
-)
-@click.option(
-    "--seq-length",
-    default=64,
-    show_default=True,
-    type=click.IntRange(8, 512),
-    help="Tokens of a sequence.",
-)
+@click.option("--tokens", default=64, show_default=True, type=click.IntRange(8), help="Tokens of a step.")
+@click.option("--seq-length", default=64, show_default=True, type=click.IntRange(8, 512), help="Tokens of a sequence.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @click.option("--precision", default="fp32", show_default=True, type=click.Choice(["fp32", "bf16"]))
 @with_outputs
@@ -51,9 +43,7 @@ def cost(
     from litebert.api.study_parts import costs_part
     from litebert.study.claims import measure_costs
 
-    found = measure_costs(
-        tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=note
-    )
+    found = measure_costs(tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=note)
     part = costs_part(found)
     written = write_study([part], metrics={"cost": found}, output=output, html=html)
     show_study(part, found, written, written_as)

@@ -40,10 +40,7 @@ def depth(
     from litebert.study.depth import measure_depths
 
     lines = study_texts(texts)
-    found = [
-        measure_depths(Model.load(path), lines, longest=longest, rounds=rounds)
-        for path in models or (None,)
-    ]
+    found = [measure_depths(Model.load(path), lines, longest=longest, rounds=rounds) for path in models or (None,)]
     part = depths_part(found)
     metrics = {f"depth-{Path(each.source).name}": each for each in found}
     written = write_study([part], metrics=metrics, output=output, html=html)

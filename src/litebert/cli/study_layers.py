@@ -12,9 +12,7 @@ from litebert.cli.output import Format, note, with_formats, with_outputs
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
-@click.option(
-    "--texts", required=True, type=click.Path(path_type=Path), help="A file with one text per line."
-)
+@click.option("--texts", required=True, type=click.Path(path_type=Path), help="A file with one text per line.")
 @click.option("--limit", default=32, show_default=True, type=click.IntRange(1), help="Texts read.")
 @click.option("--depths", default="24,48,96", show_default=True, help="Depths to report.")
 @with_outputs

@@ -21,9 +21,7 @@ class Formats(click.Group):
         """Name the formats of this verb."""
         verb = f"{self.name}_"
         modules = [module.name for module in pkgutil.iter_modules(litebert.cli.__path__)]
-        return [
-            name.removeprefix(verb) for name in modules if name.startswith(verb) and name != verb
-        ]
+        return [name.removeprefix(verb) for name in modules if name.startswith(verb) and name != verb]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one format."""

@@ -52,9 +52,7 @@ class AtLeast(click.ParamType[int]):
     def __init__(self, least: int) -> None:
         self.least = least
 
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number, or fail with its lower bound."""
         try:
             number = int(value)

@@ -24,19 +24,10 @@ def tokenizer() -> None:
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--vocab-size", default=30_000, show_default=True, help="Pieces, specials included.")
-@click.option(
-    "--column", default="text", show_default=True, help="Text column of JSONL or Parquet files."
-)
+@click.option("--column", default="text", show_default=True, help="Text column of JSONL or Parquet files.")
 @click.option("--cased", is_flag=True, help="Keep upper case.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def train(
-    inputs: tuple[str, ...],
-    output: Path,
-    vocab_size: int,
-    column: str,
-    cased: bool,
-    as_json: bool,
-) -> None:
+def train(inputs: tuple[str, ...], output: Path, vocab_size: int, column: str, cased: bool, as_json: bool) -> None:
     """Train a SentencePiece vocabulary with the official settings.
 
     \b
@@ -56,13 +47,9 @@ def train(
 @click.argument("text")
 @vocabulary_option
 @click.option("--pair", help="A second text.")
-@click.option(
-    "--special-tokens", is_flag=True, help="Read special tokens such as [MASK] in the text as such."
-)
+@click.option("--special-tokens", is_flag=True, help="Read special tokens such as [MASK] in the text as such.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def encode(
-    text: str, tokenizer: str | None, pair: str | None, special_tokens: bool, as_json: bool
-) -> None:
+def encode(text: str, tokenizer: str | None, pair: str | None, special_tokens: bool, as_json: bool) -> None:
     """Show the ids, pieces and offsets of a text.
 
     \b
@@ -71,9 +58,7 @@ def encode(
     """
     from litebert.tokenizer import Tokenizer
 
-    encoding = Tokenizer.load(vocabulary_path(tokenizer)).encode(
-        text, pair, special_tokens=special_tokens
-    )
+    encoding = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
     if as_json:
         names = ("ids", "segments", "pieces", "offsets")
         values = {name: getattr(encoding, name) for name in names}

@@ -1,21 +1,8 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
-from litebert.config.curriculum import (
-    EarlyConfig,
-    ElasticConfig,
-    MiningConfig,
-    RampConfig,
-    ReplacedConfig,
-)
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig, ReplacedConfig
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
-from litebert.config.head import (
-    HEADS,
-    HeadConfig,
-    HeadKind,
-    HeadRecord,
-    kind_of_class,
-    numbered_labels,
-)
+from litebert.config.head import HEADS, HeadConfig, HeadKind, HeadRecord, kind_of_class, numbered_labels
 from litebert.config.load import (
     Resolved,
     Schema,

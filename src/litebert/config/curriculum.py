@@ -20,12 +20,8 @@ class EarlyConfig(Section):
         None, gt=0, lt=1, description="share of pieces to predict at first; unset: no difference"
     )
     mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
-    depth: int | None = Field(
-        None, ge=1, description="steps of the network applied at first; unset: all"
-    )
-    depth_share: float = Field(
-        0.3, ge=0, lt=1, description="share of the training steps with that depth"
-    )
+    depth: int | None = Field(None, ge=1, description="steps of the network applied at first; unset: all")
+    depth_share: float = Field(0.3, ge=0, lt=1, description="share of the training steps with that depth")
 
 
 class ElasticConfig(Section):
@@ -38,10 +34,7 @@ class ElasticConfig(Section):
         "least this many; unset: all steps always",
     )
     teaching: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description="weight of imitating the full depth at the random one; 0: the random one alone",
+        0.0, ge=0, le=100, description="weight of imitating the full depth at the random one; 0: the random one alone"
     )
 
     @model_validator(mode="after")
@@ -67,10 +60,7 @@ class MiningConfig(Section):
     """Say whether training prefers sequences or examples with a large loss."""
 
     pool: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="how many are drawn for each one that is trained on, the hardest; 1: no choice",
+        1, ge=1, le=64, description="how many are drawn for each one that is trained on, the hardest; 1: no choice"
     )
 
 

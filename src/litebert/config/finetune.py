@@ -53,16 +53,11 @@ class StartConfig(Section):
     start: str = Field(description="model folder, or a name on the Hub")
     random: bool = Field(False, description="its shape, but random weights: the control")
     pooling: Literal["auto", "cls", "mean"] = Field(
-        "auto",
-        description="what a classifier reads; auto: mean of a model of text vectors, else [CLS]",
+        "auto", description="what a classifier reads; auto: mean of a model of text vectors, else [CLS]"
     )
     hidden_dropout_prob: float | None = Field(None, ge=0, lt=1, description="encoder dropout")
-    attention_probs_dropout_prob: float | None = Field(
-        None, ge=0, lt=1, description="dropout of attention"
-    )
-    classifier_dropout_prob: float | None = Field(
-        None, ge=0, lt=1, description="dropout before the head"
-    )
+    attention_probs_dropout_prob: float | None = Field(None, ge=0, lt=1, description="dropout of attention")
+    classifier_dropout_prob: float | None = Field(None, ge=0, lt=1, description="dropout before the head")
 
 
 class FinetuneOptimConfig(OptimConfig):
@@ -70,15 +65,9 @@ class FinetuneOptimConfig(OptimConfig):
 
     name: Literal["lamb", "adamw"] = Field("adamw", description="update rule")
     learning_rate: float = Field(2e-5, gt=0, le=10, description="peak learning rate")
-    warmup_steps: float = Field(
-        0.1, ge=0, description="steps to the peak; below 1: a share of all steps"
-    )
-    layer_decay: float = Field(
-        1.0, gt=0, le=1, description="factor on the rate for each layer below the head"
-    )
-    head_rate_scale: float = Field(
-        1.0, gt=0, le=1000, description="factor on the rate for the new head"
-    )
+    warmup_steps: float = Field(0.1, ge=0, description="steps to the peak; below 1: a share of all steps")
+    layer_decay: float = Field(1.0, gt=0, le=1, description="factor on the rate for each layer below the head")
+    head_rate_scale: float = Field(1.0, gt=0, le=1000, description="factor on the rate for the new head")
 
 
 class FinetuneTrainConfig(TrainConfig):
@@ -91,12 +80,8 @@ class FinetuneTrainConfig(TrainConfig):
     eval_at_start: bool = Field(False, description="evaluate before the first step, too")
     save_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(1, ge=1, description="newest checkpoints that stay")
-    patience: int | None = Field(
-        None, ge=1, description="evaluations without improvement before training ends early"
-    )
-    exits: bool = Field(
-        False, description="classification: a head after every step, for early exit and less depth"
-    )
+    patience: int | None = Field(None, ge=1, description="evaluations without improvement before training ends early")
+    exits: bool = Field(False, description="classification: a head after every step, for early exit and less depth")
 
 
 class TeacherConfig(Section):
@@ -105,9 +90,7 @@ class TeacherConfig(Section):
     run: str | None = Field(None, description="fine-tuned run of the same task; unset: no teacher")
     temperature: float = Field(2.0, gt=0, le=100, description="softens both sides' logits")
     weight: float = Field(0.5, ge=0, le=1, description="share of the loss; 1: labels do not count")
-    hidden: float = Field(
-        0.0, ge=0, le=100, description="weight of the error of the pooled state, beside the logits"
-    )
+    hidden: float = Field(0.0, ge=0, le=100, description="weight of the error of the pooled state, beside the logits")
 
 
 class FinetuneConfig(Section):

@@ -162,9 +162,7 @@ class HeadConfig(Section):
 
     kind: HeadKind = Field(description="what is predicted, and from what")
     labels: tuple[str, ...] = Field((), description="names of the labels, by output number")
-    problem_type: ProblemType = Field(
-        "single_label_classification", description="how a classifier's outputs are read"
-    )
+    problem_type: ProblemType = Field("single_label_classification", description="how a classifier's outputs are read")
 
     @property
     def record(self) -> HeadRecord:

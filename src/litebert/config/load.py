@@ -137,10 +137,7 @@ def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
     return [
         Description(
-            name,
-            "required" if field.is_required() else repr(field.default),
-            allowed(field),
-            field.description or "",
+            name, "required" if field.is_required() else repr(field.default), allowed(field), field.description or ""
         )
         for name, field in _fields(schema)
     ]
@@ -165,9 +162,7 @@ def _with_preset(settings: Settings) -> Settings:
     return expanded | {key: value for key, value in settings.items() if key != "model.preset"}
 
 
-def _explained(
-    error: ValidationError, settings: Settings, schema: type[BaseModel]
-) -> LitebertError:
+def _explained(error: ValidationError, settings: Settings, schema: type[BaseModel]) -> LitebertError:
     """Turn pydantic's first error into ours."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"])
@@ -187,9 +182,7 @@ def _explained(
 def _named_in(message: str, section: str, settings: Settings) -> str | None:
     """Return a setting that the message of a rule about several names, a typed one first."""
     words = set(re.findall(r"\w+", message))
-    named = [
-        name for name in settings if name.startswith(section) and name.rpartition(".")[2] in words
-    ]
+    named = [name for name in settings if name.startswith(section) and name.rpartition(".")[2] in words]
     return max(named, key=lambda name: settings[name].origin.is_typed, default=None)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-OriginKind = Literal[
-    "default", "recipe", "preset", "file", "flag", "measured", "suited", "tokenizer", "start"
-]
+OriginKind = Literal["default", "recipe", "preset", "file", "flag", "measured", "suited", "tokenizer", "start"]
 
 _WORDS = {"flag": "command line: ", "recipe": "recipe ", "start": "start "}
 """How the text of an origin with a detail begins."""

@@ -7,12 +7,7 @@ from litebert.errors import no_such_name
 
 
 def _shape(
-    hidden_size: int,
-    layers: int,
-    heads: int,
-    *,
-    dropout: float = 0.0,
-    hidden_act: Activation = "gelu_new",
+    hidden_size: int, layers: int, heads: int, *, dropout: float = 0.0, hidden_act: Activation = "gelu_new"
 ) -> AlbertConfig:
     return AlbertConfig(
         hidden_size=hidden_size,
@@ -61,11 +56,5 @@ def preset(name: str) -> AlbertConfig:
     """
     key = ALIASES.get(name, name) if isinstance(name, str) else name
     if key not in PRESETS:
-        raise no_such_name(
-            "LB-100",
-            "no preset has this name",
-            str(name),
-            [*PRESETS, *ALIASES],
-            next="litebert sizes",
-        )
+        raise no_such_name("LB-100", "no preset has this name", str(name), [*PRESETS, *ALIASES], next="litebert sizes")
     return PRESETS[key]

@@ -7,13 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from litebert.config.allowed import Section
-from litebert.config.curriculum import (
-    EarlyConfig,
-    ElasticConfig,
-    MiningConfig,
-    RampConfig,
-    ReplacedConfig,
-)
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig, ReplacedConfig
 from litebert.errors import LitebertError
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
@@ -98,18 +92,14 @@ class AlbertConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.attention not in ATTENTION_KINDS:
-            raise ValueError(
-                f"attention {self.attention!r} is not one of {', '.join(ATTENTION_KINDS)}"
-            )
+            raise ValueError(f"attention {self.attention!r} is not one of {', '.join(ATTENTION_KINDS)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
-                f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads "
-                f"{self.num_attention_heads}"
+                f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if self.num_hidden_groups > self.num_hidden_layers:
             raise ValueError(
-                f"num_hidden_groups {self.num_hidden_groups} must not exceed num_hidden_layers "
-                f"{self.num_hidden_layers}"
+                f"num_hidden_groups {self.num_hidden_groups} must not exceed num_hidden_layers {self.num_hidden_layers}"
             )
         if self.sharing != "all" and self.num_hidden_groups not in (1, self.num_hidden_layers):
             raise ValueError(f"sharing {self.sharing!r} takes no num_hidden_groups: leave it at 1")
@@ -131,14 +121,10 @@ class DataConfig(Section):
     temperature: float | None = Field(
         None, gt=0, le=100, description="shares are weights ** (1 / temperature); unset: 1"
     )
-    eval_corpus: str | None = Field(
-        None, description="corpus to evaluate on; unset: the held-out part of `corpus`"
-    )
+    eval_corpus: str | None = Field(None, description="corpus to evaluate on; unset: the held-out part of `corpus`")
 
     window: int | None = Field(
-        None,
-        ge=1,
-        description="pieces of a large corpus that are shuffled together; unset: 4 billion",
+        None, ge=1, description="pieces of a large corpus that are shuffled together; unset: 4 billion"
     )
 
     @model_validator(mode="after")
@@ -177,9 +163,7 @@ class OptimConfig(Section):
         "lamb", description="update rule; muon: on hidden matrices, and adamw on everything else"
     )
     learning_rate: float = Field(1.76e-3, gt=0, le=10, description="peak learning rate")
-    muon_learning_rate: float = Field(
-        4e-3, gt=0, le=1, description="peak rate of the matrices that muon moves"
-    )
+    muon_learning_rate: float = Field(4e-3, gt=0, le=1, description="peak rate of the matrices that muon moves")
     muon_momentum: float = Field(0.95, ge=0, lt=1, description="decay of muon's one moment")
     bias_correction: bool | None = Field(
         None, description="divide Adam's moments by 1 - beta^t; unset: with muon, not as upstream"
@@ -193,12 +177,9 @@ class OptimConfig(Section):
     epsilon: float = Field(1e-6, gt=0, le=1, description="added outside the root")
     clip_norm: float = Field(1.0, gt=0, description="largest global gradient norm")
     schedule: Literal["official", "linear", "wsd"] = Field(
-        "linear",
-        description="official: with a jump; linear: none; wsd: warm-up-stable-decay",
+        "linear", description="official: with a jump; linear: none; wsd: warm-up-stable-decay"
     )
-    warmup_steps: float = Field(
-        0.025, ge=0, description="steps to the peak; below 1: a share of all steps"
-    )
+    warmup_steps: float = Field(0.025, ge=0, description="steps to the peak; below 1: a share of all steps")
     decay_share: float = Field(0.2, gt=0, le=1, description="share of the steps that wsd decays")
 
 
@@ -207,14 +188,10 @@ class TrainConfig(Section):
 
     steps: int = Field(125_000, ge=1, description="optimizer steps in all")
     minutes: float | None = Field(
-        None,
-        gt=0,
-        description="end after this time: the schedule follows the clock; `steps` is the plan",
+        None, gt=0, description="end after this time: the schedule follows the clock; `steps` is the plan"
     )
     batch_size: int = Field(4_096, ge=1, description="sequences in one step")
-    micro_batch_size: int | None = Field(
-        None, ge=1, description="sequences computed at once; unset: the whole batch"
-    )
+    micro_batch_size: int | None = Field(None, ge=1, description="sequences computed at once; unset: the whole batch")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "fp32",
         description="of activations, not weights; auto: the faster one of fp32 and bf16 on this "
@@ -228,9 +205,7 @@ class TrainConfig(Section):
     eval_sequences: int = Field(1_024, ge=1, description="held-out sequences per evaluation")
     save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
-    keep_every: int | None = Field(
-        None, ge=1, description="checkpoints at multiples of this many steps stay, too"
-    )
+    keep_every: int | None = Field(None, ge=1, description="checkpoints at multiples of this many steps stay, too")
     keep_best: bool | None = Field(
         None, description="pretraining: keep the model of the best evaluation in `best`, too"
     )
@@ -270,15 +245,9 @@ class DistilConfig(Section):
     teacher: str | None = Field(None, description="model folder, or a name on the Hub; unset: none")
     hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
     vectors: float = Field(3.0, ge=0, le=100, description="weight of the text vectors' error")
-    pretraining: float = Field(
-        1.0, ge=0, le=100, description="weight of masked LM and sentence order"
-    )
-    relations: float = Field(
-        0.0, ge=0, le=100, description="weight of the attention relations of the last step"
-    )
-    logits: float = Field(
-        0.0, ge=0, le=100, description="weight of the teacher's masked words; same vocabulary only"
-    )
+    pretraining: float = Field(1.0, ge=0, le=100, description="weight of masked LM and sentence order")
+    relations: float = Field(0.0, ge=0, le=100, description="weight of the attention relations of the last step")
+    logits: float = Field(0.0, ge=0, le=100, description="weight of the teacher's masked words; same vocabulary only")
     texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
     text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
     short_text_prob: float = Field(0.3, ge=0, le=1, description="share of shorter plain texts")
@@ -316,8 +285,7 @@ class PretrainConfig(Section):
         self._check_together()
         if self.optim.warmup_steps >= self.train.steps > 1:
             raise ValueError(
-                f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps "
-                f"{self.train.steps}"
+                f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps {self.train.steps}"
             )
         if self.train.micro_batch_size and self.train.batch_size % self.train.micro_batch_size:
             raise ValueError(

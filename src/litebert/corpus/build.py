@@ -11,15 +11,7 @@ import numpy as np
 
 from litebert.corpus.cluster import run_on_ray
 from litebert.corpus.folder import begin, finish, locked
-from litebert.corpus.manifest import (
-    HELD_OUT,
-    MANIFEST,
-    CorpusPlan,
-    Counts,
-    InputRecord,
-    Manifest,
-    read_record,
-)
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, CorpusPlan, Counts, InputRecord, Manifest, read_record
 from litebert.corpus.part import PartTask, build_part
 from litebert.corpus.pool import num_cores, run_local
 from litebert.corpus.progress import Report, reported
@@ -90,12 +82,7 @@ def build_corpus(
 
 
 def _plan(
-    sources: tuple[Source, ...],
-    text: TextSettings,
-    tokenizer: Tokenizer,
-    *,
-    held_out: float,
-    shard_tokens: int,
+    sources: tuple[Source, ...], text: TextSettings, tokenizer: Tokenizer, *, held_out: float, shard_tokens: int
 ) -> CorpusPlan:
     return CorpusPlan(
         tokenizer_hash=tokenizer.hash,

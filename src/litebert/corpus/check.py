@@ -52,9 +52,7 @@ def check_text(
     Raises:
         LitebertError: An input or the tokenizer is missing, or a setting cannot be used.
     """
-    settings = text_settings(
-        sentences=sentences, documents=documents, column=column, language=language
-    )
+    settings = text_settings(sentences=sentences, documents=documents, column=column, language=language)
     check = _TextCheck(settings, None if tokenizer is None else Tokenizer.load(tokenizer))
     for source in find_texts(inputs):
         check.read(source)

@@ -51,8 +51,7 @@ class NearDuplicates:
                 "LB-277",
                 "--near-duplicates is not a share",
                 received=threshold,
-                expected="above 0, at most 1; 0.8 finds documents that share 80 % of their words' "
-                "5-grams",
+                expected="above 0, at most 1; 0.8 finds documents that share 80 % of their words' 5-grams",
                 next="litebert corpus filter ... --near-duplicates 0.8",
             )
         self._make, self._threshold = RMinHash, threshold

@@ -23,10 +23,7 @@ ADVICE: Advice = {
         "held-out documents may be none, and there is nothing to evaluate on: add text, set "
         "--held-out higher, or name data.eval_corpus",
     ),
-    "unknown token": (
-        "warning",
-        "above 1 % another vocabulary is better: litebert tokenizer train",
-    ),
+    "unknown token": ("warning", "above 1 % another vocabulary is better: litebert tokenizer train"),
     "empty document": ("note", "omitted from a corpus"),
     "empty sentence": ("note", "omitted from a corpus"),
     "single-sentence document": ("note", "teaches no sentence order; join such documents"),

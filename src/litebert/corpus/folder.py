@@ -63,9 +63,7 @@ def begin(output: Path, plan: CorpusPlan) -> bool:
     return False
 
 
-def finish(
-    output: Path, plan: CorpusPlan, parts: Iterable[PartRecord], tokenizer: Tokenizer
-) -> None:
+def finish(output: Path, plan: CorpusPlan, parts: Iterable[PartRecord], tokenizer: Tokenizer) -> None:
     """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last.
 
     Raises:
@@ -118,9 +116,7 @@ def _nothing_held_out(output: Path, plan: CorpusPlan, num_documents: int) -> Lit
     )
 
 
-def _manifest(
-    part: Literal["train", "held-out"], plan: CorpusPlan, sides: Sequence[SideRecord]
-) -> Manifest:
+def _manifest(part: Literal["train", "held-out"], plan: CorpusPlan, sides: Sequence[SideRecord]) -> Manifest:
     shards = tuple(shard for side in sides for shard in side.shards)
     counts = sum((shard.counts for shard in shards), Counts())
     rest = sum((side.rest for side in sides), Counts())
@@ -138,18 +134,12 @@ def _holds_work(output: Path) -> bool:
     """Tell whether a build has finished anything here: a shard of either part, or a record."""
     return any(
         any(folder.glob(pattern))
-        for folder, pattern in (
-            (output, "shard-*"),
-            (output / HELD_OUT, "shard-*"),
-            (output / PARTS, "*"),
-        )
+        for folder, pattern in ((output, "shard-*"), (output / HELD_OUT, "shard-*"), (output / PARTS, "*"))
     )
 
 
 def _require_empty(output: Path) -> None:
-    found = sorted(
-        path.name for path in output.iterdir() if not path.name.startswith(PLAN + STAGING_MARK)
-    )
+    found = sorted(path.name for path in output.iterdir() if not path.name.startswith(PLAN + STAGING_MARK))
     if found:
         raise LitebertError(
             "LB-332",

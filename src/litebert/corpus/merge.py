@@ -8,16 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from litebert.corpus.folder import locked
-from litebert.corpus.manifest import (
-    HELD_OUT,
-    MANIFEST,
-    SHARD,
-    TOKENIZER,
-    Counts,
-    Manifest,
-    ShardRecord,
-    write_record,
-)
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, SHARD, TOKENIZER, Counts, Manifest, ShardRecord, write_record
 from litebert.corpus.shards import Corpus
 from litebert.errors import LitebertError
 from litebert.files import remove_unfinished, require_absent, staged_folder
@@ -36,11 +27,7 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
     corpora, output = [Corpus.open(folder) for folder in folders], Path(output)
     _require_alike(corpora)
     require_absent(
-        "LB-276",
-        f"{output} exists already",
-        output,
-        expected="a new folder",
-        next="choose another --output",
+        "LB-276", f"{output} exists already", output, expected="a new folder", next="choose another --output"
     )
     held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
     with locked(output.parent):
@@ -78,9 +65,7 @@ def _write(corpora: Sequence[Corpus], folder: Path) -> Counts:
             "shard_tokens": max(plan.shard_tokens for plan in plans),
         }
     )
-    manifest = Manifest(
-        part=corpora[0].manifest.part, plan=plan, counts=counts, shards=tuple(records)
-    )
+    manifest = Manifest(part=corpora[0].manifest.part, plan=plan, counts=counts, shards=tuple(records))
     write_record(folder / MANIFEST, manifest)
     return counts
 

@@ -89,9 +89,7 @@ def build_part(task: PartTask) -> PartRecord:
     with ExitStack() as stack:
         tokens = TokenType(task.token_dtype, encoder.unk_id)
         train, held_out = (
-            stack.enter_context(
-                ShardSeries(SeriesPlan(folder, task.part, tokens, task.shard_tokens))
-            )
+            stack.enter_context(ShardSeries(SeriesPlan(folder, task.part, tokens, task.shard_tokens)))
             for folder in (task.output, task.output / HELD_OUT)
         )
         reading = _PartReader(task, train, held_out)
@@ -105,9 +103,7 @@ def build_part(task: PartTask) -> PartRecord:
                 files.write_json(task.bytes_read_path, reading.bytes_read)
                 noted = time.monotonic()
         record = PartRecord(
-            part=task.part,
-            train=_close(train, reading.num_documents),
-            held_out=_close(held_out, reading.num_documents),
+            part=task.part, train=_close(train, reading.num_documents), held_out=_close(held_out, reading.num_documents)
         )
     write_record(task.record_path, record)
     return record

@@ -23,9 +23,7 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_local(
-    work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int
-) -> Iterator[Result]:
+def run_local(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int) -> Iterator[Result]:
     """Yield the results of all tasks as they finish, from spawned processes, or from this one.
 
     Raises:
@@ -55,9 +53,7 @@ def _processes(num: int) -> Iterator[ProcessPoolExecutor]:
     """Yield processes that end, even if busy, when the block fails or this process dies."""
     context = get_context("spawn")
     lifeline, held_here = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(
-        num, mp_context=context, initializer=_end_with, initargs=(lifeline,)
-    )
+    executor = ProcessPoolExecutor(num, mp_context=context, initializer=_end_with, initargs=(lifeline,))
     try:
         yield executor
         executor.shutdown()

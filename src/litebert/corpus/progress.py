@@ -40,9 +40,7 @@ Report = Callable[[BuildProgress], None]
 
 
 @contextmanager
-def reported(
-    output: Path, *, part_sizes: Sequence[int], token_bytes: int, report: Report | None
-) -> Iterator[None]:
+def reported(output: Path, *, part_sizes: Sequence[int], token_bytes: int, report: Report | None) -> Iterator[None]:
     """Call `report` once per second, from a thread, and once at the end of the block.
 
     `part_sizes` are the bytes of each part's inputs.
@@ -79,10 +77,7 @@ class _Meter:
         done = {int(path.stem) for path in (self.output / PARTS).glob("*.json")}
         tokens = self._tokens()
         rate = (tokens - tokens_before) / max(time.monotonic() - self.started, 1e-9)
-        read = sum(
-            size if part in done else self._bytes_read(part)
-            for part, size in enumerate(self.part_sizes)
-        )
+        read = sum(size if part in done else self._bytes_read(part) for part, size in enumerate(self.part_sizes))
         share = read / (sum(self.part_sizes) or 1)
         return BuildProgress(len(done), len(self.part_sizes), tokens, rate, min(share, 1.0))
 

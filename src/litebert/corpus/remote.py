@@ -19,14 +19,7 @@ from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, 
 from litebert.corpus.verified import cache_folder
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.failures import free_bytes
-from litebert.files import (
-    hash_file,
-    locked,
-    readable_bytes,
-    remove_folder,
-    write_bytes,
-    write_stream,
-)
+from litebert.files import hash_file, locked, readable_bytes, remove_folder, write_bytes, write_stream
 from litebert.reading.storage import is_url, read_object, write_object
 
 CACHE_GIGABYTES = 200.0
@@ -49,9 +42,7 @@ def push_corpus(folder: Path, url: str) -> int:
     """
     read_record(folder / MANIFEST, Manifest, command="litebert corpus build")
     names = sorted(
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != MANIFEST
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST
     )
     last = [name for name in (f"{HELD_OUT}/{MANIFEST}", MANIFEST) if (folder / name).is_file()]
     write_bytes(folder / LISTING, "\n".join([*names, *last]).encode())

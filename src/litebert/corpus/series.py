@@ -55,9 +55,7 @@ class ShardSeries:
         self._tally["empty_sentences"] += len(sentences) - len(kept)
         if not kept:
             return
-        self._writer = self._writer or ShardWriter(
-            self._plan.path(len(self.shards)), self._plan.tokens
-        )
+        self._writer = self._writer or ShardWriter(self._plan.path(len(self.shards)), self._plan.tokens)
         self._writer.append(kept)
         self._sentences += len(kept)
 
@@ -72,10 +70,7 @@ class ShardSeries:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._writer:
             self._writer.abandon(kind, error, trace)

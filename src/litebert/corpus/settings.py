@@ -31,11 +31,7 @@ class TextSettings:
 
 
 def text_settings(
-    *,
-    sentences: str = "segment",
-    documents: str | None = None,
-    column: str = "text",
-    language: str = "en",
+    *, sentences: str = "segment", documents: str | None = None, column: str = "text", language: str = "en"
 ) -> TextSettings:
     """Check the settings as a user typed them; unset, `documents` depends on `sentences`.
 
@@ -64,9 +60,7 @@ def text_settings(
             expected="a name such as text, or a dotted path such as chapters.text",
             next="litebert corpus build --column text …",
         )
-    return TextSettings(
-        cast(Sentences, sentences), cast(Documents, documents), column=column, language=language
-    )
+    return TextSettings(cast(Sentences, sentences), cast(Documents, documents), column=column, language=language)
 
 
 def _require_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:

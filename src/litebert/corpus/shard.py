@@ -56,10 +56,7 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: 
             and last offsets do not fit.
     """
     path, counts = folder / record.name, record.counts
-    files = tuple(
-        _stored_file(record, path / f"{name}.npy", command)
-        for name in ("tokens", "sentences", "documents")
-    )
+    files = tuple(_stored_file(record, path / f"{name}.npy", command) for name in ("tokens", "sentences", "documents"))
     tokens = _map(files[0], plan.token_dtype, counts.tokens, command)
     sentences = _map(files[1], "<i8", counts.sentences + 1, command)
     documents = _map(files[2], "<i8", counts.documents + 1, command)
@@ -104,11 +101,7 @@ def _stored_file(record: ShardRecord, path: Path, command: str) -> StampedFile:
     stored = record.files.get(path.name, StoredFile(size=0, blake2b=""))
     if not path.is_file():
         raise DamagedError(
-            "LB-324",
-            f"{path} is missing",
-            received="no such file",
-            expected=f"{stored.size:,} bytes",
-            next=command,
+            "LB-324", f"{path} is missing", received="no such file", expected=f"{stored.size:,} bytes", next=command
         )
     return StampedFile(path, stored, Stamp.of(path), command=command)
 

@@ -82,10 +82,7 @@ class ShardWriter:
         return record
 
     def abandon(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Remove the unfinished shard after an error."""
         assert error is not None, "a shard without an error is finished, not abandoned"

@@ -11,15 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Self
 
-from litebert.corpus.manifest import (
-    HELD_OUT,
-    MANIFEST,
-    PLAN,
-    TOKENIZER,
-    Manifest,
-    ShardRecord,
-    read_record,
-)
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, PLAN, TOKENIZER, Manifest, ShardRecord, read_record
 from litebert.corpus.pool import num_cores
 from litebert.corpus.remote import fetch_shards
 from litebert.corpus.shard import Shard, open_shard, verify_shard
@@ -145,9 +137,7 @@ def _read_manifest(path: Path) -> Manifest:
             if is_unfinished
             else f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {quote(str(path))}",
         )
-    command = (
-        f"rm -r {quote(str(path))}, then litebert corpus build INPUT… --output {quote(str(path))}"
-    )
+    command = f"rm -r {quote(str(path))}, then litebert corpus build INPUT… --output {quote(str(path))}"
     return read_record(path / MANIFEST, Manifest, command=command)
 
 

@@ -107,6 +107,4 @@ class Heartbeat:
             next="rerun the command to resume from the last checkpoint",
         )
         print(error, file=sys.stderr, flush=True)
-        os._exit(
-            error.exit_code
-        )  # the main thread may be blocked in an all-reduce that never completes
+        os._exit(error.exit_code)  # the main thread may be blocked in an all-reduce that never completes

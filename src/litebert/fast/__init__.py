@@ -5,14 +5,7 @@ from litebert.fast.exits import AlbertWithExits, limit_depth, patient_logits
 from litebert.fast.finite import refuse_non_finite
 from litebert.fast.int8 import is_int8
 from litebert.fast.precision import DTYPES
-from litebert.fast.steps import (
-    accelerate,
-    blocks,
-    checkpoint_gradients,
-    is_packed,
-    pack,
-    use_backend,
-)
+from litebert.fast.steps import accelerate, blocks, checkpoint_gradients, is_packed, pack, use_backend
 
 __all__ = [
     "DTYPES",

@@ -84,9 +84,7 @@ def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
 
-def padded(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float
-) -> Tensor:
+def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float) -> Tensor:
     """Attend within rectangles as wide as the longest sequence; nothing is read on the host.
 
     The number of queries of each sequence is known only on the device, so each query is placed in
@@ -107,9 +105,7 @@ def padded(
     return mixed.transpose(1, 2).flatten(0, 1)[rows_of_queries]
 
 
-def _variable(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float
-) -> Tensor:
+def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float) -> Tensor:
     """Attend with variable-length flash attention (CUDA, half precision)."""
     from torch.nn.attention.varlen import varlen_attn
 

@@ -12,12 +12,7 @@ from litebert.config.schema import Activation
 from litebert.fast.int8 import NUM_SHIFTED, SITES, Int8Calibration
 from litebert.fast.int8_layers import Int8Embedding, Int8Linear
 from litebert.fast.int8_product import ByteGrid
-from litebert.fast.packed import (
-    MakeLinear,
-    packed_attention,
-    packed_feed_forward,
-    packed_linear,
-)
+from litebert.fast.packed import MakeLinear, packed_attention, packed_feed_forward, packed_linear
 from litebert.fast.steps import blocks
 from litebert.nn.batch import Batch
 from litebert.nn.block import AttentionBlock, FeedForwardBlock, Linear
@@ -71,9 +66,7 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     steps = [
         (
             packed_attention(attention[step.attention], torch.float32, _observed(seen[:2])),
-            packed_feed_forward(
-                feed_forward[step.feed_forward], torch.float32, _observed(seen[2:])
-            ),
+            packed_feed_forward(feed_forward[step.feed_forward], torch.float32, _observed(seen[2:])),
         )
         for step, seen in zip(albert.plan, observers, strict=True)
     ]

@@ -96,9 +96,7 @@ def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
     return network
 
 
-def logits_by_step(
-    network: AlbertForTask, batch: Batch
-) -> list[Float[Tensor, "sequences outputs"]]:
+def logits_by_step(network: AlbertForTask, batch: Batch) -> list[Float[Tensor, "sequences outputs"]]:
     """Return the logits after every step that has a head; the last step always has one."""
     if not isinstance(network, AlbertWithExits):
         return [network(batch)]
@@ -120,9 +118,7 @@ def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor
 
 
 @torch.no_grad()
-def patient_logits(
-    network: AlbertForTask, batch: Batch, patience: int
-) -> Float[Tensor, "sequences outputs"]:
+def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float[Tensor, "sequences outputs"]:
     """Return the logits of each sequence at the step where it stops.
 
     It stops where classifiers have agreed with the one before `patience` times in a row (section
@@ -151,9 +147,7 @@ def patient_logits(
 
 
 def is_same_answer(
-    before: Float[Tensor, "sequences outputs"],
-    after: Float[Tensor, "sequences outputs"],
-    problem: ProblemType,
+    before: Float[Tensor, "sequences outputs"], after: Float[Tensor, "sequences outputs"], problem: ProblemType
 ) -> Bool[Tensor, " sequences"]:
     """Tell for which sequences two classifiers agree: on label, set of labels, or score."""
     if problem == "regression":

@@ -15,12 +15,7 @@ from litebert.nn import AlbertForTask, Network
 
 
 def require_finite(
-    code: str,
-    what: str,
-    tensors: Mapping[str, Tensor | NDArray[np.floating]],
-    *,
-    expected: str,
-    next: str,
+    code: str, what: str, tensors: Mapping[str, Tensor | NDArray[np.floating]], *, expected: str, next: str
 ) -> None:
     """Check that weights are finite.
 
@@ -43,11 +38,7 @@ def _is_finite(tensor: Tensor | NDArray[np.floating]) -> bool:
 
 def refuse_non_finite(network: Network) -> None:
     """Let a network raise LB-472 from now on instead of returning outputs that are not finite."""
-    heads = (
-        heads_of(network)
-        if isinstance(network, AlbertForTask)
-        else [network.masked_lm, network.sentence_order]
-    )
+    heads = heads_of(network) if isinstance(network, AlbertForTask) else [network.masked_lm, network.sentence_order]
     for module in (network.albert, *heads):
         module.register_forward_hook(lambda _, __, outputs: _check_outputs(network, outputs))
 

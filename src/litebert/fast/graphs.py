@@ -29,11 +29,7 @@ __all__ = ["FUSED", "alone_by", "compiled_step", "is_faster", "onnx", "onnxrunti
 Apply = Callable[[Tensor], Tensor]
 """(rows of one sequence) -> their hidden states after the step."""
 
-FUSED: dict[Activation, str] = {
-    "gelu": "BiasGelu",
-    "gelu_new": "FastGelu",
-    "gelu_pytorch_tanh": "FastGelu",
-}
+FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
 """The operators of onnxruntime that fuse a bias and an activation."""
 
 _OPSET, _IR_VERSION, _MICROSOFT, _ERRORS_ONLY = 20, 10, "com.microsoft", 3
@@ -80,10 +76,7 @@ def is_faster(graph: Apply, attend: Half, transform: Half, *, hidden_size: int) 
     """Time the graph and the two halves on a short text (20 ms); tell whether the graph wins."""
     x = torch.full((_PROBED_ROWS, hidden_size), 0.5)
     layout = Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
-    functions: tuple[Apply, Apply] = (
-        graph,
-        lambda x: transform(attend(x, layout), layout),
-    )
+    functions: tuple[Apply, Apply] = (graph, lambda x: transform(attend(x, layout), layout))
     ours, theirs = fastest(lambda function: function(x), functions, rounds=15)
     return ours < theirs
 
@@ -115,9 +108,7 @@ def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.Mo
         make("Reshape", ["projected", "heads"], ["by_row"]),
         make("Transpose", ["by_row"], ["by_head"], perm=[1, 2, 0, 3]),
         make("Split", ["by_head"], ["query", "key", "value"], axis=0, num_outputs=3),
-        make(
-            "FusedMatMul", ["query", "key"], ["scores"], transB=1, alpha=head_size**-0.5, **joined
-        ),
+        make("FusedMatMul", ["query", "key"], ["scores"], transB=1, alpha=head_size**-0.5, **joined),
         make("Softmax", ["scores"], ["weights"], axis=-1),
         make("MatMul", ["weights", "value"], ["mixed_by_head"]),
         make("Transpose", ["mixed_by_head"], ["mixed_by_row"], perm=[0, 2, 1, 3]),
@@ -129,29 +120,19 @@ def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.Mo
         make("MatMul", ["activated", "outer.w"], ["narrow"]),
         _add_and_norm("narrow", "hidden", "norm_2", "outer.b", "y", epsilon=epsilons[1]),
     ]
-    ends = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size])
-        for name in ("x", "y")
-    ]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size]) for name in ("x", "y")]
     stored = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
     return onnx.helper.make_model(
         onnx.helper.make_graph(nodes, "step", ends[:1], ends[1:], stored),
-        opset_imports=[
-            onnx.helper.make_opsetid("", _OPSET),
-            onnx.helper.make_opsetid(_MICROSOFT, 1),
-        ],
+        opset_imports=[onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid(_MICROSOFT, 1)],
         ir_version=_IR_VERSION,
     )
 
 
-def _add_and_norm(
-    x: str, residual: str, norm: str, bias: str, out: str, *, epsilon: float
-) -> onnx.NodeProto:
+def _add_and_norm(x: str, residual: str, norm: str, bias: str, out: str, *, epsilon: float) -> onnx.NodeProto:
     """Return LN(x + bias + residual) as one operator."""
     inputs = [x, residual, f"{norm}.w", f"{norm}.b", bias]
-    return onnx.helper.make_node(
-        "SkipLayerNormalization", inputs, [out], domain=_MICROSOFT, epsilon=epsilon
-    )
+    return onnx.helper.make_node("SkipLayerNormalization", inputs, [out], domain=_MICROSOFT, epsilon=epsilon)
 
 
 def _linear(name: str, weight: Tensor, bias: Tensor) -> dict[str, np.ndarray]:

@@ -22,13 +22,7 @@ from litebert.fast.packed import attend_of, bf16_pays
 from litebert.fast.precision import cast_norm
 from litebert.fast.rows import on_batch
 from litebert.nn import Albert
-from litebert.nn.block import (
-    AttentionBlock,
-    AttentionPieces,
-    FeedForwardBlock,
-    Half,
-    feed_forward_block,
-)
+from litebert.nn.block import AttentionBlock, AttentionPieces, FeedForwardBlock, Half, feed_forward_block
 
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
 """The inputs of the four products of a step; calibration finds a range for each, in each step."""

@@ -29,9 +29,7 @@ class Int8Linear(nn.Module):
         """The dequantized weight."""
         return self.quantized * self.scale[:, None]
 
-    def forward(
-        self, x: Float[Tensor, "... inputs"], residual: Tensor | None = None
-    ) -> Float[Tensor, "... outputs"]:
+    def forward(self, x: Float[Tensor, "... inputs"], residual: Tensor | None = None) -> Float[Tensor, "... outputs"]:
         """Return x W^T + b, plus the residual if there is one."""
         product = F.linear(x, self.weight, self.bias)
         return product if residual is None else residual + product

@@ -48,9 +48,7 @@ def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, 
         return torch.add(grid.zero + 0.5, x, alpha=1 / grid.scale).clamp_(0, 255).to(torch.uint8)
     quantized = torch.quantize_per_tensor(x, grid.scale, grid.zero, torch.quint8)
     # A view of its bytes: int_repr() would copy them.
-    return torch.empty(0, dtype=torch.uint8).set_(
-        quantized.untyped_storage(), 0, quantized.shape, quantized.stride()
-    )
+    return torch.empty(0, dtype=torch.uint8).set_(quantized.untyped_storage(), 0, quantized.shape, quantized.stride())
 
 
 class Product:

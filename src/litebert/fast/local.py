@@ -46,9 +46,7 @@ def local(
     return mixed if layout.queries is None else mixed[layout.queries]
 
 
-def _in_blocks(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float, window: int
-) -> Tensor:
+def _in_blocks(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float, window: int) -> Tensor:
     size, num_tokens = max(window, _SMALLEST_BLOCK), len(key)
     missing = -num_tokens % size  # tokens that fill the last block
     first = layout.batch.first_tokens[sequence_of(layout.batch)]
@@ -56,8 +54,7 @@ def _in_blocks(
     to_first = (query * key[first]).sum(-1)  # (tokens, heads): the score of each token's own [CLS]
     q = _blocks(F.pad(query, (0, 0, 0, 0, 0, missing)), size).transpose(1, 2)
     k, v = (
-        F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size)
-        for x in (key, value)
+        F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size) for x in (key, value)
     )  # (blocks, heads, head_size, span)
     is_near, is_far = _visible(first, size, window)
     near = (q @ k).masked_fill(~is_near[:, None], -torch.inf)  # (blocks, heads, size, span)

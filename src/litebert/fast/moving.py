@@ -15,9 +15,7 @@ def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
 
 
-def mean_by_sequence(
-    rows: Float[Tensor, "tokens ..."], batch: Batch
-) -> Float[Tensor, "sequences ..."]:
+def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
     """Return the mean of the rows of each sequence."""
     sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:])
     sums = sums.index_add(0, sequence_of(batch), rows)

@@ -47,9 +47,7 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
 _MKL_ROWS, _PIECE = 1_024, 384
 
 
-def packed_linear(
-    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear"
-) -> Linear:
+def packed_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear") -> Linear:
     """Return (x, y) -> activation(x W^T + b), or x W^T + b + y, on rows of `dtype`."""
     weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
     if weight.device.type != "cpu":
@@ -59,9 +57,7 @@ def packed_linear(
     return (_onednn if pays(_onednn, dtype) else _plain)(weight, bias, activation)
 
 
-def packed_attention(
-    block: AttentionBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
-) -> Half:
+def packed_attention(block: AttentionBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear) -> Half:
     """Return the block as a function, without dropout and without gradients."""
     pieces = AttentionPieces(
         project=linear(*block.projection(), dtype, "linear"),
@@ -72,9 +68,7 @@ def packed_attention(
     return on_batch(pieces, attend_of(block))
 
 
-def packed_feed_forward(
-    block: FeedForwardBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear
-) -> Half:
+def packed_feed_forward(block: FeedForwardBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear) -> Half:
     """Return the block as a function, without dropout and without gradients."""
     inner, outer = block.intermediate, block.output
     intermediate = linear(inner.weight, inner.bias, dtype, block.hidden_act)
@@ -95,9 +89,7 @@ Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
 def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
     """Tell whether a kind of packed product exists here, is right, and is not slower (10 ms)."""
     draws = torch.Generator().manual_seed(0)
-    weight, bias = (
-        torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,))
-    )
+    weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
     plain = _plain(weight, bias, "linear")
     try:
@@ -181,9 +173,7 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
     weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
     product = _onednn(weight, weight[0].clone(), "linear")
     whole, pieces = fastest(
-        lambda parts: [product(part, None) for part in parts],
-        ((x,), torch.split(x, _PIECE)),
-        rounds=5,
+        lambda parts: [product(part, None) for part in parts], ((x,), torch.split(x, _PIECE)), rounds=5
     )
     return pieces < 0.8 * whole
 

@@ -12,11 +12,7 @@ from torch.nn import functional as F
 from litebert.config import Precision
 from litebert.nn.block import Linear, Norm
 
-DTYPES: dict[Precision, torch.dtype] = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """The dtype of activations for each precision."""
 
 
@@ -73,9 +69,7 @@ def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     return lambda x: F.layer_norm(x, norm.normalized_shape, weight(), bias(), norm.eps)
 
 
-def cast_linear(
-    weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: float = 0.0
-) -> Linear:
+def cast_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: float = 0.0) -> Linear:
     """Return residual + dropout(x W^T + b) on rows of `dtype`."""
     weight_of_use, bias_of_use = cast(weight, dtype), cast(bias, dtype)
 

@@ -12,9 +12,7 @@ Kernel = TypeVar("Kernel")
 
 
 @torch.inference_mode()
-def fastest(
-    run: Callable[[Kernel], object], choices: Sequence[Kernel], *, rounds: int
-) -> list[float]:
+def fastest(run: Callable[[Kernel], object], choices: Sequence[Kernel], *, rounds: int) -> list[float]:
     """Return the shortest seconds of `run` with each choice, interleaved after a warm-up."""
     for choice in choices:
         run(choice)

@@ -18,14 +18,7 @@ from litebert.fast.int8 import Int8Calibration, calibration_of, int8_attention, 
 from litebert.fast.packed import packed_attention, packed_feed_forward
 from litebert.fast.precision import cast_linear, cast_norm
 from litebert.fast.rows import linear_on_filled, on_batch
-from litebert.nn.block import (
-    AttentionBlock,
-    AttentionPieces,
-    FeedForwardBlock,
-    Half,
-    Steps,
-    feed_forward_block,
-)
+from litebert.nn.block import AttentionBlock, AttentionPieces, FeedForwardBlock, Half, Steps, feed_forward_block
 from litebert.nn.heads import AlbertForPretraining, Network
 from litebert.nn.model import Albert
 
@@ -83,13 +76,7 @@ def use_backend(albert: Albert, backend: str) -> None:
         LitebertError: LB-305, onnxruntime is not installed; LB-975, no backend has this name.
     """
     if backend not in get_args(Backend):
-        raise no_such_name(
-            "LB-975",
-            "there is no such backend",
-            str(backend),
-            get_args(Backend),
-            next='backend="auto"',
-        )
+        raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
     is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
     if backend == "torch" or (backend == "auto" and not is_installed):
         return
@@ -183,13 +170,8 @@ def _packed_steps(albert: Albert) -> Steps:
 def _int8_steps(albert: Albert, calibration: Int8Calibration) -> Steps:
     """Bind the blocks, which are packed once, to the calibration of each step."""
     attention = [int8_attention(block, calibration) for block in blocks(albert, AttentionBlock)]
-    feed_forward = [
-        int8_feed_forward(block, calibration) for block in blocks(albert, FeedForwardBlock)
-    ]
-    return [
-        (attention[step.attention](i), feed_forward[step.feed_forward](i))
-        for i, step in enumerate(albert.plan)
-    ]
+    feed_forward = [int8_feed_forward(block, calibration) for block in blocks(albert, FeedForwardBlock)]
+    return [(attention[step.attention](i), feed_forward[step.feed_forward](i)) for i, step in enumerate(albert.plan)]
 
 
 def _in_order(albert: Albert, attention: Sequence[Half], feed_forward: Sequence[Half]) -> Steps:

@@ -23,12 +23,7 @@ _OTHER_ATTENTION = "albert-litebert"
 _LIMIT = 1 << 20
 _OF_OTHER_FAMILIES = {"classifier_dropout", "layer_norm_epsilon", "pad_token"}
 """Names in files on the Hub that resemble our settings; transformers ignores them, too."""
-_FOR_TRAINING = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "classifier_dropout_prob",
-    "initializer_range",
-)
+_FOR_TRAINING = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob", "initializer_range")
 """Settings that do not change the outputs of a trained network."""
 # transformers' defaults for a BertConfig.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
@@ -193,9 +188,7 @@ def _bert(table: dict[str, Json], path: Path) -> dict[str, Json]:
     _require_spelt(table, _BERT_SETTINGS, path)
     fields = defaults | {name: table[name] for name in _BERT_SETTINGS if name in table}
     dropout = table.get("classifier_dropout")
-    fields["classifier_dropout_prob"] = (
-        fields["hidden_dropout_prob"] if dropout is None else dropout
-    )
+    fields["classifier_dropout_prob"] = fields["hidden_dropout_prob"] if dropout is None else dropout
     fields["embedding_size"] = fields["hidden_size"]
     return fields
 

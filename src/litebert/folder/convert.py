@@ -20,9 +20,7 @@ _IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids")
 _OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
-def to_disk(
-    parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None
-) -> dict[str, Tensor]:
+def to_disk(parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None) -> dict[str, Tensor]:
     """Rename our parameters; without a projection of E = H, transformers needs an identity."""
     tensors = {
         name: tensor.detach().clone()
@@ -35,9 +33,7 @@ def to_disk(
     return tensors
 
 
-def canonical(
-    tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT
-) -> dict[str, Tensor]:
+def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
     """Add the prefix that a bare encoder lacks; drop buffers and tied copies.
 
     Raises:

@@ -54,9 +54,7 @@ def head_from_table(table: dict[str, Json], *, source: Path, tensors: Shapes) ->
     if not HEADS[kind].has_labels:
         return HeadConfig(kind=kind)
     labels = _labels(table, tensors)
-    problem = table.get("problem_type") or (
-        "regression" if len(labels) == 1 else "single_label_classification"
-    )
+    problem = table.get("problem_type") or ("regression" if len(labels) == 1 else "single_label_classification")
     fields: dict[str, object] = {"kind": kind, "labels": labels}
     if HEADS[kind].has_problem_type:
         fields["problem_type"] = problem

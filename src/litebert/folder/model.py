@@ -13,26 +13,12 @@ from litebert.errors import DamagedError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.calibration import without_calibration
 from litebert.fast.empty import without_numbers
-from litebert.folder.configuration import (
-    read_config,
-    read_head,
-    read_layout,
-    spelling_notes,
-    write_config,
-)
+from litebert.folder.configuration import read_config, read_head, read_layout, spelling_notes, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import ALBERT, BERT, TensorNames, tensor_names
-from litebert.folder.weights import (
-    INT8_FILE,
-    LOCAL_FILE,
-    WEIGHTS_FILE,
-    read_weights,
-    release,
-    widened,
-    write_weights,
-)
+from litebert.folder.weights import INT8_FILE, LOCAL_FILE, WEIGHTS_FILE, read_weights, release, widened, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 
@@ -79,9 +65,7 @@ def _file_name(network: Network) -> str:
     return WEIGHTS_FILE if network.config.attention == "full" else LOCAL_FILE
 
 
-def load_model(
-    folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False
-) -> LoadedModel:
+def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
     """Read a model folder; parameters that its file lacks are listed in `missing`, never made up.
 
     For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An
@@ -92,13 +76,7 @@ def load_model(
     config, tensors = read_config(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
     loaded = build_network(
-        tensors,
-        config,
-        head,
-        source=folder,
-        layout=read_layout(folder),
-        dtype=dtype,
-        for_inference=for_inference,
+        tensors, config, head, source=folder, layout=read_layout(folder), dtype=dtype, for_inference=for_inference
     )
     if for_inference:
         accelerate(loaded.network)
@@ -130,9 +108,7 @@ def build_network(
     has_int8 = is_eight_bit(named)
     if has_int8 and not for_inference:
         raise not_float(source)
-    network = _empty_network(
-        config, head, torch.float32 if has_int8 else dtype, has_exits=has_exits
-    )
+    network = _empty_network(config, head, torch.float32 if has_int8 else dtype, has_exits=has_exits)
     if has_int8:
         require_sound(named, source)
         to_int8(network, without_calibration(config))
@@ -146,9 +122,7 @@ def build_network(
     missing = frozenset(expected) - frozenset(parameters)
     if needed := _needed(missing, network):
         names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
-        raise _incomplete(
-            source, f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}", layout
-        )
+        raise _incomplete(source, f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}", layout)
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
@@ -161,9 +135,7 @@ def head_of(network: Network) -> HeadConfig | None:
     return network.head_config if isinstance(network, AlbertForTask) else None
 
 
-def _empty_network(
-    config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype, *, has_exits: bool
-) -> Network:
+def _empty_network(config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype, *, has_exits: bool) -> Network:
     """Build a network whose parameters have shapes but no numbers yet."""
     with without_numbers():
         if head is None:
@@ -177,11 +149,7 @@ def _require_known_layers(unused: tuple[str, ...], source: Path, layout: TensorN
     encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
     layers = [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]
     if layers:
-        settings = (
-            "num_hidden_layers"
-            if layout is BERT
-            else "num_hidden_groups, inner_group_num and sharing"
-        )
+        settings = "num_hidden_layers" if layout is BERT else "num_hidden_groups, inner_group_num and sharing"
         raise DamagedError(
             "LB-604",
             f"{source} has tensors that do not belong to this network",
@@ -217,8 +185,7 @@ def _needed(missing: frozenset[str], network: Network) -> list[str]:
     needed = [
         name
         for name in sorted(missing)
-        if name.startswith(("head.", "exits."))
-        or (name.startswith("albert.") and "pooler" not in name)
+        if name.startswith(("head.", "exits.")) or (name.startswith("albert.") and "pooler" not in name)
     ]
     if isinstance(network, AlbertForTask):
         needed += [name for name in sorted(missing) if "pooler" in name]
@@ -231,6 +198,5 @@ def _incomplete(source: Path, received: str, layout: TensorNames) -> DamagedErro
         f"{source} lacks weights that its network needs",
         received=received,
         expected="every tensor of the encoder, and of the head that config.json names",
-        next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] '
-        "in config.json",
+        next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in config.json',
     )

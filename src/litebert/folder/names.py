@@ -107,10 +107,7 @@ def groups_on_disk(config: AlbertConfig) -> int:
 
 
 def tensor_names(
-    parameter: str,
-    config: AlbertConfig,
-    head: HeadConfig | None = None,
-    layout: TensorNames = ALBERT,
+    parameter: str, config: AlbertConfig, head: HeadConfig | None = None, layout: TensorNames = ALBERT
 ) -> list[str]:
     """Return the names on disk of one of our parameters; with partial sharing, several.
 

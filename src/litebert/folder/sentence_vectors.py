@@ -77,12 +77,7 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
 
 
 def write_sentence_transformers(
-    folder: Path,
-    *,
-    pooling: Pooling = "mean",
-    normalize: bool = True,
-    max_length: int | None = None,
-    prompt: str = "",
+    folder: Path, *, pooling: Pooling = "mean", normalize: bool = True, max_length: int | None = None, prompt: str = ""
 ) -> None:
     """Write the files that let `SentenceTransformer(folder)` open a model folder.
 
@@ -97,20 +92,13 @@ def write_sentence_transformers(
         for number, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
     switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
-    write_json(
-        folder / paths[1] / "config.json",
-        {"word_embedding_dimension": config["hidden_size"], **switches},
-    )
+    write_json(folder / paths[1] / "config.json", {"word_embedding_dimension": config["hidden_size"], **switches})
     longest = max_length or config["max_position_embeddings"]
     write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})
     prompts: dict[str, Json] = {"default": prompt} if prompt else {}
     write_json(
         folder / _PROMPTS_FILE,
-        {
-            "prompts": prompts,
-            "default_prompt_name": "default" if prompts else None,
-            "similarity_fn_name": "cosine",
-        },
+        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
     )
     # Written last: without it, the others are not read.
     write_json(folder / MODULES_FILE, modules)
@@ -123,9 +111,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, str]]:
         listed = json.loads(read_capped(path, _LIMIT, command=f"ls {folder}"))
         modules = [(str(each["type"]).rpartition(".")[2], str(each["path"])) for each in listed]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise _damaged(
-            path, str(error), "a list of modules, each with a type and a path"
-        ) from error
+        raise _damaged(path, str(error), "a list of modules, each with a type and a path") from error
     for kind, place in modules:
         if place and (Path(place).name != place or place == ".." or "\0" in place):
             raise _damaged(path, place, "folders inside the model folder")

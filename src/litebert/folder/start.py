@@ -28,9 +28,7 @@ class Start:
 
 
 @torch.no_grad()
-def start_from(
-    network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None
-) -> Start:
+def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None) -> Start:
     """Copy the folder's encoder into a network, and its head if both heads are the same.
 
     A head of another kind, or with other labels, is dropped and reported: thus RTE starts from MNLI
@@ -41,11 +39,7 @@ def start_from(
     loaded = load_model(folder)
     ours = network.state_dict()
     has_same_head = head_of(network) == head_of(loaded.network)
-    theirs = {
-        name: tensor
-        for name, tensor in loaded.network.state_dict().items()
-        if name not in loaded.missing
-    }
+    theirs = {name: tensor for name, tensor in loaded.network.state_dict().items() if name not in loaded.missing}
     for name in _BY_PIECE if rows is not None else ():
         if name in theirs:
             former = theirs[name]
@@ -54,8 +48,4 @@ def start_from(
     taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith(heads))}
     for name in taken:
         ours[name].copy_(theirs[name])
-    return Start(
-        fresh=tuple(sorted(set(ours) - taken)),
-        dropped=tuple(sorted(set(theirs) - taken)),
-        notes=loaded.notes,
-    )
+    return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)

@@ -54,9 +54,7 @@ class _Facts:
         return self.head is None and not any(n.startswith(needed) for n in self.loaded.missing)
 
 
-def model_card(
-    folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()
-) -> str:
+def model_card(folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()) -> str:
     """Return the text of README.md for a model folder; `name` is what its users will load.
 
     For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the
@@ -141,8 +139,7 @@ def _rows(facts: _Facts) -> dict[str, str]:
         "longest input": f"{config.max_position_embeddings:,} pieces",
         "vocabulary": _vocabulary(facts),
         "labels": ", ".join(facts.head.labels) if facts.head else "",
-        "weights": f"{facts.num_bytes:,} bytes"
-        + (f", blake2b `{facts.weights_hash}`" if facts.weights_hash else ""),
+        "weights": f"{facts.num_bytes:,} bytes" + (f", blake2b `{facts.weights_hash}`" if facts.weights_hash else ""),
     }
 
 

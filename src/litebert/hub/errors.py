@@ -105,8 +105,7 @@ def _of_repository(failure: Failure) -> LitebertError:
         case "repository":
             return LitebertError(
                 "LB-629",
-                f"there is no folder {failure.name} here, and no visible model of this name on the "
-                "Hub",
+                f"there is no folder {failure.name} here, and no visible model of this name on the Hub",
                 received=failure.text,
                 expected="OWNER/NAME of a model that is public, or yours after `hf auth login`",
                 next=f"check the name, or {failure.around}",

@@ -32,8 +32,7 @@ def locate(name_or_path: str | Path, *, legacy_pickle: bool = False) -> Path:
             "LB-620",
             f"there is no model folder {str(path)[:200]!r}",
             received=found,
-            expected=f"a folder{_similar(path)}; or a name on the Hub, such as "
-            "albert/albert-base-v2",
+            expected=f"a folder{_similar(path)}; or a name on the Hub, such as albert/albert-base-v2",
             next=_next(path),
         )
     return pull(name, legacy_pickle=legacy_pickle)

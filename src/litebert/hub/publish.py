@@ -49,9 +49,7 @@ class Publication:
     def plan(self) -> PublicationPlan:
         """The plan as plain values, for JSON."""
         revision, card = self.name.revision or "main", "kept" if self.is_card_kept else "made"
-        return PublicationPlan(
-            self.name.repository, revision, self.private, self.message, self.sizes, card
-        )
+        return PublicationPlan(self.name.repository, revision, self.private, self.message, self.sizes, card)
 
     def described(self) -> str:
         """Return the plan in words."""

@@ -37,9 +37,7 @@ class Attributed:
     error: float
 
 
-def attributed(
-    network: Network, sequences: Sequence[Framed], score: ScoreOf, *, mask_id: int
-) -> Attributed:
+def attributed(network: Network, sequences: Sequence[Framed], score: ScoreOf, *, mask_id: int) -> Attributed:
     """Integrate the gradient of the score from the text with every token masked to the text.
 
     Raises:
@@ -66,19 +64,14 @@ def attributed(
 
     def scores(vectors: Tensor) -> Tensor:
         copies = len(vectors)
-        batch = Batch.from_lists(
-            [one.ids for one in sequences] * copies, [one.segments for one in sequences] * copies
-        )
+        batch = Batch.from_lists([one.ids for one in sequences] * copies, [one.segments for one in sequences] * copies)
         return score(with_words(network, vectors.flatten(0, 1)), batch.to(device)).float()
 
     with torch.no_grad():
         whole, blank = scores(torch.stack([words, blanks])).tolist()
     with torch.enable_grad():
         values = IntegratedGradients(scores, multiply_by_inputs=True).attribute(
-            words[None],
-            blanks[None],
-            n_steps=NUM_STEPS,
-            internal_batch_size=max(1, _TOKENS_AT_ONCE // len(ids)),
+            words[None], blanks[None], n_steps=NUM_STEPS, internal_batch_size=max(1, _TOKENS_AT_ONCE // len(ids))
         )
     summed = values[0].sum(-1).double()  # (tokens,)
     return Attributed(summed.tolist(), whole, blank, float(summed.sum()) - (whole - blank))

@@ -18,9 +18,7 @@ from litebert.tokenizer import Tokenizer
 
 
 @torch.inference_mode()
-def coherence(
-    network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, language: str = "en"
-) -> Coherence:
+def coherence(network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, language: str = "en") -> Coherence:
     """Return the probability that each two neighbouring sentences of a text are in order.
 
     Raises:

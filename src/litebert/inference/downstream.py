@@ -50,17 +50,12 @@ def classify(
     ]
     features = family.features(examples, tokenizer, max_length=_longest(network), training=False)
     return [
-        Classification(
-            labels=family.named(scores),
-            values=dict(zip(family.head.labels, scores.values, strict=True)),
-        )
+        Classification(labels=family.named(scores), values=dict(zip(family.head.labels, scores.values, strict=True)))
         for scores in answers_of(network, family, examples, features)
     ]
 
 
-def tag(
-    network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]
-) -> list[Results[Tagged]]:
+def tag(network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Results[Tagged]]:
     """Return every word of each text with its tag; words end at white space."""
     for text in texts:
         require_bounded(text, "tag")
@@ -77,13 +72,7 @@ def tag(
     ]
 
 
-def choose(
-    network: AlbertForTask,
-    tokenizer: Tokenizer,
-    question: str,
-    choices: Sequence[str],
-    context: str,
-) -> Choice:
+def choose(network: AlbertForTask, tokenizer: Tokenizer, question: str, choices: Sequence[str], context: str) -> Choice:
     """Return which choice answers the question about the context."""
     family = MultipleChoice(num_choices=len(choices))
     examples = [ChoiceExample("0", context, question, tuple(choices))]
@@ -93,12 +82,7 @@ def choose(
 
 
 def answer(
-    network: AlbertForTask,
-    tokenizer: Tokenizer,
-    question: str,
-    contexts: Sequence[str],
-    *,
-    top: int,
+    network: AlbertForTask, tokenizer: Tokenizer, question: str, contexts: Sequence[str], *, top: int
 ) -> Results[SpanFound]:
     """Return the likeliest spans of all contexts; for a SQuAD 2.0 model "no answer" is one.
 
@@ -113,14 +97,7 @@ def answer(
     weights = [1 - each for each in empty] or _shares([_best_score(each.n_best) for each in found])
     scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
     spans = [
-        SpanFound(
-            span.text,
-            span.start,
-            span.stop,
-            weight * scale * span.probability,
-            document,
-            nothing,
-        )
+        SpanFound(span.text, span.start, span.stop, weight * scale * span.probability, document, nothing)
         for document, (answer, weight) in enumerate(zip(found, weights, strict=True))
         for span in answer.n_best
         if span.stop > span.start
@@ -131,10 +108,7 @@ def answer(
 
 
 def _span_answers(
-    network: AlbertForTask,
-    family: SpanAnswering,
-    tokenizer: Tokenizer,
-    examples: Sequence[SpanExample],
+    network: AlbertForTask, family: SpanAnswering, tokenizer: Tokenizer, examples: Sequence[SpanExample]
 ) -> list[SpanAnswer]:
     """Answer questions, WINDOWS_AT_ONCE windows at a time: a context may have any length."""
     parts: list[list[SpanAnswer]] = [[] for _ in examples]
@@ -172,9 +146,7 @@ def head_in_words(network: Network) -> str:
     return "pretraining heads only"
 
 
-def not_trained_for(
-    verb: str, network: Network, unknown: Sequence[str], *, source: str
-) -> LitebertError:
+def not_trained_for(verb: str, network: Network, unknown: Sequence[str], *, source: str) -> LitebertError:
     """Return the error for a verb whose head the network lacks.
 
     `unknown` are tensors of an unknown head: the module that adds it has not been imported.

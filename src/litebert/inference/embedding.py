@@ -27,9 +27,7 @@ def embed(
 ) -> NDArray[np.float32]:
     """Return the vectors of texts, shape (texts, H); texts longer than the model are cut."""
     longest, positions = vectors.max_length, network.config.max_position_embeddings
-    encoded = tokenizer.encode_ids(
-        [tokenizer.beginning(vectors.prompt + text, positions) for text in texts]
-    )
+    encoded = tokenizer.encode_ids([tokenizer.beginning(vectors.prompt + text, positions) for text in texts])
     found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = framed(network, tokenizer, [encoded[row] for row in rows], longest=longest)

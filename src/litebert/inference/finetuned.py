@@ -93,10 +93,7 @@ class Finetuned:
         where = config.data if config else TaskDataConfig()
         settled = recorded.data if recorded and "columns" in recorded.data else None
         if columns:
-            where, settled = (
-                where.model_copy(update={"columns": tuple(columns)}),
-                _with(settled, columns),
-            )
+            where, settled = (where.model_copy(update={"columns": tuple(columns)}), _with(settled, columns))
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
@@ -143,9 +140,7 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     return answers[0] if len(answers) == 1 else averaged
 
 
-def measured(
-    models: Sequence[Finetuned], data: Path, split: str
-) -> tuple[dict[str, float], list[Any], list[Any]]:
+def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:
     """Return measures, examples and answers of one labelled split."""
     dataset = models[0].dataset
     require_same_data({str(model.folder): model.dataset for model in models}, data)
@@ -241,9 +236,7 @@ def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
     ours, wanted = network.head_config, dataset.family.head
     is_unnamed = ours.labels == numbered_labels(len(ours.labels))
     has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))
-    is_same_kind = ours.kind == wanted.kind or (
-        ours.record.has_problem_type and wanted.record.has_problem_type
-    )
+    is_same_kind = ours.kind == wanted.kind or (ours.record.has_problem_type and wanted.record.has_problem_type)
     return is_same_kind and ours.num_outputs == wanted.num_outputs and has_labels
 
 

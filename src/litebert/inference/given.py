@@ -155,10 +155,6 @@ def known_precision(precision: Precision) -> Precision:
     """
     if precision not in get_args(Precision):
         raise no_such_name(
-            "LB-933",
-            "there is no such precision",
-            str(precision),
-            get_args(Precision),
-            next='precision="fp32"',
+            "LB-933", "there is no such precision", str(precision), get_args(Precision), next='precision="fp32"'
         )
     return precision

@@ -34,16 +34,7 @@ from litebert.inference import downstream, pretrained
 from litebert.inference.coherence import coherence
 from litebert.inference.embedding import TextIndex, embed
 from litebert.inference.explaining import explain
-from litebert.inference.given import (
-    Texts,
-    count,
-    known_pooling,
-    known_precision,
-    list_of,
-    paired,
-    several,
-    stream_of,
-)
+from litebert.inference.given import Texts, count, known_pooling, known_precision, list_of, paired, several, stream_of
 from litebert.inference.packaged import model_folder
 from litebert.inference.scoring import score
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
@@ -217,9 +208,7 @@ class Model:
             if progress is not None:
                 progress(len(batch))
 
-    def similar(
-        self, first: Texts, second: Texts, *, pooling: Pooling | None = None
-    ) -> float | NDArray[np.float32]:
+    def similar(self, first: Texts, second: Texts, *, pooling: Pooling | None = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
         embed = partial(self.embed, pooling=pooling, normalize=True)
         left, right = (embed(several(texts, "similar")) for texts in (first, second))
@@ -228,11 +217,7 @@ class Model:
         return float(cosines[0, 0]) if is_one else cosines
 
     def index(
-        self,
-        texts: Iterable[str],
-        *,
-        pooling: Pooling | None = None,
-        progress: Callable[[int], None] | None = None,
+        self, texts: Iterable[str], *, pooling: Pooling | None = None, progress: Callable[[int], None] | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
         listed, one = list_of(texts, "index", "texts"), partial(self.embed, pooling=pooling)
@@ -267,11 +252,7 @@ class Model:
     ) -> Classification: ...
     @overload
     def classify(
-        self,
-        texts: Iterable[str],
-        pairs: Iterable[str] | None = None,
-        *,
-        patience: int | None = None,
+        self, texts: Iterable[str], pairs: Iterable[str] | None = None, *, patience: int | None = None
     ) -> Results[Classification]: ...
     def classify(
         self, texts: Texts, pairs: Texts | None = None, *, patience: int | None = None

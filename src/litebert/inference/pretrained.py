@@ -19,9 +19,7 @@ MASK = "[MASK]"
 
 
 @torch.inference_mode()
-def fill(
-    network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, top: int
-) -> Results[Filling]:
+def fill(network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, top: int) -> Results[Filling]:
     """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
     A word's probability is the sum over the pieces that spell it: the one that begins a word and
@@ -112,9 +110,7 @@ def framed(
     return batch.to(next(network.parameters()).device)
 
 
-def _likeliest(
-    tokenizer: Tokenizer, probabilities: Tensor, top: int
-) -> list[tuple[list[str], float]]:
+def _likeliest(tokenizer: Tokenizer, probabilities: Tensor, top: int) -> list[tuple[list[str], float]]:
     """Return the best combinations of words over all blanks."""
     beams: list[tuple[list[str], float]] = [([], 1.0)]
     for blank in probabilities:

@@ -64,12 +64,7 @@ def quantize_with_texts(model: str | Path, output: Path, texts: Iterable[str]) -
 
 
 def quantize_run(
-    run: str | Path,
-    output: Path,
-    data: Path,
-    *,
-    task: str | None = None,
-    evaluate: bool = False,
+    run: str | Path, output: Path, data: Path, *, task: str | None = None, evaluate: bool = False
 ) -> Quantized:
     """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
 
@@ -128,8 +123,7 @@ def _quantize(
     with torch.no_grad():
         exact = torch.cat([albert(one) for one in held_out])
         batches = (
-            batch([used[number] for number in numbers])
-            for numbers in by_length([lengths[number] for number in used])
+            batch([used[number] for number in numbers]) for numbers in by_length([lengths[number] for number in used])
         )
         to_int8(network, calibrate(albert, batches))
         pack(albert)

@@ -144,8 +144,7 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
 
     variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
     framed = tuple(
-        _framed(model, {"context": context, f"choice {number}": each})
-        for number, each in enumerate(variants, 1)
+        _framed(model, {"context": context, f"choice {number}": each}) for number, each in enumerate(variants, 1)
     )
     return Question(framed, score, choices[chosen])
 
@@ -199,10 +198,7 @@ def _framed(model: Model, texts: Mapping[str, str]) -> Framed:
     if len(texts) == 1 and model.vectors.max_length:
         longest = min(longest, model.vectors.max_length)
     tokenizer = model.tokenizer
-    parts = [
-        pieces_of(tokenizer, name, tokenizer.beginning(text, longest))
-        for name, text in texts.items()
-    ]
+    parts = [pieces_of(tokenizer, name, tokenizer.beginning(text, longest)) for name, text in texts.items()]
     return framed_pieces(tokenizer, parts, longest=longest)
 
 

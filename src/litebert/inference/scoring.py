@@ -32,8 +32,7 @@ def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Sco
     spans = [window([place], len(ids), room) for place in range(len(ids))]
     for places in by_length([min(len(ids), room) + 2] * len(ids)):
         copies = [
-            [tokenizer.mask_id if at == place else ids[at] for at in _range(spans[place], len(ids))]
-            for place in places
+            [tokenizer.mask_id if at == place else ids[at] for at in _range(spans[place], len(ids))] for place in places
         ]
         batch = framed(network, tokenizer, copies)
         # [CLS] is before the pieces of each copy.

@@ -69,9 +69,7 @@ class WordValue(NamedTuple):
     value: float
 
 
-def by_word(
-    text: str, offsets: Sequence[tuple[int, int]], values: Sequence[float]
-) -> list[WordValue]:
+def by_word(text: str, offsets: Sequence[tuple[int, int]], values: Sequence[float]) -> list[WordValue]:
     """Add up the values of the pieces of each word.
 
     >>> by_word("a cat", [(0, 1), (2, 3), (3, 5)], [1.0, 2.0, 3.0])[-1]

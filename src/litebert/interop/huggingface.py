@@ -39,12 +39,7 @@ from litebert.tokenizer import Tokenizer
 PICKLED_FILE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
 GeluForm = Literal["gelu", "gelu_new"]
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _HEADS = {
     "sentence_order": "no sentence-order head (files of the Hub come without it): no order()",
     "masked_lm": "no masked-LM head: no fill()",
@@ -110,9 +105,7 @@ def import_model(
     )
 
 
-def _loaded(
-    source: Path, *, legacy_pickle: bool, activation: GeluForm | None, heads: int | None
-) -> LoadedModel:
+def _loaded(source: Path, *, legacy_pickle: bool, activation: GeluForm | None, heads: int | None) -> LoadedModel:
     table = read_json(source / CONFIG_FILE, command=f"ls {source}")
     layout, config = read_layout(source), read_config(source)
     tensors = _tensors(source, legacy_pickle=legacy_pickle)
@@ -167,9 +160,7 @@ def _pickled_files(source: Path) -> list[Path]:
     return [source / name for name in names]
 
 
-def _overruled(
-    config: AlbertConfig, activation: GeluForm | None, heads: int | None
-) -> AlbertConfig:
+def _overruled(config: AlbertConfig, activation: GeluForm | None, heads: int | None) -> AlbertConfig:
     overrides = {"hidden_act": activation, "num_attention_heads": heads}
     changes = {name: value for name, value in overrides.items() if value is not None}
     try:

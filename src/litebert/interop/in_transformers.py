@@ -126,9 +126,7 @@ class EngineForward:
         """Pack the current weights; unpacked ones are shared with the encoder."""
         tensors = {name: tensor.detach() for name, tensor in self.encoder.state_dict().items()}
         source = Path(type(self.encoder).__name__)
-        network = build_network(
-            tensors, self.config, None, source=source, layout=self.layout, dtype=self.dtype
-        ).network
+        network = build_network(tensors, self.config, None, source=source, layout=self.layout, dtype=self.dtype).network
         pack(network.albert)
         return weights, network.albert
 

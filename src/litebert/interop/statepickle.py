@@ -22,11 +22,7 @@ _STORAGES = (
     "torch HalfStorage",
     "torch LongStorage",
 )
-_CALLED = (
-    "collections OrderedDict",
-    "torch._utils _rebuild_tensor_v2",
-    "torch._utils _rebuild_parameter",
-)
+_CALLED = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter")
 _NUMBERS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT")
 _TEXTS = ("BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING")
 _FIXED = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -201,17 +197,14 @@ class _Machine:
                 self._stack.append(view)
             case _:
                 raise RefusedPickleError(
-                    f"a call of {called.replace(' ', '.') or 'what is no name'} "
-                    "with arguments that no state dict has"
+                    f"a call of {called.replace(' ', '.') or 'what is no name'} with arguments that no state dict has"
                 )
 
     def _persistent(self) -> None:
         """Read a reference to a storage; the stream format has a sixth entry that is not used."""
         (reference,) = self._last(1)
         match reference:
-            case "storage", _Name(text), str(key), str(), size, *view if (
-                text in _STORAGES and view in ([], [None])
-            ):
+            case "storage", _Name(text), str(key), str(), size, *view if text in _STORAGES and view in ([], [None]):
                 storage = Storage(key, text.removeprefix("torch "), _whole(size))
             case _:
                 raise RefusedPickleError("a reference to what is no storage of numbers")

@@ -15,13 +15,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.interop.statepickle import (
-    DamagedPickleError,
-    PickleReader,
-    RefusedPickleError,
-    Storage,
-    View,
-)
+from litebert.interop.statepickle import DamagedPickleError, PickleReader, RefusedPickleError, Storage, View
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _PICKLE_MAGIC = b"\x80"
@@ -89,9 +83,7 @@ def _views(state: object) -> dict[str, View]:
     return views
 
 
-def _tensors(
-    views: Mapping[str, View], file: io.BufferedReader, places: Mapping[str, _ByteRange]
-) -> dict[str, Tensor]:
+def _tensors(views: Mapping[str, View], file: io.BufferedReader, places: Mapping[str, _ByteRange]) -> dict[str, Tensor]:
     storages: dict[str, Tensor] = {}
     tensors = {}
     for name, view in views.items():
@@ -119,9 +111,7 @@ def _num_bytes(storage: Storage) -> int:
     return storage.size * _DTYPES[storage.kind].itemsize
 
 
-def _read_archive(
-    path: Path, file: io.BufferedReader, size: int
-) -> tuple[object, dict[str, _ByteRange]]:
+def _read_archive(path: Path, file: io.BufferedReader, size: int) -> tuple[object, dict[str, _ByteRange]]:
     """Return the pickled value of a zip archive, and where each storage is."""
     entries = _entries(path, file, size)
     folders = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]

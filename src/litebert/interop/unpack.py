@@ -154,9 +154,7 @@ def _inside(name: str, archive: Path) -> Path:
     folded = unicodedata.normalize("NFKC", name)
     parts = PurePosixPath(name).parts
     is_elsewhere = (
-        folded.startswith("/")
-        or ".." in folded.split("/")
-        or re.search(r"[\0\\]|(^|/)[A-Za-z]:", folded) is not None
+        folded.startswith("/") or ".." in folded.split("/") or re.search(r"[\0\\]|(^|/)[A-Za-z]:", folded) is not None
     )
     lengths = [len(part.encode("utf-8", "surrogateescape")) for part in parts]
     if is_elsewhere or not parts or max(lengths) > _NAME_LIMIT or len(parts) > _DEPTH_LIMIT:
@@ -179,7 +177,6 @@ def _bomb(archive: Path, received: str) -> LitebertError:
         "LB-701",
         f"{archive} becomes too large when it is unpacked",
         received=received,
-        expected=f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
-        f"{MAX_RATIO} times the size of the archive",
+        expected=f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the size of the archive",
         next="check where the archive comes from; unpack it yourself and give the folder instead",
     )

@@ -1,11 +1,7 @@
 """The standard measures, by their usual definitions and names; from scikit-learn and scipy."""
 
 from litebert.metrics.calibration import Calibration, ReliabilityBin, calibration
-from litebert.metrics.labels import (
-    classification_measures,
-    multi_label_measures,
-    regression_measures,
-)
+from litebert.metrics.labels import classification_measures, multi_label_measures, regression_measures
 from litebert.metrics.no_answer import squad2_measures, threshold_measures
 from litebert.metrics.spans import squad1_measures
 from litebert.metrics.tags import tagging_measures

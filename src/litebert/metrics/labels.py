@@ -11,9 +11,7 @@ MARKED_FROM = 0.5
 """In multi-label classification, a label is given at this probability or above."""
 
 
-def regression_measures(
-    wanted: NDArray[np.floating], values: NDArray[np.floating]
-) -> dict[str, float]:
+def regression_measures(wanted: NDArray[np.floating], values: NDArray[np.floating]) -> dict[str, float]:
     """Compare n right scores with n answers, both of shape (n, 1) or (n,).
 
     Returns `pearson`, `spearman` (ties share their mean rank) and `mse`; if one side never varies,
@@ -37,9 +35,7 @@ def regression_measures(
     }
 
 
-def classification_measures(
-    labels: NDArray[np.int64], probabilities: NDArray[np.floating]
-) -> dict[str, float]:
+def classification_measures(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> dict[str, float]:
     """Compare labels (n,) with probabilities (n, L); the likeliest label is the answer.
 
     Returns `accuracy` and `matthews`; for two labels also `f1` of label 1 (GLUE), for more
@@ -66,9 +62,7 @@ def classification_measures(
     }
 
 
-def multi_label_measures(
-    marked: NDArray[np.int64], probabilities: NDArray[np.floating]
-) -> dict[str, float]:
+def multi_label_measures(marked: NDArray[np.int64], probabilities: NDArray[np.floating]) -> dict[str, float]:
     """Compare marks of 0 or 1 (n, L) with probabilities (n, L).
 
     Returns `micro_f1` over all marks, `macro_f1`, the mean over labels, and `exact_match`, the

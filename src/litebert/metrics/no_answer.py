@@ -83,17 +83,11 @@ def with_threshold(
     scores: Mapping[str, float], null_scores: Mapping[str, float], gold: Gold, threshold: float
 ) -> ScoreById:
     """Return the scores when questions above the threshold are left unanswered."""
-    return {
-        key: float(not gold[key]) if null_scores[key] > threshold else score
-        for key, score in scores.items()
-    }
+    return {key: float(not gold[key]) if null_scores[key] > threshold else score for key, score in scores.items()}
 
 
 def best_threshold(
-    scores: Mapping[str, float],
-    predictions: Mapping[str, str],
-    null_scores: Mapping[str, float],
-    gold: Gold,
+    scores: Mapping[str, float], predictions: Mapping[str, str], null_scores: Mapping[str, float], gold: Gold
 ) -> tuple[float, float]:
     """Return the best mean score of any threshold, and the null score of the last one answered.
 
@@ -115,9 +109,7 @@ def best_threshold(
     return 100 * highest / len(scores), threshold
 
 
-def average_precision(
-    scores: Mapping[str, float], null_scores: Mapping[str, float], gold: Gold
-) -> float:
+def average_precision(scores: Mapping[str, float], null_scores: Mapping[str, float], gold: Gold) -> float:
     """Return the area under the precision-recall curve of answering the surest questions first."""
     ids = [key for key in sorted(null_scores, key=null_scores.__getitem__) if key in scores]
     num_answerable = sum(bool(answers) for answers in gold.values())

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from litebert.metrics.some import require_some
 
 
-def tagging_measures(
-    wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]
-) -> dict[str, float]:
+def tagging_measures(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, float]:
     """Compare tags such as B-PER, I-PER and O, one list per sentence.
 
     `precision`, `recall` and `f1` count entities whose kind and both ends are right; `accuracy`
@@ -24,8 +22,7 @@ def tagging_measures(
     tags = [pair for rows in zip(wanted, found, strict=True) for pair in zip(*rows, strict=True)]
     require_some(len(tags))
     expected, given = (
-        {(number, *entity) for number, row in enumerate(rows) for entity in entities(row)}
-        for rows in (wanted, found)
+        {(number, *entity) for number, row in enumerate(rows) for entity in entities(row)} for rows in (wanted, found)
     )
     hits = len(expected & given)
     return {

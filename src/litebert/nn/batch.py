@@ -29,9 +29,7 @@ class Batch:
     lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
 
     @classmethod
-    def from_lists(
-        cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None
-    ) -> Batch:
+    def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> Batch:
         """Join lists of ids and of segment ids (default 0); raise LB-450 for an empty sequence."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
@@ -47,9 +45,7 @@ class Batch:
         return cls.from_flat(flat, flat_types, lengths)
 
     @classmethod
-    def from_flat(
-        cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]
-    ) -> Batch:
+    def from_flat(cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]) -> Batch:
         """Take tokens that already lie end to end; positions count from 0 in each sequence."""
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
         offsets = torch.tensor([0, *accumulate(lengths)])

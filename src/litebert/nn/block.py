@@ -106,13 +106,9 @@ class AttentionBlock(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Compute the block for the queries of the layout."""
         weight, bias = (y.to(x.dtype) for y in self.projection())
-        pieces = AttentionPieces(
-            lambda x, _: F.linear(x, weight, bias), self.output, self.norm, self.heads
-        )
+        pieces = AttentionPieces(lambda x, _: F.linear(x, weight, bias), self.output, self.norm, self.heads)
         prob = self.dropout_prob * self.training
-        return attention_block(
-            x, pieces, lambda q, k, v: self.attend(q, k, v, layout, prob), layout.of_queries
-        )
+        return attention_block(x, pieces, lambda q, k, v: self.attend(q, k, v, layout, prob), layout.of_queries)
 
 
 class FeedForwardBlock(nn.Module):
@@ -128,6 +124,4 @@ class FeedForwardBlock(nn.Module):
 
     def forward(self, x: Tensor, _layout: Layout) -> Tensor:
         """Compute the block for each row."""
-        return feed_forward_block(
-            x, lambda y, _: self.activation(self.intermediate(y)), self.output, self.norm
-        )
+        return feed_forward_block(x, lambda y, _: self.activation(self.intermediate(y)), self.output, self.norm)

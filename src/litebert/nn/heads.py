@@ -72,11 +72,7 @@ class AlbertForPretraining(nn.Module):
     """
 
     def __init__(
-        self,
-        config: AlbertConfig,
-        *,
-        dtype: torch.dtype = torch.float32,
-        generator: torch.Generator | None = None,
+        self, config: AlbertConfig, *, dtype: torch.dtype = torch.float32, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         self.config = config

@@ -72,9 +72,7 @@ class Albert(nn.Module):
         ]
         initialise(self, std=config.initializer_range, generator=generator)
 
-    def forward(
-        self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
-    ) -> Float[Tensor, "queries hidden"]:
+    def forward(self, batch: Batch, queries: Int[Tensor, " queries"] | None = None) -> Float[Tensor, "queries hidden"]:
         """Return the last hidden state of every token, or of the tokens at `queries`, in order."""
         for hidden in self.states(batch, queries):
             last = hidden

@@ -7,23 +7,11 @@ from litebert.objectives.masking import Masking, mask, num_to_predict, run_lengt
 from litebert.objectives.mixed import Mixed, counts_in_cycle, shares
 from litebert.objectives.pairs import FramedPair, frame, truncated_sizes
 from litebert.objectives.prefetch import prefetch
-from litebert.objectives.sentences import (
-    SENTENCE_OBJECTIVES,
-    InOrder,
-    Instance,
-    SentenceObjective,
-    sentence_objective,
-)
+from litebert.objectives.sentences import SENTENCE_OBJECTIVES, InOrder, Instance, SentenceObjective, sentence_objective
 from litebert.objectives.shards import Library, PlainShard, ShardArrays
 from litebert.objectives.staged import Batches, Staged
 from litebert.objectives.vocabulary import Vocabulary, log_frequencies
-from litebert.objectives.windows import (
-    WINDOW_PIECES,
-    ShardSizes,
-    Windowed,
-    WindowOrder,
-    estimated_samples,
-)
+from litebert.objectives.windows import WINDOW_PIECES, ShardSizes, Windowed, WindowOrder, estimated_samples
 
 __all__ = [
     "SENTENCE_OBJECTIVES",

@@ -79,9 +79,7 @@ def apart(
     return tuple(framed), tuple(masked)
 
 
-def collate(
-    pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, has_sentence_task: bool
-) -> PretrainingBatch:
+def collate(pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, has_sentence_task: bool) -> PretrainingBatch:
     """Lay masked pairs end to end."""
     lengths = np.array([pair.ids.size for pair in pairs])
     first_lengths = np.array([pair.first_length for pair in pairs])

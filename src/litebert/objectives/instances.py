@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives.sentences import (
-    Draws,
-    Instance,
-    SentenceObjective,
-    sentence_objective,
-)
+from litebert.objectives.sentences import Draws, Instance, SentenceObjective, sentence_objective
 from litebert.objectives.shards import Library, PlainShard
 from litebert.rng import Ints
 

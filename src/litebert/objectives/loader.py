@@ -59,9 +59,7 @@ class Loader:
         self._vocabulary, self._config = vocabulary, config
         self._batch_size, self._seed, self._purpose = batch_size, seed, purpose
         self._sentence = sentence or sentence_objective(config.sentence)
-        plan = partial(
-            plan_epoch, self._library, config, sentence=self._sentence, seed=seed, purpose=purpose
-        )
+        plan = partial(plan_epoch, self._library, config, sentence=self._sentence, seed=seed, purpose=purpose)
         self._plan = lru_cache(maxsize=2)(plan)
         first = self._plan(epoch=0)
         if not len(first):

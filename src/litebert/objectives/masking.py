@@ -23,9 +23,7 @@ class Masking:
     replacements: Ints
 
 
-def mask(
-    ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generator: np.random.Generator
-) -> Masking:
+def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generator: np.random.Generator) -> Masking:
     """Choose runs of 1 to `ngram` words up to the budget, then a replacement for each token.
 
     >>> vocabulary = Vocabulary(9, cls_id=2, sep_id=3, mask_id=4, starts_word=np.ones(9, bool))
@@ -67,9 +65,7 @@ def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
     return law if config.favor_shorter_ngram else law[::-1]
 
 
-def _word_begins(
-    pieces: Ints, vocabulary: Vocabulary, config: ObjectiveConfig
-) -> NDArray[np.bool_]:
+def _word_begins(pieces: Ints, vocabulary: Vocabulary, config: ObjectiveConfig) -> NDArray[np.bool_]:
     """Tell which pieces begin a word; others belong to the word before, even across a [SEP]."""
     if not config.whole_word:
         return np.ones(pieces.size, dtype=np.bool_)

@@ -28,12 +28,7 @@ class Mixed:
     """Draw from loaders by weight; as with one loader, a batch depends only on its number."""
 
     def __init__(
-        self,
-        loaders: Sequence[SampleSource],
-        weights: Sequence[float],
-        *,
-        batch_size: int,
-        seed: int,
+        self, loaders: Sequence[SampleSource], weights: Sequence[float], *, batch_size: int, seed: int
     ) -> None:
         self._loaders, self._batch_size, self._seed = loaders, batch_size, seed
         counts = counts_in_cycle(weights)
@@ -60,9 +55,7 @@ class Mixed:
         return corpora, cycles * counts + slots - (self._ends[corpora] - counts)
 
 
-def shares(
-    sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0
-) -> list[float]:
+def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0) -> list[float]:
     """Return the share of each corpus: its weight (its size by default) to the power 1 / T.
 
     A temperature T above 1 favours the small ones (as in XLM-R, arXiv 1911.02116, section 3.1).

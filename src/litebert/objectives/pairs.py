@@ -40,11 +40,7 @@ def frame(
     separators = [vocabulary.sep_id]
     room = max_seq_length - (3 if second.size else 2)
     first_size, second_size = truncated_sizes(first.size, second.size, room)
-    parts: list[Tokens | list[int]] = [
-        [vocabulary.cls_id],
-        _cut(first, first_size, generator),
-        separators,
-    ]
+    parts: list[Tokens | list[int]] = [[vocabulary.cls_id], _cut(first, first_size, generator), separators]
     if second.size:
         parts += [_cut(second, second_size, generator), separators]
     ids = np.concatenate(parts, dtype=np.int64)

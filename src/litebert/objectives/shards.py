@@ -71,10 +71,7 @@ class Library:
         >>> Library.of([shard, shard]).num_documents
         4
         """
-        texts = [
-            PlainShard(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents), s)
-            for s in shards
-        ]
+        texts = [PlainShard(np.asarray(s.tokens), np.asarray(s.sentences), np.asarray(s.documents), s) for s in shards]
         counts = [len(text.documents) - 1 for text in texts]
         return cls(tuple(texts), np.cumsum([0, *counts], dtype=np.int64))
 

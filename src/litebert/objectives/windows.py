@@ -188,9 +188,7 @@ def _advance(mean: float, config: ObjectiveConfig, sentence: SentenceObjective) 
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))
     text = PlainShard(np.empty(0, np.uint16), sentences, np.arange(count + 1) * length)
-    plan = plan_epoch(
-        Library.of([text]), config, sentence=sentence, seed=0, purpose="trial", epoch=0
-    )
+    plan = plan_epoch(Library.of([text]), config, sentence=sentence, seed=0, purpose="trial", epoch=0)
     starts = np.sort(plan.start)
     documents = starts // length
     advances = np.diff(sentences[starts])[documents[1:] == documents[:-1]]

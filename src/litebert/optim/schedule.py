@@ -38,9 +38,7 @@ def linear(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> fl
     return peak * _share_left(step, start=warmup_steps, end=total_steps)
 
 
-def wsd(
-    step: int, *, peak: float, warmup_steps: int, total_steps: int, decay_share: float
-) -> float:
+def wsd(step: int, *, peak: float, warmup_steps: int, total_steps: int, decay_share: float) -> float:
     """Return the rate of warm-up, stable, decay: the last `decay_share` falls by 1 - sqrt.
 
     Before the decay the rate does not depend on `total_steps`, so training can continue from any

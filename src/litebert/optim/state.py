@@ -12,9 +12,7 @@ from litebert.errors import LitebertError, did_you_mean
 from litebert.optim.moments import GroupSettings, MomentOptimizer
 
 
-def state_tensors(
-    optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]
-) -> dict[str, Tensor]:
+def state_tensors(optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
     """Return the state of every parameter as `<parameter>/<name>`, such as `…/adam_m`.
 
     The tensors are the live state: write or copy them before the next step. A parameter that never
@@ -37,9 +35,7 @@ def state_tensors(
 
 @torch.no_grad()
 def load_state_tensors(
-    optimizer: MomentOptimizer,
-    named_parameters: Iterable[tuple[str, Tensor]],
-    tensors: Mapping[str, Tensor],
+    optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]], tensors: Mapping[str, Tensor]
 ) -> None:
     """Load what `state_tensors` returned into an optimizer, so that training continues bit-equal.
 

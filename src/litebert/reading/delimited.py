@@ -100,9 +100,7 @@ def header_names(cells: Sequence[str], source: Source) -> tuple[str, ...]:
     return names
 
 
-def scan_delimited(
-    source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool
-) -> Iterator[Scanned]:
+def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
     """Yield each row after the header, with the line that it begins on."""
     rows = _cells(source, dialect)
     if has_header:
@@ -126,9 +124,7 @@ def _cells(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str] | 
             return
 
 
-def _row(
-    cells: list[str], columns: Sequence[str], source: Source, number: int
-) -> Row | LitebertError:
+def _row(cells: list[str], columns: Sequence[str], source: Source, number: int) -> Row | LitebertError:
     if len(cells) != len(columns):
         return LitebertError(
             "LB-843",

@@ -41,13 +41,7 @@ def find_text(name: str) -> Source:
         )
     size = stored_size(name)
     if size == 0:
-        raise LitebertError(
-            "LB-310",
-            f"{name} is empty",
-            received="0 bytes",
-            expected="text",
-            next="omit this file",
-        )
+        raise LitebertError("LB-310", f"{name} is empty", received="0 bytes", expected="text", next="omit this file")
     location = name if is_url(name) else str(Path(name).absolute())
     return Source(name, location, kind, compression, size)
 

@@ -74,14 +74,7 @@ class Findings:
         self._found: dict[tuple[str, str], _Tally] = {}
 
     def add(
-        self,
-        kind: str,
-        where: str,
-        example: str = "",
-        *,
-        detail: str = "",
-        times: int = 1,
-        advice: str = "",
+        self, kind: str, where: str, example: str = "", *, detail: str = "", times: int = 1, advice: str = ""
     ) -> None:
         """Count a finding; `advice` precedes the general advice for its kind."""
         found = self._found.setdefault((kind, detail), _Tally())

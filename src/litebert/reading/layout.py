@@ -65,11 +65,7 @@ def _question(value: object, place: tuple[str | int, ...]) -> str:
     """Name the innermost question on the way to a place in the file, if there is one."""
     name = ""
     for step in place:
-        if (
-            isinstance(value, dict)
-            and isinstance(value.get("id"), str)
-            and "paragraphs" not in value
-        ):
+        if isinstance(value, dict) and isinstance(value.get("id"), str) and "paragraphs" not in value:
             name = f", question {value['id']}"
         try:
             value = value[step]  # type: ignore[index]

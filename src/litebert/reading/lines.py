@@ -91,9 +91,7 @@ def _test_command(source: Source) -> str:
     return f"{'gzip' if source.compression == '.gz' else 'zstd'} --test {source.name}"
 
 
-def _not_utf8(
-    source: Source, block: bytes, error: UnicodeDecodeError, *, lines_before: int
-) -> LitebertError:
+def _not_utf8(source: Source, block: bytes, error: UnicodeDecodeError, *, lines_before: int) -> LitebertError:
     line = lines_before + block.count(b"\n", 0, error.start) + 1
     column = error.start - block.rfind(b"\n", 0, error.start)
     unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]

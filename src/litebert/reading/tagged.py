@@ -53,9 +53,7 @@ def _is_aside(cells: list[str], width: int) -> bool:
     return cells[0] == "-DOCSTART-" or (cells[0].startswith("#") and len(cells) != (width or 2))
 
 
-def _problem(
-    source: Source, number: int, cells: list[str], width: int, num_words: int
-) -> LitebertError | None:
+def _problem(source: Source, number: int, cells: list[str], width: int, num_words: int) -> LitebertError | None:
     if num_words >= MAX_WORDS:
         return LitebertError(
             "LB-849",

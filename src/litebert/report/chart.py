@@ -26,9 +26,7 @@ class Point:
     high: float
 
 
-def curve_of(
-    rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS
-) -> tuple[Point, ...]:
+def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> tuple[Point, ...]:
     """Return at most `most_points` points; every finite value is within the range of its point.
 
     >>> rows = [LogRow("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
@@ -125,8 +123,7 @@ def rate_charts(record: Record) -> list[Chart]:
         ),
         Chart(
             "Gradient norm",
-            f"{left_out(record, 'gradient_norm')}"
-            "Before clipping, of the last step of each log line.",
+            f"{left_out(record, 'gradient_norm')}Before clipping, of the last step of each log line.",
             norms,
             "{:.3g}".format,
             rules=_clipped(record, norms),

@@ -47,9 +47,7 @@ def compare(runs: Mapping[str, RecordOrSeeds]) -> RunComparison:
     }
     reached = {name: _reached(run) for name, run in runs.items()}
     kinds = list(dict.fromkeys(kind for one in reached.values() for kind in one))
-    measures = {
-        kind: {name: one[kind] for name, one in reached.items() if kind in one} for kind in kinds
-    }
+    measures = {kind: {name: one[kind] for name, one in reached.items() if kind in one} for kind in kinds}
     return RunComparison(tuple(runs), differing, measures)
 
 
@@ -57,8 +55,7 @@ def side_by_side(comparison: RunComparison) -> list[Table]:
     """Return two tables for readers, settings and measures, with a column per run."""
     names = comparison.names
     settings = (
-        (setting, *(_setting(by_run.get(name)) for name in names))
-        for setting, by_run in comparison.settings.items()
+        (setting, *(_setting(by_run.get(name)) for name in names)) for setting, by_run in comparison.settings.items()
     )
     measures = (
         (kind, measure, *(_measure(by_run.get(name)) for name in names))
@@ -163,6 +160,4 @@ def _measure(spread: Spread | None) -> Cell:
         return None
     values = statistics(spread)
     median, mean, deviation = (word(values[name]) for name in ("median", "mean", "spread"))
-    return (
-        median if spread.number == 1 else f"{median} (mean {mean} ± {deviation}, n {values['n']})"
-    )
+    return median if spread.number == 1 else f"{median} (mean {mean} ± {deviation}, n {values['n']})"

@@ -80,13 +80,7 @@ def _drawn(title: str, description: str, fill: Callable[[Axes], None]) -> Html:
     return _inline(_saved(title, fill, "svg", is_inline=True).decode("utf-8"), description)
 
 
-def _saved(
-    title: str,
-    fill: Callable[[Axes], None],
-    kind: Literal["svg", "png"],
-    *,
-    is_inline: bool = False,
-) -> bytes:
+def _saved(title: str, fill: Callable[[Axes], None], kind: Literal["svg", "png"], *, is_inline: bool = False) -> bytes:
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -99,9 +93,7 @@ def _saved(
             next="pip install 'litebert[report]'",
         ) from error
     buffer = io.BytesIO()
-    omitted = dict.fromkeys(
-        ("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",)
-    )
+    omitted = dict.fromkeys(("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",))
     own_ids = {"svg.hashsalt": title}
     with style.context({**_SETTINGS, **own_ids}, after_reset=True):
         figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")

@@ -42,16 +42,11 @@ def commands(lines: Sequence[str]) -> Html:
 
 def facts(values: Mapping[str, str]) -> Html:
     """Return a list of names with their values."""
-    pairs = (
-        f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>"
-        for name, value in values.items()
-    )
+    pairs = (f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in values.items())
     return Html(f"<dl>{''.join(pairs)}</dl>")
 
 
-def table(
-    caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, kind: str = ""
-) -> Html:
+def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, kind: str = "") -> Html:
     """Return a table whose first column names its rows; it scrolls if it is too wide."""
     head = "".join(f'<th scope="col">{escaped(heading)}</th>' for heading in headings)
     body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in rows)
@@ -74,10 +69,7 @@ def shaded_table(
 
 def figure(title: str, drawing: Html, caption: str) -> Html:
     """Return a drawing under its title, with a caption."""
-    return Html(
-        f"<figure><h3>{escaped(title)}</h3>\n{drawing}\n"
-        f"<figcaption>{escaped(caption)}</figcaption></figure>"
-    )
+    return Html(f"<figure><h3>{escaped(title)}</h3>\n{drawing}\n<figcaption>{escaped(caption)}</figcaption></figure>")
 
 
 def figures(drawn: Iterable[Html]) -> Html:

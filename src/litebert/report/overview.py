@@ -30,10 +30,7 @@ def status(record: Record) -> str:
         return f"Finished after {record.step:,} steps."
     if record.step == 0:
         return "Not finished: no training step was logged yet."
-    return (
-        f"Not finished: step {record.step:,} of {record.setting('train.steps')}. "
-        "There is no model yet."
-    )
+    return f"Not finished: step {record.step:,} of {record.setting('train.steps')}. There is no model yet."
 
 
 def effort(record: Record) -> dict[str, str]:

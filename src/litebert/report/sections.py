@@ -59,10 +59,7 @@ def notes(record: Record) -> Html:
         else f"The last {len(shown)} of {len(record.notes):,} notes"
     )
     return section(
-        "Notes",
-        table(
-            caption, ("Step", "What happened"), ((f"{note.step:,}", note.text) for note in shown)
-        ),
+        "Notes", table(caption, ("Step", "What happened"), ((f"{note.step:,}", note.text) for note in shown))
     )
 
 

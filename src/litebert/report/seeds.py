@@ -70,9 +70,7 @@ def read_seeds(folder: Path) -> Seeds:
 
 def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
     """Summarise each measure that all evaluations have; there is one evaluation per seed."""
-    names = [
-        name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)
-    ]
+    names = [name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)]
     return {name: Spread.of([each.measures[name] for each in evaluations]) for name in names}
 
 

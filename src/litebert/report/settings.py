@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from litebert.config import (
-    DataConfig,
-    FinetuneConfig,
-    PretrainConfig,
-    TaskConfig,
-    describe,
-    flattened,
-)
+from litebert.config import DataConfig, FinetuneConfig, PretrainConfig, TaskConfig, describe, flattened
 from litebert.config.finetune import StartConfig
 from litebert.files import Json
 from litebert.runs import Record
@@ -24,9 +17,7 @@ _LONGEST_VALUE = 300
 _EXAMPLES: dict[Kind, BaseModel] = {
     "pretraining": PretrainConfig(data=DataConfig(corpus="")),
     # model_construct does not validate: the defaults have no data, which validation would refuse.
-    "fine-tuning": FinetuneConfig.model_construct(
-        task=TaskConfig(name=""), model=StartConfig(start="")
-    ),
+    "fine-tuning": FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start="")),
 }
 """A configuration of each kind, with only the required settings set."""
 
@@ -74,10 +65,7 @@ def environment_rows(record: Record) -> list[tuple[str, str]]:
 
 def data_rows(record: Record) -> list[tuple[str, str]]:
     """Return the data that the run learnt from, with counts and hashes."""
-    return [
-        (name, f"{value:,}" if isinstance(value, int) else written(value))
-        for name, value in record.data.items()
-    ]
+    return [(name, f"{value:,}" if isinstance(value, int) else written(value)) for name, value in record.data.items()]
 
 
 def written(value: Json) -> str:

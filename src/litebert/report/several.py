@@ -100,8 +100,7 @@ def _medians(seeds: Seeds) -> dict[str, dict[str, float]]:
         "median of best": [result.best for result in results],
     }
     return {
-        name: {measure: spread.median for measure, spread in spreads(each).items()}
-        for name, each in chosen.items()
+        name: {measure: spread.median for measure, spread in spreads(each).items()} for name, each in chosen.items()
     }
 
 

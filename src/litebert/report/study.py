@@ -12,17 +12,7 @@ import litebert
 from litebert.files import write_bytes, write_text
 from litebert.report.chart import Chart, RowPoint
 from litebert.report.figure import chart_file, draw, draw_rows, rows_file
-from litebert.report.markup import (
-    Html,
-    document,
-    figure,
-    figures,
-    heading,
-    joined,
-    paragraph,
-    section,
-    table,
-)
+from litebert.report.markup import Html, document, figure, figures, heading, joined, paragraph, section, table
 from litebert.report.table import Table, word
 from litebert.report.theme import style_sheet
 
@@ -39,8 +29,7 @@ class RowsFigure:
     def description(self) -> str:
         """The figure in words, row by row."""
         findings = [
-            f"{row.label}: ours {word(fmean(row.values) if row.values else None)}, "
-            f"paper {word(row.paper, decimals=1)}"
+            f"{row.label}: ours {word(fmean(row.values) if row.values else None)}, paper {word(row.paper, decimals=1)}"
             for row in self.rows
         ]
         return f"{self.title}: {'; '.join(findings)}."
@@ -96,8 +85,7 @@ def write_pictures(folder: Path, parts: Sequence[Part]) -> list[Path]:
 def _section(part: Part) -> Html:
     drawn = [figure(each.title, draw(each), each.caption) for each in part.charts]
     drawn += [
-        figure(each.title, draw_rows(each.title, each.description, each.rows), each.caption)
-        for each in part.rows
+        figure(each.title, draw_rows(each.title, each.description, each.rows), each.caption) for each in part.rows
     ]
     return section(
         part.title,

@@ -58,10 +58,7 @@ class Table:
         lines = [
             f"| {' | '.join(self.headings)} |",
             f"|{'|'.join(rules)}|",
-            *(
-                f"| {' | '.join(_markdown(self._word(cell)) for cell in row)} |"
-                for row in self.rows
-            ),
+            *(f"| {' | '.join(_markdown(self._word(cell)) for cell in row)} |" for row in self.rows),
         ]
         return "\n".join([f"**{self.title}**", "", *lines] if self.title else lines)
 

@@ -4,15 +4,7 @@ from litebert.runs.answers import Answered, read_answers, read_labels
 from litebert.runs.metrics import DamagedRow, LogRow, append_row, read_log, read_metrics
 from litebert.runs.record import Record, finite, read_record
 from litebert.runs.result import RESULT_FILE, EvaluatedStep, Result, read_result, write_result
-from litebert.runs.run import (
-    RUN_FILE,
-    RunFile,
-    is_run,
-    locked,
-    read_run,
-    recorded_setting,
-    write_run,
-)
+from litebert.runs.run import RUN_FILE, RunFile, is_run, locked, read_run, recorded_setting, write_run
 
 __all__ = [
     "RESULT_FILE",

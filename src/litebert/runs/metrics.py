@@ -42,8 +42,7 @@ def append_row(folder: Path, row: dict[str, Json]) -> None:
 def without_nan(row: dict[str, Json]) -> dict[str, Json]:
     """Return a row with None for every number that is not finite, because JSON has none."""
     return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
     }
 
 

@@ -6,14 +6,7 @@ import math
 from pathlib import Path
 from typing import Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from litebert.config.allowed import refused
 from litebert.errors import DamagedError

@@ -9,14 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    JsonValue,
-    PlainSerializer,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, PlainSerializer, ValidationError
 
 from litebert import files
 from litebert.config import Origin

@@ -135,9 +135,7 @@ def _embeddings(model: Model, request: VerbRequest) -> Json:
         pooling=cast(Pooling | None, request.arguments.get("pooling")),
         normalize=cast(bool | None, request.arguments.get("normalize")),
     )
-    rows: list[Json] = [
-        {"vector": base64.b64encode(row.tobytes()).decode("ascii")} for row in vectors.astype("<f4")
-    ]
+    rows: list[Json] = [{"vector": base64.b64encode(row.tobytes()).decode("ascii")} for row in vectors.astype("<f4")]
     if request.arguments.get("has_usage"):
         longest = model.network.config.max_position_embeddings
         for row, ids in zip(rows, model.tokenizer.encode_ids(request.texts), strict=True):

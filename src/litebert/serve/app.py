@@ -56,10 +56,7 @@ def create_app(models: Models, settings: ServerSettings, metrics: Metrics) -> Fa
 def problem(error: HttpError, *, param: str | None = None) -> Response:
     """Return an error as a response."""
     return Response(
-        encode(body_of(error, param=param)),
-        error.status,
-        headers=error.headers,
-        media_type="application/json",
+        encode(body_of(error, param=param)), error.status, headers=error.headers, media_type="application/json"
     )
 
 

@@ -23,10 +23,7 @@ ROWS_AT_ONCE = 64
 """Vectors that are encoded before the server looks at other requests: some 15 ms."""
 
 router = APIRouter(
-    prefix="/v1",
-    route_class=StrictRoute,
-    tags=["OpenAI"],
-    dependencies=[Depends(HTTPBearer(auto_error=False))],
+    prefix="/v1", route_class=StrictRoute, tags=["OpenAI"], dependencies=[Depends(HTTPBearer(auto_error=False))]
 )
 
 

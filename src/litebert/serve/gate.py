@@ -19,8 +19,7 @@ from litebert.serve.strict_json import encode
 _HEADERS = [
     (
         b"content-security-policy",
-        b"default-src 'self'; img-src 'self' data:; base-uri 'none'; "
-        b"form-action 'none'; frame-ancestors 'none'",
+        b"default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -92,6 +91,4 @@ def _digest(key: str) -> bytes:
 
 
 def _response(error: HttpError) -> Response:
-    return Response(
-        encode(body_of(error)), error.status, headers=error.headers, media_type="application/json"
-    )
+    return Response(encode(body_of(error)), error.status, headers=error.headers, media_type="application/json")

@@ -55,9 +55,7 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     batch, pieces = _framed(model, text, longest)
     hidden = list(albert.states(batch))[step - 1].float()
     block = list(blocks(albert, AttentionBlock))[albert.plan[step - 1].attention]
-    query, key = (
-        torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key)
-    )
+    query, key = (torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key))
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
     if model.network.config.attention == "local":
         at = torch.arange(len(pieces), device=scores.device)

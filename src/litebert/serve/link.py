@@ -25,9 +25,7 @@ class ProcessDiedError(Exception):
 class Link:
     """A running model process with its description of its model."""
 
-    def __init__(
-        self, process: BaseProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, process: BaseProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.process = process
         self.facts: dict[str, Json] = {}
         self.closed = asyncio.Event()

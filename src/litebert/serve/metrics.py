@@ -19,50 +19,24 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "litebert_requests",
-            "Answers by route and status.",
-            ["route", "status"],
-            registry=registry,
+            "litebert_requests", "Answers by route and status.", ["route", "status"], registry=registry
         )
         self._seconds = Histogram(
-            "litebert_request_seconds",
-            "From request to answer.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
+            "litebert_request_seconds", "From request to answer.", ["route"], buckets=_SECONDS, registry=registry
         )
         self._abandoned = Counter(
-            "litebert_abandoned",
-            "Requests that nobody waited for any more.",
-            ["model", "reason"],
-            registry=registry,
+            "litebert_abandoned", "Requests that nobody waited for any more.", ["model", "reason"], registry=registry
         )
-        self._starts = Counter(
-            "litebert_model_starts", "Starts of model processes.", ["model"], registry=registry
-        )
+        self._starts = Counter("litebert_model_starts", "Starts of model processes.", ["model"], registry=registry)
         self._batch_requests = Histogram(
-            "litebert_batch_requests",
-            "Requests computed together.",
-            ["model"],
-            buckets=_COUNTS,
-            registry=registry,
+            "litebert_batch_requests", "Requests computed together.", ["model"], buckets=_COUNTS, registry=registry
         )
         self._batch_seconds = Histogram(
-            "litebert_batch_seconds",
-            "Time of one batch.",
-            ["model"],
-            buckets=_SECONDS,
-            registry=registry,
+            "litebert_batch_seconds", "Time of one batch.", ["model"], buckets=_SECONDS, registry=registry
         )
-        self._tokens = Counter(
-            "litebert_tokens", "Estimated tokens computed.", ["model"], registry=registry
-        )
-        self._ready = Gauge(
-            "litebert_ready", "1 when the model answers.", ["model"], registry=registry
-        )
-        self._waiting = Gauge(
-            "litebert_queue_requests", "Requests that wait.", ["model"], registry=registry
-        )
+        self._tokens = Counter("litebert_tokens", "Estimated tokens computed.", ["model"], registry=registry)
+        self._ready = Gauge("litebert_ready", "1 when the model answers.", ["model"], registry=registry)
+        self._waiting = Gauge("litebert_queue_requests", "Requests that wait.", ["model"], registry=registry)
 
     def follow(self, model: ServedModel) -> None:
         """Report a model's state whenever metrics are read."""

@@ -42,9 +42,7 @@ def run(connection: socket.socket, source: ModelSource) -> None:
         gc.freeze()  # torch and the model stay in memory: garbage collection can skip them
         while (message := read_frame(file)) is not None:
             wanted = cast(list[dict[str, Json]], message)
-            requests = [
-                VerbRequest(str(w["verb"]), cast(dict[str, Json], w["body"])) for w in wanted
-            ]
+            requests = [VerbRequest(str(w["verb"]), cast(dict[str, Json], w["body"])) for w in wanted]
             _send(file, answer_all(model, requests))
 
 
@@ -73,8 +71,7 @@ def self_test(model: Model) -> None:
     raise DamagedError(
         "LB-967",
         "the model failed its self-test",
-        received=f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: "
-        f"{is_stable}",
+        received=f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: {is_stable}",
         expected="finite vectors that differ between texts and do not depend on the batch",
         next="fetch or export the model again",
     )

@@ -17,12 +17,8 @@ from litebert.serve.served import ServedModel
 class Models:
     """The served models; the first one answers requests that name none."""
 
-    def __init__(
-        self, sources: Mapping[str, ModelSource], settings: ServerSettings, metrics: Metrics
-    ) -> None:
-        self.all = [
-            ServedModel(name, source, settings, metrics) for name, source in sources.items()
-        ]
+    def __init__(self, sources: Mapping[str, ModelSource], settings: ServerSettings, metrics: Metrics) -> None:
+        self.all = [ServedModel(name, source, settings, metrics) for name, source in sources.items()]
         self.failure: LitebertError | ProcessDiedError | None = None
 
     @property

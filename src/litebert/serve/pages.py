@@ -13,15 +13,7 @@ _NAMES = {
     "/docs": "docs.html",
     **{
         f"/page/{name}": name
-        for name in (
-            "look.css",
-            "api.js",
-            "attention.js",
-            "charts.js",
-            "docs.js",
-            "page.js",
-            "views.js",
-        )
+        for name in ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
     },
     "/favicon.ico": "icon.svg",
 }

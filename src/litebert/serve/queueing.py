@@ -18,9 +18,7 @@ class Job:
     verb: str
     body: dict[str, Json]
     tokens: int
-    done: asyncio.Future[Json] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    done: asyncio.Future[Json] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 def count_tokens(texts: Iterable[str]) -> int:

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from litebert.serve.limits import (
-    MAX_CHARACTERS,
-    MAX_INPUTS,
-    MAX_SCORED_CHARACTERS,
-    MAX_TEXTS,
-    MAX_TIMEOUT_MS,
-    MAX_TOP,
-)
+from litebert.serve.limits import MAX_CHARACTERS, MAX_INPUTS, MAX_SCORED_CHARACTERS, MAX_TEXTS, MAX_TIMEOUT_MS, MAX_TOP
 from litebert.serve.queueing import count_tokens
 
 Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
@@ -68,9 +53,7 @@ class ScoreBody(Body):
     """Say how likely a text is, and each of its words."""
 
     text: Annotated[
-        str,
-        StringConstraints(max_length=MAX_SCORED_CHARACTERS),
-        Field(examples=["The cat sat on the mat."]),
+        str, StringConstraints(max_length=MAX_SCORED_CHARACTERS), Field(examples=["The cat sat on the mat."])
     ]
 
     @property
@@ -82,9 +65,7 @@ class ScoreBody(Body):
 class ExplainBody(Body):
     """Say how much each word adds to an answer; unset, the answer is the one the model gives."""
 
-    verb: Annotated[
-        Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])
-    ]
+    verb: Annotated[Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])]
     texts: Annotated[
         list[Annotated[str, StringConstraints(max_length=MAX_SCORED_CHARACTERS)]],
         Field(min_length=1, max_length=2, examples=[["A cat.", "A kitten."]]),

@@ -28,9 +28,7 @@ HEALTHY_SECONDS = 30
 class ServedModel:
     """A model by its name; at most one of its batches is computed at a time."""
 
-    def __init__(
-        self, name: str, source: ModelSource, settings: ServerSettings, metrics: Metrics
-    ) -> None:
+    def __init__(self, name: str, source: ModelSource, settings: ServerSettings, metrics: Metrics) -> None:
         self.name, self.source = name, source
         self.queue = JobQueue(settings.queue)
         self.facts: dict[str, Json] = {}
@@ -54,10 +52,7 @@ class ServedModel:
             LitebertError: The model cannot be used.
         """
         await self._bring_up()
-        self._tasks = [
-            asyncio.create_task(self._supervise()),
-            asyncio.create_task(self._compute()),
-        ]
+        self._tasks = [asyncio.create_task(self._supervise()), asyncio.create_task(self._compute())]
 
     async def stop(self) -> None:
         """End the process and what supervises it."""
@@ -81,9 +76,7 @@ class ServedModel:
             await previous.stop()
         log.info("%s: reloaded, version %s", self.name, self.facts["version"])
 
-    async def answer(
-        self, job: Job, *, timeout_ms: int, left: Callable[[], Coroutine[None, None, None]]
-    ) -> Json:
+    async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Coroutine[None, None, None]]) -> Json:
         """Queue a job and wait for its answer, its deadline or its client's departure.
 
         Raises:
@@ -103,9 +96,7 @@ class ServedModel:
                 leaving = asyncio.create_task(left())
                 first: set[asyncio.Future[None] | asyncio.Future[Json]] = {job.done, leaving}
                 await asyncio.wait(
-                    first,
-                    timeout=max(0.0, timeout_ms / 1_000 - UNWATCHED_SECONDS),
-                    return_when=asyncio.FIRST_COMPLETED,
+                    first, timeout=max(0.0, timeout_ms / 1_000 - UNWATCHED_SECONDS), return_when=asyncio.FIRST_COMPLETED
                 )
             if job.done.done():
                 return job.done.result()
@@ -221,11 +212,7 @@ def _settle(job: Job, found: dict[str, Json] | None, *, version: Json) -> None:
         )
     else:
         error = HttpError(
-            failure["code"],
-            failure["what"],
-            status=422,
-            expected=failure["expected"],
-            next=failure["next"],
+            failure["code"], failure["what"], status=422, expected=failure["expected"], next=failure["next"]
         )
         job.done.set_exception(error)
 

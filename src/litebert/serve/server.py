@@ -24,9 +24,7 @@ from litebert.serve.models import Models
 log = logging.getLogger("litebert.serve")
 
 
-def serve(
-    sources: Mapping[str, ModelSource], settings: ServerSettings, *, host: str, port: int
-) -> None:
+def serve(sources: Mapping[str, ModelSource], settings: ServerSettings, *, host: str, port: int) -> None:
     """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again.
 
     Raises:
@@ -37,9 +35,7 @@ def serve(
         asyncio.run(_serve(sources, settings, listener))
 
 
-async def _serve(
-    sources: Mapping[str, ModelSource], settings: ServerSettings, listener: socket.socket
-) -> None:
+async def _serve(sources: Mapping[str, ModelSource], settings: ServerSettings, listener: socket.socket) -> None:
     metrics = Metrics()
     models = Models(sources, settings, metrics)
     protocol = type("Connection", (PatientConnection,), {"header_seconds": settings.client_seconds})
@@ -89,9 +85,7 @@ async def _start(models: Models, server: uvicorn.Server) -> None:
 class _Server(uvicorn.Server):
     """uvicorn's server; it ends with exit code 0 after a signal, and SIGHUP reloads."""
 
-    def __init__(
-        self, config: uvicorn.Config, reload: Callable[[], Coroutine[None, None, None]]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, reload: Callable[[], Coroutine[None, None, None]]) -> None:
         super().__init__(config)
         self._reload = reload
         self._reloading: asyncio.Task[None] | None = None

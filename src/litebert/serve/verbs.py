@@ -132,21 +132,13 @@ async def _answered(request: Request, verb: str, body: schemas.Body) -> Response
 
 
 async def ask(
-    request: Request,
-    model: ServedModel,
-    verb: str,
-    arguments: dict[str, Json],
-    *,
-    tokens: int,
-    timeout_ms: int | None,
+    request: Request, model: ServedModel, verb: str, arguments: dict[str, Json], *, tokens: int, timeout_ms: int | None
 ) -> dict[str, Json]:
     """Queue a verb for a model and wait for the answer, as long as the client does."""
     _require_verb(model, verb)
     job = Job(verb, arguments, tokens)
     default = request.app.state.settings.timeout_ms
-    found = await model.answer(
-        job, timeout_ms=timeout_ms or default, left=partial(_departure, request)
-    )
+    found = await model.answer(job, timeout_ms=timeout_ms or default, left=partial(_departure, request))
     return cast(dict[str, Json], found)
 
 

@@ -118,9 +118,7 @@ def measure_costs(
     )
 
 
-def _measured(
-    claim: Claim, tokens: int, seq_length: int, rounds: int, precision: Precision
-) -> ClaimResult:
+def _measured(claim: Claim, tokens: int, seq_length: int, rounds: int, precision: Precision) -> ClaimResult:
     pair = (claim.config, claim.beside_config)
     networks = [_network(config, precision) for config in pair]
     batch = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length))
@@ -145,8 +143,7 @@ def _measured(
         training_bytes=(4 * gradients[0], 4 * gradients[1]),
         training_seconds=(median(own for own, _ in steps), median(other for _, other in steps)),
         network_seconds={
-            speed: (2 * 8 * gradients[0] / (speed * 1e9), 2 * 8 * gradients[1] / (speed * 1e9))
-            for speed in GIGABITS
+            speed: (2 * 8 * gradients[0] / (speed * 1e9), 2 * 8 * gradients[1] / (speed * 1e9)) for speed in GIGABITS
         },
     )
 

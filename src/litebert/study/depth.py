@@ -42,9 +42,7 @@ class Depths(BaseModel):
         )
 
 
-def measure_depths(
-    model: Model, texts: Sequence[str], *, longest: int = 128, rounds: int = 3
-) -> Depths:
+def measure_depths(model: Model, texts: Sequence[str], *, longest: int = 128, rounds: int = 3) -> Depths:
     """Measure the masked-LM head of a model on the hidden states after each of its steps.
 
     Raises:
@@ -64,9 +62,7 @@ def measure_depths(
                 loss, accuracy = texts_with_masks.measure(network)
                 seconds.append(time.process_time() - begun)
             micro = 1e6 * median(seconds) / len(texts_with_masks.batch.ids)
-            found.append(
-                AtDepth(depth=depth, loss=loss, accuracy=accuracy, microseconds=round(micro, 2))
-            )
+            found.append(AtDepth(depth=depth, loss=loss, accuracy=accuracy, microseconds=round(micro, 2)))
     finally:
         network.albert.depth = full
     return Depths(source=model.source, num_masked=len(texts_with_masks.targets), depths=found)

@@ -29,9 +29,7 @@ class Eigenvalue(BaseModel):
 
 
 @torch.enable_grad()
-def dominant_eigenvalue(
-    albert: Albert, batch: Batch, state: Tensor, power_steps: int
-) -> Eigenvalue:
+def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps: int) -> Eigenvalue:
     """Iterate v -> J v / |J v| at a state of the first sequence, all of its tokens together.
 
     The modulus is the geometric mean of the growth |J v| / |v| over the second half of the

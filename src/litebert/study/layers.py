@@ -127,25 +127,12 @@ def measure_layers(
     batch = framed(model.network, model.tokenizer, encoded)
     specials = torch.tensor([model.tokenizer.cls_id, model.tokenizer.sep_id])
     counted = ~torch.isin(batch.ids, specials)
-    return layers_of(
-        model.network.albert,
-        batch,
-        counted,
-        source=model.source,
-        depths=depths,
-        power_steps=power_steps,
-    )
+    return layers_of(model.network.albert, batch, counted, source=model.source, depths=depths, power_steps=power_steps)
 
 
 @torch.no_grad()
 def layers_of(
-    albert: Albert,
-    batch: Batch,
-    counted: Tensor,
-    *,
-    source: str,
-    depths: Sequence[int] = BEYOND,
-    power_steps: int = 40,
+    albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int] = BEYOND, power_steps: int = 40
 ) -> Layers:
     """Measure an encoder on a batch; `counted` is true for the tokens that enter the means."""
     trained, deepest = len(albert.plan), max(depths)
@@ -225,13 +212,7 @@ def _fate(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
         verdict = "oscillates"
     elif residual < CLOSING * half_way:
         verdict = "closes in"
-    return Fate(
-        depth=depth,
-        verdict=verdict,
-        residual=residual,
-        period=period,
-        return_residual=by_lag[period],
-    )
+    return Fate(depth=depth, verdict=verdict, residual=residual, period=period, return_residual=by_lag[period])
 
 
 def _lagged(recent: Sequence[Tensor], lag: int) -> float:

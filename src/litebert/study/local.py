@@ -107,18 +107,12 @@ def measure_local_attention(
         training_difference=differences[0],
         packed_difference=differences[1],
         costs=[_cost(network, window, length, rounds) for length in lengths],
-        losses=[
-            MaskedLoss(window=each, loss=_loss(network, each, masked)) for each in (None, *windows)
-        ],
+        losses=[MaskedLoss(window=each, loss=_loss(network, each, masked)) for each in (None, *windows)],
     )
 
 
 def lengthened(
-    network: AlbertForPretraining,
-    positions: int,
-    *,
-    window: int | None,
-    trained: int | None = None,
+    network: AlbertForPretraining, positions: int, *, window: int | None, trained: int | None = None
 ) -> AlbertForPretraining:
     """Return the same weights with more positions, their table repeated, and local attention.
 
@@ -147,9 +141,7 @@ def lengthened(
     return longer.eval()
 
 
-def masked_dense(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, _: float, *, window: int
-) -> Tensor:
+def masked_dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _: float, *, window: int) -> Tensor:
     """Mix each token with the neighbours up to `window` away and [CLS], and [CLS] with all tokens.
 
     This is the definition: the scores of all pairs in a sequence are computed and masked, without

@@ -130,11 +130,7 @@ def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
     scores_and_mixing = 4 * seq_length * hidden
     projection = 2 * embedding * hidden if config.projects_embeddings else 0
     head = 2 * (hidden * embedding + embedding * config.vocab_size)
-    return (
-        config.num_steps * (2 * kernels + scores_and_mixing)
-        + projection
-        + round(MASKED_SHARE * head)
-    )
+    return config.num_steps * (2 * kernels + scores_and_mixing) + projection + round(MASKED_SHARE * head)
 
 
 def _formula(config: AlbertConfig) -> int:

@@ -23,10 +23,7 @@ from litebert.reading.json_rows import scan_json, scan_json_lines
 from litebert.reading.lines import read_rows
 from litebert.tasks.finetuning import by_length
 
-_PAIR_COLUMNS = (
-    ("sentence1", "sentence2", "score"),
-    ("sentence_A", "sentence_B", "relatedness_score"),
-)
+_PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
 _MOST_BLOCKED = 4_096
 """Questions whose cosines with all paragraphs are in memory at once."""
 
@@ -112,11 +109,7 @@ def retrieval(model: Embedder, data: Path, *, limit: int | None = None) -> dict[
     }
 
 
-MEASURES: dict[str, Callable[..., dict[str, float]]] = {
-    "blimp": blimp,
-    "sts": sts,
-    "retrieval": retrieval,
-}
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
 """What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
 
 

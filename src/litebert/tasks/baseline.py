@@ -10,9 +10,7 @@ from litebert.tasks.kinds.family import Answer, AnswerRow, Example
 
 
 def baseline(
-    dataset: Dataset[Example, Answer],
-    training: Sequence[Example],
-    held_out: Mapping[str, LabelledSet[Example]],
+    dataset: Dataset[Example, Answer], training: Sequence[Example], held_out: Mapping[str, LabelledSet[Example]]
 ) -> dict[str, float]:
     """Measure answers that ignore the text, under the names of an evaluation."""
     family, measured = dataset.family, dict[str, float]()

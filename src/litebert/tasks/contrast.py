@@ -31,8 +31,7 @@ class Contrast(Pretraining):
         vectors = F.normalize(mean_by_sequence(hidden.float(), work.batch))
         cosines = (vectors @ vectors.T / TEMPERATURE).fill_diagonal_(-torch.inf)
         return PretrainingOutput(
-            masked_lm=self.network.masked_lm(hidden[work.masked_positions], table),
-            sentence_order=cosines,
+            masked_lm=self.network.masked_lm(hidden[work.masked_positions], table), sentence_order=cosines
         )
 
     def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:

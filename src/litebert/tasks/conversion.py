@@ -51,9 +51,7 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
 
 
 @torch.no_grad()
-def fit_projection(
-    student: AlbertForPretraining, batch: Batch, alignment: Alignment, embedded: Tensor
-) -> None:
+def fit_projection(student: AlbertForPretraining, batch: Batch, alignment: Alignment, embedded: Tensor) -> None:
     """Fit the student's embedding projection to the teacher's embedding output by least squares.
 
     `batch` is unmasked text, tokenized for the student; `embedded` (teacher tokens, hidden) is what
@@ -63,9 +61,7 @@ def fit_projection(
     projection = embedding.projection
     assert isinstance(projection, torch.nn.Linear)
     narrow = embedding.norm(
-        embedding.word(batch.ids)
-        + embedding.position(batch.positions)
-        + embedding.segment(batch.segments)
+        embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
     )  # (tokens, embed)
     has_target = torch.from_numpy(alignment.has_target)
     inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]

@@ -35,9 +35,7 @@ class Suited:
     head_rate_scale: float = 1.0
 
 
-def suited(
-    hidden_size: int, num_features: int, batch_size: int, *, reads_mean: bool = False
-) -> Suited:
+def suited(hidden_size: int, num_features: int, batch_size: int, *, reads_mean: bool = False) -> Suited:
     """Return rate, warm-up and epochs for a network smaller than the published ones.
 
     The rate falls as the network grows, and is never above the measured one. Small data get more
@@ -59,11 +57,7 @@ def suited(
 
 
 def with_suited(
-    resolved: Resolved[FinetuneConfig],
-    hidden_size: int,
-    num_features: int,
-    *,
-    reads_mean: bool = False,
+    resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int, *, reads_mean: bool = False
 ) -> Resolved[FinetuneConfig]:
     """Set suitable defaults; they override recipes and schema defaults, but not files or flags."""
     config, origins = resolved.config, resolved.origins
@@ -85,11 +79,7 @@ def with_suited(
         changes |= {"train.epochs": fitting.epochs, "train.steps": 0}
     sections = {
         section: getattr(config, section).model_copy(
-            update={
-                name.partition(".")[2]: value
-                for name, value in changes.items()
-                if name.startswith(f"{section}.")
-            }
+            update={name.partition(".")[2]: value for name, value in changes.items() if name.startswith(f"{section}.")}
         )
         for section in ("optim", "train")
     }

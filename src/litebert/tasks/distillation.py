@@ -16,13 +16,7 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of, summed
-from litebert.tasks.pretraining import (
-    EPSILON,
-    Pretraining,
-    PretrainingWork,
-    micro_batches,
-    whole_step,
-)
+from litebert.tasks.pretraining import EPSILON, Pretraining, PretrainingWork, micro_batches, whole_step
 from litebert.tasks.relations import projections, relation_error
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
@@ -90,10 +84,7 @@ class Distillation:
         """Yield the lessons of each step: pairs, then texts."""
         steps, workers = range(start, stop), self._train.loader_workers
         rank, size = self._world.rank, self._world.size
-        both = (
-            prefetch(opened, steps, rank=rank, world_size=size, workers=workers)
-            for opened in self._open
-        )
+        both = (prefetch(opened, steps, rank=rank, world_size=size, workers=workers) for opened in self._open)
         for pairs, texts in zip(*both, strict=True):
             sizes = self._world.totals(pairs.offsets[-1], texts.offsets[-1])
             yield [
@@ -156,9 +147,7 @@ class Distillation:
         """Count the tokens that the student reads; there is no padding."""
         return sum(work.batch.lengths)
 
-    def _lesson(
-        self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool
-    ) -> Lesson:
+    def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
         """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
         device = device_of(self.network)
         batch = longest_first(batch)

@@ -165,9 +165,7 @@ def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[i
     numbers = np.empty_like(samples)
     for epoch in np.unique(epochs):
         chosen = epochs == epoch
-        numbers[chosen] = rng.permutation(
-            seed, "features", int(epoch), num_features, positions[chosen]
-        )
+        numbers[chosen] = rng.permutation(seed, "features", int(epoch), num_features, positions[chosen])
     return [int(number) for number in numbers]
 
 

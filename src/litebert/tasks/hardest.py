@@ -23,11 +23,7 @@ from litebert.tasks.pretraining import PretrainingWork, micro_batches
 
 @torch.no_grad()
 def hardest(
-    network: AlbertForPretraining,
-    batch: PretrainingBatch,
-    keep: int,
-    *,
-    micro_batch_size: int | None = None,
+    network: AlbertForPretraining, batch: PretrainingBatch, keep: int, *, micro_batch_size: int | None = None
 ) -> PretrainingBatch:
     """Return the `keep` sequences of a batch whose loss is largest, without dropout.
 
@@ -52,19 +48,13 @@ def sequence_losses(network: AlbertForPretraining, work: PretrainingWork) -> Ten
     numbers = torch.bincount(own, minlength=count).clamp(min=1)
     losses = sums / numbers
     if work.sentence_labels is not None:
-        losses = losses + F.cross_entropy(
-            logits.sentence_order.float(), work.sentence_labels, reduction="none"
-        )
+        losses = losses + F.cross_entropy(logits.sentence_order.float(), work.sentence_labels, reduction="none")
     return losses
 
 
 @torch.no_grad()
 def hardest_features(
-    features: list[Feature],
-    *,
-    network: AlbertForTask,
-    family: Family[Example, Answer],
-    keep: int,
+    features: list[Feature], *, network: AlbertForTask, family: Family[Example, Answer], keep: int
 ) -> list[Feature]:
     """Return the `keep` features with the largest loss, without dropout."""
     network.eval()

@@ -61,10 +61,7 @@ def taught(
     if state_size is not None:
         states = _states(teacher, read)
         given = [np.concatenate(both) for both in zip(given, states, strict=True)]
-    return [
-        replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32))
-        for feature in features
-    ]
+    return [replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32)) for feature in features]
 
 
 def _require_comparable(teacher: AlbertForTask, head: HeadConfig, state_size: int) -> None:

@@ -91,9 +91,7 @@ class Pretraining:
         for step, batch in zip(steps, made, strict=True):
             full = self.network.config.num_steps
             self._deepest = depth_at(step, self._early, self._train.steps, full)
-            self.network.albert.depth = elastic_depth(
-                step, self._elastic, self._deepest, seed=self._train.seed
-            )
+            self.network.albert.depth = elastic_depth(step, self._elastic, self._deepest, seed=self._train.seed)
             chosen = batch if self._select is None else self._select(batch)
             whole = whole_step(chosen, self.world)
             yield list(micro_batches(chosen, self._train.micro_batch_size, device, whole))
@@ -195,10 +193,7 @@ def whole_step(batch: PretrainingBatch, world: World = ALONE) -> WholeStep:
 
 
 def micro_batches(
-    batch: PretrainingBatch,
-    size: int | None,
-    device: torch.device,
-    whole: WholeStep | None = None,
+    batch: PretrainingBatch, size: int | None, device: torch.device, whole: WholeStep | None = None
 ) -> Iterator[PretrainingWork]:
     """Cut a batch into micro-batches of at most `size` sequences, longest first, on a device."""
     num_sequences = len(batch.offsets) - 1
@@ -217,13 +212,9 @@ def micro_batches(
                 offsets=moved(torch.from_numpy(batch.offsets[first : last + 1] - start), device),
                 lengths=tuple(np.diff(batch.offsets[first : last + 1]).tolist()),
             ),
-            masked_positions=moved(
-                torch.from_numpy(batch.masked_positions[masked] - start), device
-            ),
+            masked_positions=moved(torch.from_numpy(batch.masked_positions[masked] - start), device),
             masked_ids=moved(torch.from_numpy(batch.masked_ids[masked]), device),
-            sentence_labels=None
-            if labels is None
-            else moved(torch.from_numpy(labels[first:last]), device),
+            sentence_labels=None if labels is None else moved(torch.from_numpy(labels[first:last]), device),
             step_masked=whole.masked,
             step_sequences=whole.sequences,
         )

@@ -59,11 +59,7 @@ def require_task(name: str) -> None:
     """Raise LB-870 if no task has this name."""
     if name != OWN and name not in DATASETS:
         raise no_such_name(
-            "LB-870",
-            "no task has this name, and no file either",
-            name,
-            [*DATASETS, OWN],
-            next="litebert recipes list",
+            "LB-870", "no task has this name, and no file either", name, [*DATASETS, OWN], next="litebert recipes list"
         )
 
 
@@ -72,10 +68,7 @@ def _own(data: TaskDataConfig, settled: Mapping[str, Json]) -> Dataset[Any, Any]
 
     if settled and not (data.train and Path(data.train).exists()):
         return table_dataset(
-            None,
-            columns=_words(settled["columns"]),
-            problem=str(settled["problem"]),
-            labels=_words(settled["labels"]),
+            None, columns=_words(settled["columns"]), problem=str(settled["problem"]), labels=_words(settled["labels"])
         )
     return table_dataset(
         Path(str(data.train)),

@@ -23,9 +23,7 @@ def projections(albert: Albert, inputs: Tensor) -> Tensor:
     return F.linear(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
 
 
-def relation_error(
-    ours: Tensor, theirs: Tensor, *, batch: Batch, has_target: Tensor, heads: int
-) -> Tensor:
+def relation_error(ours: Tensor, theirs: Tensor, *, batch: Batch, has_target: Tensor, heads: int) -> Tensor:
     """Return KL(teacher || student), summed over tokens, the mean over all relations and heads.
 
     A relation is softmax(A A^T / sqrt(head size)) within a text, where A is query, key or value.

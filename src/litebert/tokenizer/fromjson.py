@@ -106,9 +106,7 @@ def _faults(table: JsonTable) -> list[str]:
         steps = steps_of(table, "normalizer")
         faults = {
             "no ## inside words": model.get("continuing_subword_prefix", "##") != "##",
-            "words of several Chinese characters": any(
-                step.get("handle_chinese_chars") is False for step in steps
-            ),
+            "words of several Chinese characters": any(step.get("handle_chinese_chars") is False for step in steps),
         }
     else:
         faults = {f"a {kind} model" if isinstance(kind, str) else "no model": True}
@@ -132,9 +130,7 @@ def _unigram(table: JsonTable, name: str) -> VocabularyFile:
     kinds = {str(step["type"]) for step in steps}
     # Our own files name the marks to drop in a Replace; NFKD alone drops none.
     drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in steps)
-    settings = Normalizer(
-        lowercase="Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds)
-    )
+    settings = Normalizer(lowercase="Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds))
     return VocabularyFile(".model", write_model(pieces, charsmap_of(table, name)), settings)
 
 
@@ -142,18 +138,13 @@ def _wordpiece(table: JsonTable, name: str) -> VocabularyFile:
     pieces = numbered_pieces(table, name)
     special_names(table, {piece: index for index, piece in enumerate(pieces)}, name)
     lowercase = any(
-        step["type"] == "Lowercase" or step.get("lowercase") is True
-        for step in steps_of(table, "normalizer")
+        step["type"] == "Lowercase" or step.get("lowercase") is True for step in steps_of(table, "normalizer")
     )
     lines = "".join(f"{piece}\n" for piece in pieces)
-    return VocabularyFile(
-        ".txt", lines.encode("utf-8", "surrogatepass"), Normalizer(lowercase=lowercase)
-    )
+    return VocabularyFile(".txt", lines.encode("utf-8", "surrogatepass"), Normalizer(lowercase=lowercase))
 
 
-def restored(
-    scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]
-) -> list[Piece]:
+def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
     """Return the pieces in order, with the kinds and scores of sentencepiece's own file.
 
     `unknown` is the id of the unknown piece, `control` the control pieces. A `tokenizer.json` has

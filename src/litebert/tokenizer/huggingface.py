@@ -24,13 +24,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from litebert.files import Json
-from litebert.tokenizer.modelfile import (
-    NORMAL,
-    USER_DEFINED,
-    ModelFile,
-    Piece,
-    ends_in_number_comma,
-)
+from litebert.tokenizer.modelfile import NORMAL, USER_DEFINED, ModelFile, Piece, ends_in_number_comma
 from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.subword import SpecialPieces
 
@@ -56,24 +50,14 @@ def config_for(special: SpecialPieces, normalizer: Normalizer, max_length: int) 
     }
 
 
-def unigram_pipeline(
-    model: ModelFile, normalizer: Normalizer, special: SpecialPieces
-) -> dict[str, Json]:
+def unigram_pipeline(model: ModelFile, normalizer: Normalizer, special: SpecialPieces) -> dict[str, Json]:
     """Return `tokenizer.json` for a sentencepiece model."""
     ids = {piece.text: index for index, piece in enumerate(model.pieces)}
     best = max((piece.score for piece in model.pieces if piece.kind == NORMAL), default=0.0)
-    metaspace: dict[str, Json] = {
-        "type": "Metaspace",
-        "replacement": "▁",
-        "prepend_scheme": "always",
-        "split": True,
-    }
+    metaspace: dict[str, Json] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     return _frame(ids, special) | {
         "normalizer": {"type": "Sequence", "normalizers": _normalizers(model.charsmap, normalizer)},
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace],
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
@@ -84,15 +68,9 @@ def unigram_pipeline(
     }
 
 
-def wordpiece_pipeline(
-    ids: Mapping[str, int], special: SpecialPieces, *, lowercase: bool
-) -> dict[str, Json]:
+def wordpiece_pipeline(ids: Mapping[str, int], special: SpecialPieces, *, lowercase: bool) -> dict[str, Json]:
     """Return `tokenizer.json` for a WordPiece vocabulary."""
-    normalizer: dict[str, Json] = {
-        "type": "BertNormalizer",
-        "lowercase": lowercase,
-        "strip_accents": lowercase,
-    }
+    normalizer: dict[str, Json] = {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": lowercase}
     return _frame(ids, special) | {
         "normalizer": normalizer | {"clean_text": True, "handle_chinese_chars": True},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
@@ -129,18 +107,14 @@ def _frame(ids: Mapping[str, int], special: SpecialPieces) -> dict[str, Json]:
         "type": "TemplateProcessing",
         "single": single,
         "pair": [*single, text("B", 1), fixed(special.sep, 1)],
-        "special_tokens": {
-            name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special
-        },
+        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special},
     }
     flags: dict[str, Json] = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": ids[name], "content": name, **flags, "special": True} for name in special
-        ],
+        "added_tokens": [{"id": ids[name], "content": name, **flags, "special": True} for name in special],
         "post_processor": frame,
     }
 
@@ -169,9 +143,7 @@ def _class(belongs: Callable[[str], bool]) -> str:
     codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
     starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
     ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code + 1 != after]
-    return "".join(
-        rf"\x{{{start:X}}}-\x{{{end:X}}}" for start, end in zip(starts, ends, strict=True)
-    )
+    return "".join(rf"\x{{{start:X}}}-\x{{{end:X}}}" for start, end in zip(starts, ends, strict=True))
 
 
 def _is_combining(character: str) -> bool:

@@ -84,9 +84,7 @@ def special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[st
         if isinstance(text, str) and isinstance(index, int)
     ]
     new = {text for text, index in added if text not in ids and index >= len(ids)}
-    wrong = [
-        f"{text} {index}" for text, index in added if text not in new and ids.get(text) != index
-    ]
+    wrong = [f"{text} {index}" for text, index in added if text not in new and ids.get(text) != index]
     if wrong or not isinstance(listed, list) or len(added) < len(listed):
         raise damaged(
             "LB-247",
@@ -117,10 +115,7 @@ def charsmap_of(table: JsonTable, name: str) -> bytes:
         return base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
     except ValueError as error:
         raise damaged(
-            "LB-248",
-            f"{name}: unreadable character map",
-            str(error),
-            "precompiled_charsmap in base64",
+            "LB-248", f"{name}: unreadable character map", str(error), "precompiled_charsmap in base64"
         ) from error
 
 

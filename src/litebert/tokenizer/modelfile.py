@@ -64,12 +64,7 @@ def read_model(data: bytes, name: str) -> ModelFile:
         LitebertError: LB-208, ALBERT does not use this kind of model.
     """
     if len(data) > MAX_MODEL_BYTES:
-        raise _damaged(
-            "LB-200",
-            f"{name} is too large",
-            f"{len(data):,} bytes",
-            f"at most {MAX_MODEL_BYTES:,} bytes",
-        )
+        raise _damaged("LB-200", f"{name} is too large", f"{len(data):,} bytes", f"at most {MAX_MODEL_BYTES:,} bytes")
     try:
         return _read_model(data, name)
     except (WireError, DecodeError) as error:
@@ -131,12 +126,7 @@ def _read_model(data: bytes, name: str) -> ModelFile:
     for spec in (model.normalizer_spec, model.denormalizer_spec):
         charsmap = spec.precompiled_charsmap
         if fault := charsmap_fault(charsmap) if charsmap else None:
-            raise _damaged(
-                "LB-209",
-                f"{name}: damaged character map",
-                fault,
-                "a map as sentencepiece writes it",
-            )
+            raise _damaged("LB-209", f"{name}: damaged character map", fault, "a map as sentencepiece writes it")
     return ModelFile(tuple(pieces), model.normalizer_spec.precompiled_charsmap)
 
 
@@ -151,21 +141,11 @@ def _check_sections(data: bytes, name: str) -> None:
         if field.number == _PIECES:
             num_pieces += 1
             if num_pieces > MAX_PIECES:
-                raise _damaged(
-                    "LB-202",
-                    f"{name} has too many pieces",
-                    "more",
-                    f"at most {MAX_PIECES:,} pieces",
-                )
+                raise _damaged("LB-202", f"{name} has too many pieces", "more", f"at most {MAX_PIECES:,} pieces")
             if size > MAX_PIECE_BYTES + _PIECE_FRAME:
                 raise _impossible_text(f"{name}, piece {num_pieces - 1:,}", size)
         elif field.number in seen:
-            raise _damaged(
-                "LB-203",
-                f"{name} has a duplicate section",
-                f"two fields {field.number}",
-                "one of each",
-            )
+            raise _damaged("LB-203", f"{name} has a duplicate section", f"two fields {field.number}", "one of each")
         elif size > _MAX_SECTION[field.number in _NORMALIZERS]:
             raise _damaged(
                 "LB-256",
@@ -186,19 +166,12 @@ def _checked(text: str | bytes, score: float, kind: int, name: str) -> Piece:
     if not math.isfinite(score):
         raise _damaged("LB-205", f"{name}: impossible score", score, "a finite number")
     if kind not in (NORMAL, UNKNOWN, CONTROL, USER_DEFINED):
-        raise _damaged(
-            "LB-206",
-            f"{name}: unusable type",
-            kind,
-            "1 normal, 2 unknown, 3 control, 4 user-defined",
-        )
+        raise _damaged("LB-206", f"{name}: unusable type", kind, "1 normal, 2 unknown, 3 control, 4 user-defined")
     return Piece(text, score, kind)
 
 
 def _impossible_text(name: str, size: int) -> DamagedError:
-    return _damaged(
-        "LB-204", f"{name}: impossible text", f"{size:,} bytes", "1 to 1,024 bytes, none zero"
-    )
+    return _damaged("LB-204", f"{name}: impossible text", f"{size:,} bytes", "1 to 1,024 bytes, none zero")
 
 
 def _check_vocabulary(pieces: list[Piece], name: str) -> None:
@@ -235,9 +208,7 @@ def _check_kind(model: ModelProto, name: str) -> None:
 
 
 def _unreadable(name: str, error: Exception) -> DamagedError:
-    return _damaged(
-        "LB-201", f"{name} is truncated or damaged", str(error), "a sentencepiece model"
-    )
+    return _damaged("LB-201", f"{name} is truncated or damaged", str(error), "a sentencepiece model")
 
 
 def _damaged(code: str, what: str, received: object, expected: str) -> DamagedError:

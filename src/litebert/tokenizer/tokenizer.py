@@ -73,12 +73,7 @@ class Tokenizer:
         self._model.save(Path(folder), max_length=max_length)
 
     def encode(
-        self,
-        text: str,
-        pair: str | None = None,
-        *,
-        special_tokens: bool = False,
-        frame: bool | None = None,
+        self, text: str, pair: str | None = None, *, special_tokens: bool = False, frame: bool | None = None
     ) -> Encoding:
         """Encode a text, or a text and its pair; any Python string encodes.
 
@@ -94,9 +89,7 @@ class Tokenizer:
         (['[MASK]', '[SEP]'], [(4, 10), (0, 0)])
         """
         pairs = None if pair is None else [pair]
-        return self.encode_batch(
-            [text], pairs, special_tokens=special_tokens, frame=frame, num_threads=1
-        )[0]
+        return self.encode_batch([text], pairs, special_tokens=special_tokens, frame=frame, num_threads=1)[0]
 
     def encode_batch(
         self,
@@ -124,8 +117,7 @@ class Tokenizer:
             )
         is_framed = (special_tokens or pairs is not None) if frame is None else frame
         encoded = [
-            self.encode_ids(column, special_tokens=special_tokens, num_threads=num_threads)
-            for column in columns
+            self.encode_ids(column, special_tokens=special_tokens, num_threads=num_threads) for column in columns
         ]
         traces = [
             partial(self._trace, row, special_tokens=special_tokens, is_framed=is_framed)
@@ -289,25 +281,20 @@ class Tokenizer:
         traces = [find(text) for text in texts]
         if is_framed:
             head, tail = (
-                Trace([piece], spans_of([(0, 0)]))
-                for piece in (self._model.special.cls, self._model.special.sep)
+                Trace([piece], spans_of([(0, 0)])) for piece in (self._model.special.cls, self._model.special.sep)
             )
             traces = [head, *(part for trace in traces for part in (trace, tail))]
         return Trace.joined(traces)
 
     def _trace_plain(self, text: str) -> Trace:
-        return Trace.joined(
-            self._model.trace(part).shifted(begin) for begin, part in self._parts(text)
-        )
+        return Trace.joined(self._model.trace(part).shifted(begin) for begin, part in self._parts(text))
 
     def _trace_special(self, text: str) -> Trace:
         traces, begin = [], 0
         for index, part in enumerate(self._around_special(text)):
             end = begin + len(part)
             traces.append(
-                Trace([part], spans_of([(begin, end)]))
-                if index % 2
-                else self._trace_plain(part).shifted(begin)
+                Trace([part], spans_of([(begin, end)])) if index % 2 else self._trace_plain(part).shifted(begin)
             )
             begin = end
         return Trace.joined(traces)

@@ -82,9 +82,7 @@ def train_tokenizer(
     return with_scores(model.getvalue(), _penalised)
 
 
-def write_tokenizer(
-    folder: str | Path, model: bytes, *, lowercase: bool = True, max_length: int = 512
-) -> Tokenizer:
+def write_tokenizer(folder: str | Path, model: bytes, *, lowercase: bool = True, max_length: int = 512) -> Tokenizer:
     """Write the tokenizer folder of a trained model, and return its tokenizer.
 
     `lowercase` must be the value that it was trained with.

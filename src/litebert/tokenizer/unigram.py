@@ -46,9 +46,7 @@ class UnigramModel:
         self.pieces_end_at_spaces = not any(SPACE in piece.lstrip(SPACE) for piece in self.pieces)
         self.hash = vocabulary_hash(f"unigram {normalizer}", data)
         self._processor = _load_native(data, name)
-        self._never_spelled = frozenset(
-            piece.text for piece in model.pieces if piece.kind in (UNKNOWN, CONTROL)
-        )
+        self._never_spelled = frozenset(piece.text for piece in model.pieces if piece.kind in (UNKNOWN, CONTROL))
         self._number_commas = {
             index: [self._id(part) for part in self._without_comma(piece)]
             for piece, index in self.ids.items()
@@ -117,11 +115,7 @@ class UnigramModel:
         files.write_json(folder / CONFIG, config_for(self.special, self._normalizer, max_length))
 
     def _split(self, normalized: str) -> list[str]:
-        return [
-            part
-            for whole in self._processor.encode(normalized, out_type=str)
-            for part in self._parts(whole)
-        ]
+        return [part for whole in self._processor.encode(normalized, out_type=str) for part in self._parts(whole)]
 
     def _parts(self, piece: str) -> list[str]:
         return self._without_comma(piece) if ends_in_number_comma(piece) else [piece]

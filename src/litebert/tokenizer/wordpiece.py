@@ -51,10 +51,7 @@ class WordPieceModel:
         texts = [replace_surrogates(text) for text in texts]
         if num_threads == 1:
             return [self._native.encode(text, add_special_tokens=False).ids for text in texts]
-        return [
-            encoded.ids
-            for encoded in self._native.encode_batch_fast(texts, add_special_tokens=False)
-        ]
+        return [encoded.ids for encoded in self._native.encode_batch_fast(texts, add_special_tokens=False)]
 
     def trace(self, text: str) -> Trace:
         """Return the pieces of a text and where each came from."""
@@ -64,9 +61,7 @@ class WordPieceModel:
     def join(self, pieces: list[str]) -> str:
         """Return the words with spaces between them, ⁇ for the unknown, no other special pieces."""
         hidden = set(self.special) - {self.special.unk}
-        shown = [
-            "⁇" if piece == self.special.unk else piece for piece in pieces if piece not in hidden
-        ]
+        shown = ["⁇" if piece == self.special.unk else piece for piece in pieces if piece not in hidden]
         return " ".join(shown).replace(" ##", "")
 
     def save(self, folder: Path, *, max_length: int) -> None:
@@ -83,9 +78,7 @@ def _read_vocabulary(data: bytes, name: str) -> tuple[str, ...]:
     try:
         lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise _damaged(
-            "LB-241", f"{name} is not UTF-8", str(error), "UTF-8 text, one piece per line"
-        ) from error
+        raise _damaged("LB-241", f"{name} is not UTF-8", str(error), "UTF-8 text, one piece per line") from error
     pieces = tuple((line.split() or [line])[0] for line in lines)
     if len(pieces) > MAX_PIECES or any(len(piece.encode()) > MAX_PIECE_BYTES for piece in pieces):
         received = f"{len(pieces):,} pieces, the longest of {max(map(len, pieces)):,} characters"
@@ -93,16 +86,12 @@ def _read_vocabulary(data: bytes, name: str) -> tuple[str, ...]:
         raise _damaged("LB-242", f"{name} is too large for a vocabulary", received, expected)
     if len(set(pieces)) < len(pieces):
         twice = next(piece for piece, count in Counter(pieces).items() if count > 1)
-        raise _damaged(
-            "LB-243", f"{name} has a piece twice", repr(twice), "distinct pieces, one per line"
-        )
+        raise _damaged("LB-243", f"{name} has a piece twice", repr(twice), "distinct pieces, one per line")
     return pieces
 
 
 def _damaged(code: str, what: str, received: str, expected: str) -> DamagedError:
-    return DamagedError(
-        code, what, received=received, expected=expected, next="get the file again from its source"
-    )
+    return DamagedError(code, what, received=received, expected=expected, next="get the file again from its source")
 
 
 def _native_class() -> type[tokenizers.Tokenizer]:

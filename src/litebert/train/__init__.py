@@ -6,14 +6,4 @@ from litebert.train.log import duration
 from litebert.train.pretrain import plan, pretrain
 from litebert.train.run import Outcome
 
-__all__ = [
-    "Estimate",
-    "Outcome",
-    "duration",
-    "estimate",
-    "most_tokens",
-    "plan",
-    "pretrain",
-    "read_metrics",
-    "read_run",
-]
+__all__ = ["Estimate", "Outcome", "duration", "estimate", "most_tokens", "plan", "pretrain", "read_metrics", "read_run"]

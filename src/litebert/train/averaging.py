@@ -15,9 +15,7 @@ from litebert.train.checkpoint import Checkpoints, step_of, verify
 from litebert.train.run import write_model
 
 
-def average_checkpoints(
-    run: Path, output: Path, *, last: int = 1, until: int | None = None
-) -> list[int]:
+def average_checkpoints(run: Path, output: Path, *, last: int = 1, until: int | None = None) -> list[int]:
     """Write the mean weights of the `last` checkpoints up to a step; return their steps.
 
     With `last` 1 this writes one checkpoint as a model.

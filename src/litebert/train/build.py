@@ -38,13 +38,9 @@ def build_trainer(
         ResourceError: LB-506, the disk is too full for the checkpoints and the model.
     """
     train, optim = config.train, config.optim
-    checkpoints = Checkpoints(
-        folder / "checkpoints", train.keep_checkpoints, train.keep_every, tokenizer
-    )
+    checkpoints = Checkpoints(folder / "checkpoints", train.keep_checkpoints, train.keep_every, tokenizer)
     if world.is_first:
-        _require_disk(
-            folder, checkpoints, num_parameters=sum(p.numel() for p in network.parameters())
-        )
+        _require_disk(folder, checkpoints, num_parameters=sum(p.numel() for p in network.parameters()))
     return Trainer(
         network=network,
         optimizer=build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales),
@@ -62,9 +58,7 @@ def _pace(train: TrainConfig, folder: Path, *, begun: float, world: World) -> Pa
     """Return the pace of a run: a number of steps, or the clock."""
     if train.minutes is None:
         return FixedSteps(train.steps)
-    return Minutes.open(
-        folder, minutes=train.minutes, planned=train.steps, begun=begun, world=world
-    )
+    return Minutes.open(folder, minutes=train.minutes, planned=train.steps, begun=begun, world=world)
 
 
 def _require_disk(folder: Path, checkpoints: Checkpoints, *, num_parameters: int) -> None:

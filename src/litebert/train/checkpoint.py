@@ -13,15 +13,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError, NonFiniteError
-from litebert.files import (
-    Json,
-    hash_file,
-    read_json,
-    remove_folder,
-    staged_folder,
-    write_bytes,
-    write_json,
-)
+from litebert.files import Json, hash_file, read_json, remove_folder, staged_folder, write_bytes, write_json
 from litebert.folder import load_model, save_model
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors

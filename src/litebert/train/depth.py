@@ -10,9 +10,7 @@ _HEAD = re.compile(r"(head|exits)\.")
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.")
 
 
-def rate_scales(
-    network: AlbertForTask, *, decay: float = 1.0, head: float = 1.0
-) -> dict[str, float]:
+def rate_scales(network: AlbertForTask, *, decay: float = 1.0, head: float = 1.0) -> dict[str, float]:
     """Return the factor on the learning rate of each parameter; absent parameters have 1."""
     scales = _scales_by_depth(network, decay)
     if head != 1:

@@ -8,14 +8,7 @@ from functools import partial
 import torch
 from pydantic import ValidationError
 
-from litebert.config import (
-    AlbertConfig,
-    EarlyConfig,
-    ObjectiveConfig,
-    Origin,
-    PretrainConfig,
-    Resolved,
-)
+from litebert.config import AlbertConfig, EarlyConfig, ObjectiveConfig, Origin, PretrainConfig, Resolved
 from litebert.config.allowed import expected
 from litebert.errors import LitebertError
 from litebert.folder import read_config
@@ -30,13 +23,7 @@ from litebert.tasks.teacher import Teacher, align
 from litebert.train.run import choose_device, dtype_of
 from litebert.train.sources import Sources, batches_of, loader_for
 
-_FROM_TEACHER = (
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "num_hidden_layers",
-)
+_FROM_TEACHER = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "num_hidden_layers")
 _ALONE = sentence_objective("none")
 _GROUPS = 3
 """Blocks of a student, unless set: with six layers, three blocks reach in 2 minutes what one
@@ -82,8 +69,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
                 f"a student starts from its teacher's layers: model.{name} does not fit",
                 received=f"{size} ({origins[name]})",
                 expected=f"{theirs}{' or less' * may_be_less}, as in {config.distil.teacher}",
-                next=f"omit model.{name}; choose num_hidden_layers, num_hidden_groups or "
-                "embedding_size",
+                next=f"omit model.{name}; choose num_hidden_layers, num_hidden_groups or embedding_size",
             )
     return model
 
@@ -96,9 +82,7 @@ def load_teacher(config: PretrainConfig) -> Teacher:
     return teacher
 
 
-def begin_as_teacher(
-    network: AlbertForPretraining, config: PretrainConfig, sources: Sources, teacher: Teacher
-) -> None:
+def begin_as_teacher(network: AlbertForPretraining, config: PretrainConfig, sources: Sources, teacher: Teacher) -> None:
     """Convert the teacher's weights, then fit the embedding projection on a part of the corpus."""
     convert(network, sources.tokenizer, teacher)
     loader = loader_for(sources.corpus.path, config=_of_texts(config), sentence=_ALONE)
@@ -113,9 +97,7 @@ def begin_as_teacher(
     fit_projection(network, work.batch, align(spans, their_spans), embedded)
 
 
-def distillation(
-    pretraining: Pretraining, config: PretrainConfig, sources: Sources, teacher: Teacher
-) -> Distillation:
+def distillation(pretraining: Pretraining, config: PretrainConfig, sources: Sources, teacher: Teacher) -> Distillation:
     """Return the task: pretraining together with learning from a teacher.
 
     Raises:
@@ -135,12 +117,8 @@ def distillation(
         pretraining,
         teacher=teacher,
         surface=Surface(sources.tokenizer),
-        open_pairs=partial(
-            batches_of, sources.corpus.path, config=config, sentence=sources.sentence
-        ),
-        open_texts=partial(
-            loader_for, sources.corpus.path, config=_of_texts(config), sentence=_ALONE
-        ),
+        open_pairs=partial(batches_of, sources.corpus.path, config=config, sentence=sources.sentence),
+        open_texts=partial(loader_for, sources.corpus.path, config=_of_texts(config), sentence=_ALONE),
         held_out_texts=replace(sources, sentence=_ALONE).evaluation(_of_texts(config)),
         train=config.train,
         distil=config.distil,

@@ -114,9 +114,7 @@ def scaled(
     )
 
 
-def with_steps_for(
-    config: PretrainConfig, minutes: float, device: torch.device, dtype: torch.dtype
-) -> PretrainConfig:
+def with_steps_for(config: PretrainConfig, minutes: float, device: torch.device, dtype: torch.dtype) -> PretrainConfig:
     """Choose threads, and plan the steps so that training and evaluations take `minutes`."""
     number = config.train.threads or faster_threads(config, device, dtype)
     with threads(number):
@@ -150,8 +148,7 @@ def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
     left_half, right_half = left.bfloat16(), right.bfloat16()
     rounds = [
-        (_seconds(lambda: left @ right, device), _seconds(lambda: left_half @ right_half, device))
-        for _ in range(20)
+        (_seconds(lambda: left @ right, device), _seconds(lambda: left_half @ right_half, device)) for _ in range(20)
     ]
     fp32, bf16 = (min(times) for times in zip(*rounds, strict=True))
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"

@@ -20,14 +20,7 @@ from litebert.folder import Start, start_from
 from litebert.hub import write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged
-from litebert.runs import (
-    RESULT_FILE,
-    EvaluatedStep,
-    Result,
-    read_metrics,
-    read_record,
-    write_result,
-)
+from litebert.runs import RESULT_FILE, EvaluatedStep, Result, read_metrics, read_record, write_result
 from litebert.tasks.baseline import doubts
 from litebert.tasks.finetuning import Finetuning, Select
 from litebert.tasks.hardest import hardest_features, require_alone
@@ -80,27 +73,14 @@ def finetune(
         with threads(train.threads):
             network = _network(prepared, config)
             best = _best(folder, prepared, network, interruption)
-            log = RunLog(
-                folder,
-                train.steps,
-                is_quiet=is_quiet,
-                listeners=(best, *listeners),
-                is_first=world.is_first,
-            )
+            log = RunLog(folder, train.steps, is_quiet=is_quiet, listeners=(best, *listeners), is_first=world.is_first)
             start = _started(network, prepared)
             for line in (*prepared.dataset.notes, *_start_lines(start)):
                 log.say(line)
             optim = config.optim
             scales = rate_scales(network, decay=optim.layer_decay, head=optim.head_rate_scale)
             trainer = build_trainer(
-                network,
-                config,
-                folder,
-                log,
-                begun=begun,
-                rate_scales=scales,
-                world=world,
-                tokenizer=prepared.tokenizer,
+                network, config, folder, log, begun=begun, rate_scales=scales, world=world, tokenizer=prepared.tokenizer
             )
             progress = resumed(trainer)
             best.recall(read_metrics(folder) if progress.step and world.is_first else [])
@@ -116,12 +96,7 @@ def finetune(
 
 
 def _conclude(
-    folder: Path,
-    prepared: Prepared,
-    task: Finetuning[Any, Any],
-    best: BestModel,
-    start: Start | None,
-    log: RunLog,
+    folder: Path, prepared: Prepared, task: Finetuning[Any, Any], best: BestModel, start: Start | None, log: RunLog
 ) -> None:
     """Write answers, result and cards, and last the model: a run that has it is finished."""
     answers = _write_answers(folder / "answers", task, prepared)
@@ -170,16 +145,9 @@ def _modules(names: tuple[str, ...]) -> list[str]:
     return sorted({name.rpartition(".")[0] for name in names})
 
 
-def _best(
-    folder: Path, prepared: Prepared, network: AlbertForTask, interruption: Interruption
-) -> BestModel:
+def _best(folder: Path, prepared: Prepared, network: AlbertForTask, interruption: Interruption) -> BestModel:
     return BestModel(
-        folder / "best",
-        prepared.key_measure,
-        network,
-        prepared.tokenizer,
-        interruption,
-        prepared.config.train.patience,
+        folder / "best", prepared.key_measure, network, prepared.tokenizer, interruption, prepared.config.train.patience
     )
 
 
@@ -203,12 +171,7 @@ def _select(network: AlbertForTask, prepared: Prepared, world: World) -> Select 
     if config.mining.pool == 1:
         return None
     require_alone(config.mining, world)
-    return partial(
-        hardest_features,
-        network=network,
-        family=prepared.dataset.family,
-        keep=config.train.batch_size,
-    )
+    return partial(hardest_features, network=network, family=prepared.dataset.family, keep=config.train.batch_size)
 
 
 def _teaching(prepared: Prepared) -> Teaching | None:
@@ -219,11 +182,7 @@ def _teaching(prepared: Prepared) -> Teaching | None:
 
 
 def _result(
-    folder: Path,
-    prepared: Prepared,
-    best: BestModel,
-    start: Start | None,
-    answers: dict[str, list[AnswerRow]],
+    folder: Path, prepared: Prepared, best: BestModel, start: Start | None, answers: dict[str, list[AnswerRow]]
 ) -> Result:
     """Report the last step and the best evaluation, each with all its measures."""
     measured = [EvaluatedStep.of(row) for row in read_record(folder).evaluations]
@@ -242,9 +201,7 @@ def _result(
     )
 
 
-def _write_answers(
-    folder: Path, task: Finetuning[Any, Any], prepared: Prepared
-) -> dict[str, list[AnswerRow]]:
+def _write_answers(folder: Path, task: Finetuning[Any, Any], prepared: Prepared) -> dict[str, list[AnswerRow]]:
     """Write and return the last step's answers on each held-out set, a line per example."""
     written = {}
     for name, answers in task.answers().items():

@@ -68,9 +68,7 @@ def _probe(prepared: Prepared, network: AlbertForTask, number: int) -> Finetunin
     """Return a micro-batch of features with the same spread of lengths as the data."""
     by_length = sorted(prepared.features, key=lambda feature: feature.num_tokens)
     places = torch.linspace(0, len(by_length) - 1, number + 2)[1:-1].round().int().tolist()
-    train = prepared.config.train.model_copy(
-        update={"batch_size": number, "micro_batch_size": None}
-    )
+    train = prepared.config.train.model_copy(update={"batch_size": number, "micro_batch_size": None})
     task = Finetuning(
         network,
         prepared.dataset.family,

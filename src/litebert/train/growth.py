@@ -58,9 +58,7 @@ def grow(
     }
     _require_larger(before, target)
     heads = target["hidden_size"] // before.head_size
-    config = AlbertConfig.model_validate(
-        before.model_dump() | target | {"num_attention_heads": heads}
-    )
+    config = AlbertConfig.model_validate(before.model_dump() | target | {"num_attention_heads": heads})
     large = AlbertForPretraining(config, generator=torch.Generator().manual_seed(seed))
     _copy(small, large)
     write_model(output, large, Tokenizer.load(source))
@@ -72,16 +70,13 @@ def _require_larger(before: AlbertConfig, target: dict[str, int]) -> None:
     is_whole = target["hidden_size"] % before.head_size == 0
     grows_deep = target["num_hidden_layers"] > before.num_hidden_layers
     groups = target["num_hidden_groups"]
-    is_divided = (
-        groups % before.num_hidden_groups == 0 and target["num_hidden_layers"] % groups == 0
-    )
+    is_divided = groups % before.num_hidden_groups == 0 and target["num_hidden_layers"] % groups == 0
     is_shared = before.sharing == "all" or not (grows_deep or groups > before.num_hidden_groups)
     if smaller or not (is_whole and is_divided and is_shared):
         raise LitebertError(
             "LB-267",
             "a network cannot grow to this shape",
-            received=", ".join(f"{name} {value:,}" for name, value in target.items())
-            + f", sharing {before.sharing}",
+            received=", ".join(f"{name} {value:,}" for name, value in target.items()) + f", sharing {before.sharing}",
             expected=f"nothing smaller, hidden_size a multiple of {before.head_size}, groups a "
             "multiple of today's that divides the layers, and more layers or groups only where "
             "all share",

@@ -69,9 +69,7 @@ class RunLog:
         self.total_steps = total_steps
         now = time.perf_counter()
         is_live = sys.stderr.isatty() and not self.is_quiet
-        is_due = (
-            now - self._drawn > STATUS_SECONDS if is_live else now - self._printed > self._patience
-        )
+        is_due = now - self._drawn > STATUS_SECONDS if is_live else now - self._printed > self._patience
         if not is_due or step <= self._last_step:
             return
         pace = (now - self._since) / (step - max(0, self._last_step))
@@ -89,9 +87,7 @@ class RunLog:
         if self.is_first:
             sync_metrics(self.folder)
 
-    def training(
-        self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]
-    ) -> None:
+    def training(self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]) -> None:
         """Report the steps since the last report: their mean losses, and how fast they went."""
         now = time.perf_counter()
         seconds, self._since = now - self._since, now

@@ -40,9 +40,7 @@ class Trainer:
     world: World = ALONE
 
 
-def run_steps(
-    trainer: Trainer, task: Task[Work], progress: RunProgress, stopping: Stopping
-) -> RunProgress:
+def run_steps(trainer: Trainer, task: Task[Work], progress: RunProgress, stopping: Stopping) -> RunProgress:
     """Train from `progress` to the last step; return where it ended, early after a signal."""
     train, pace, log = trainer.train, trainer.pace, trainer.log
     log.begin(progress.step, pace.total(progress.step))
@@ -135,9 +133,7 @@ def _saved(trainer: Trainer, progress: RunProgress) -> None:
         trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
 
 
-def _returned(
-    trainer: Trainer, progress: RunProgress, result: StepResult, returns: list[int]
-) -> RunProgress | None:
+def _returned(trainer: Trainer, progress: RunProgress, result: StepResult, returns: list[int]) -> RunProgress | None:
     """Return to the last checkpoint after a spike, and omit the batches since then.
 
     If the run is killed after this, the resumed run meets the same spike and does the same. Without

@@ -101,9 +101,7 @@ class Minutes:
     _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @classmethod
-    def open(
-        cls, folder: Path, *, minutes: float, planned: int, begun: float, world: World = ALONE
-    ) -> Minutes:
+    def open(cls, folder: Path, *, minutes: float, planned: int, begun: float, world: World = ALONE) -> Minutes:
         """Continue the clock of a run, or start one; all processes use the first one's clock."""
 
         def read() -> Json:
@@ -134,12 +132,7 @@ class Minutes:
             self._seen.append((now, step))
         (since, first), (latest, _) = self._seen[0], self._seen[-1]
         is_repeated = step <= self.clock.knots[-1].step
-        if (
-            self.is_last(step)
-            or is_repeated
-            or step == first
-            or now - latest < self.seconds / _LOOKS
-        ):
+        if self.is_last(step) or is_repeated or step == first or now - latest < self.seconds / _LOOKS:
             return
         self._seen.append((now, step))
         # The rest of the plan is spread over the steps that fit the rest of the time.

@@ -118,11 +118,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 
 
 def _taught(
-    config: FinetuneConfig,
-    dataset: AnyDataset,
-    features: list[Feature],
-    examples: Sequence[Any],
-    hidden_size: int,
+    config: FinetuneConfig, dataset: AnyDataset, features: list[Feature], examples: Sequence[Any], hidden_size: int
 ) -> list[Feature]:
     """Add the teacher's outputs to the features; the teacher is not needed after this."""
     if config.train.exits:
@@ -225,11 +221,7 @@ def _completed(
     if precision == "auto":
         recorded = recorded_setting(folder, "train.precision")
         precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
-    update = {
-        "steps": steps,
-        "eval_every": train.eval_every or min(per_epoch, steps),
-        "precision": precision,
-    }
+    update = {"steps": steps, "eval_every": train.eval_every or min(per_epoch, steps), "precision": precision}
     start = config.model.model_copy(update={"pooling": pooling})
     return config.model_copy(update={"model": start, "train": train.model_copy(update=update)})
 

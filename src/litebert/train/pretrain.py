@@ -29,26 +29,12 @@ from litebert.tasks.taught_depths import TaughtDepths
 from litebert.tokenizer import Tokenizer
 from litebert.train.best import BestModel
 from litebert.train.build import build_trainer
-from litebert.train.distil import (
-    begin_as_teacher,
-    distillation,
-    load_teacher,
-    shape_of_student,
-)
+from litebert.train.distil import begin_as_teacher, distillation, load_teacher, shape_of_student
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.interrupt import Interruption
 from litebert.train.log import Listener, RunLog
 from litebert.train.loop import Trainer, resumed, run_steps
-from litebert.train.run import (
-    Outcome,
-    choose_device,
-    dtype_of,
-    measured_origins,
-    opened,
-    session,
-    threads,
-    write_model,
-)
+from litebert.train.run import Outcome, choose_device, dtype_of, measured_origins, opened, session, threads, write_model
 from litebert.train.sources import Sources, batches_of
 from litebert.train.warm import shape_of_start, take_start
 
@@ -80,9 +66,7 @@ def pretrain(
     with session(folder, world) as interruption:
         sources = Sources.open(resolved.config)
         config = PretrainConfig.model_validate(
-            world.from_first(
-                lambda: _completed(resolved, sources, folder, planned).model_dump(mode="json")
-            )
+            world.from_first(lambda: _completed(resolved, sources, folder, planned).model_dump(mode="json"))
         )
         settled = Resolved(config, resolved.origins | _origins(resolved.config, config))
         if done := opened(folder, settled, data=sources.described(), world=world):
@@ -106,10 +90,7 @@ def pretrain(
 
 
 def _completed(
-    resolved: Resolved[PretrainConfig],
-    sources: Sources,
-    folder: Path,
-    planned: TrainConfig | None = None,
+    resolved: Resolved[PretrainConfig], sources: Sources, folder: Path, planned: TrainConfig | None = None
 ) -> PretrainConfig:
     """Fill in what the data determine, and what this machine determines (once for a run)."""
     config, tokenizer = resolved.config, sources.tokenizer
@@ -159,12 +140,7 @@ def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfi
 
 
 def _built(
-    config: PretrainConfig,
-    sources: Sources,
-    folder: Path,
-    log: RunLog,
-    begun: float,
-    world: World,
+    config: PretrainConfig, sources: Sources, folder: Path, log: RunLog, begun: float, world: World
 ) -> tuple[Trainer, Task[Any]]:
     train = config.train
     teacher = load_teacher(config) if config.distil.teacher else None
@@ -180,9 +156,7 @@ def _built(
     open_loader: Callable[[], Batches] = partial(
         batches_of, sources.corpus.path, config=config, sentence=sources.sentence
     )
-    trainer = build_trainer(
-        network, config, folder, log, begun=begun, world=world, tokenizer=sources.tokenizer
-    )
+    trainer = build_trainer(network, config, folder, log, begun=begun, world=world, tokenizer=sources.tokenizer)
     if config.start.model:
         for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
             log.say(line)
@@ -219,13 +193,9 @@ def _select(network: AlbertForPretraining, config: PretrainConfig, world: World)
     return partial(hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
 
 
-def _best(
-    folder: Path, trainer: Trainer, tokenizer: Tokenizer, interruption: Interruption
-) -> BestModel:
+def _best(folder: Path, trainer: Trainer, tokenizer: Tokenizer, interruption: Interruption) -> BestModel:
     """Add a listener to the log that also keeps the model of the best evaluation."""
-    best = BestModel(
-        folder / "best", "masked_lm_accuracy", trainer.network, tokenizer, interruption
-    )
+    best = BestModel(folder / "best", "masked_lm_accuracy", trainer.network, tokenizer, interruption)
     trainer.log.listeners = (best, *trainer.log.listeners)
     return best
 

@@ -26,13 +26,7 @@ from litebert.train.interrupt import Interruption, interruptible
 
 # Settings that change neither the data nor the numbers; a run may resume with others.
 FREE_SETTINGS = frozenset(
-    {
-        "train.log_every",
-        "train.save_every",
-        "train.keep_checkpoints",
-        "train.keep_every",
-        "train.loader_workers",
-    }
+    {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every", "train.loader_workers"}
 )
 
 
@@ -81,12 +75,7 @@ def finished(folder: Path) -> Outcome | None:
 
 
 def opened(
-    folder: Path,
-    resolved: Resolved[Schema],
-    *,
-    data: Mapping[str, JsonValue],
-    world: World,
-    result: str = "model",
+    folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue], world: World, result: str = "model"
 ) -> Outcome | None:
     """Begin or resume a run, in the first process; return the outcome if it is finished."""
 
@@ -101,9 +90,7 @@ def opened(
     return Outcome(folder, step, 0, folder / "model", was_finished=True)
 
 
-def begin_or_resume(
-    folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]
-) -> None:
+def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]) -> None:
     """Write run.json for a new run; check that an old one has the same settings and data.
 
     Raises:
@@ -114,8 +101,7 @@ def begin_or_resume(
         write_run(folder, _run_file(resolved, data))
         return
     changes = difference(
-        {**recorded.settings, **_prefixed(recorded.data)},
-        {**flattened(resolved.config), **_prefixed(data)},
+        {**recorded.settings, **_prefixed(recorded.data)}, {**flattened(resolved.config), **_prefixed(data)}
     )
     if binding := [change for change in changes if change.split(":")[0] not in FREE_SETTINGS]:
         raise LitebertError(
@@ -179,9 +165,7 @@ def dtype_of(train: TrainConfig) -> torch.dtype:
     return DTYPES[train.precision]
 
 
-def write_model(
-    folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False
-) -> None:
+def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False) -> None:
     """Write a model with its tokenizer, and optionally its card, atomically."""
     with staged_folder(folder) as staged:
         save_model(network, staged)

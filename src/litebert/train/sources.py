@@ -154,12 +154,7 @@ def stages_of(config: PretrainConfig) -> list[PretrainConfig]:
 
 
 def mixed_for(
-    corpus: Path,
-    *,
-    config: PretrainConfig,
-    sentence: SentenceObjective,
-    purpose: str = "train",
-    first_step: int = 0,
+    corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective, purpose: str = "train", first_step: int = 0
 ) -> Batches:
     """Open the loader of a corpus or, if the settings name others, of their mix."""
     open_loader = partial(loader_for, config=config, sentence=sentence, first_step=first_step)

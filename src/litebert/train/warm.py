@@ -57,10 +57,7 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer) -> 
 
 
 def take_start(
-    network: AlbertForPretraining,
-    optimizer: MomentOptimizer,
-    config: PretrainConfig,
-    tokenizer: Tokenizer,
+    network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig, tokenizer: Tokenizer
 ) -> list[str]:
     """Copy weights and, if configured, the optimizer's state; return lines for the log."""
     folder = locate(str(config.start.model))

@@ -39,9 +39,7 @@ def build() -> Build:
 
     def make(kind: str = "pretraining", **changes: object) -> AlbertForPretraining | AlbertForTask:
         config = SHAPE.model_copy(update=changes)
-        network = (
-            AlbertForTask(config, HEADS[kind]) if kind in HEADS else AlbertForPretraining(config)
-        )
+        network = AlbertForTask(config, HEADS[kind]) if kind in HEADS else AlbertForPretraining(config)
         generator = torch.Generator().manual_seed(5)
         for name, parameter in network.named_parameters():
             mean = 1.0 if name.endswith("norm.weight") else 0.0
@@ -59,9 +57,7 @@ def tokenizer(stories: Path) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def folder_of(
-    build: Build, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Path]:
+def folder_of(build: Build, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Give the model folder of a kind of head; each is written once."""
     folders: dict[str, Path] = {}
 
@@ -88,9 +84,7 @@ def padded_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.fixture(scope="session")
-def exported(
-    folder_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], OnnxReport]:
+def exported(folder_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], OnnxReport]:
     """Export the folder of a kind of head, once."""
     reports: dict[str, OnnxReport] = {}
 

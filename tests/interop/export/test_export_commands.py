@@ -30,23 +30,16 @@ def test_export_onnx_prints_size_agreement_and_times_of_every_runtime(
     assert "0 products with weights in float, 11 in int8" in shown.stdout
     head, *rows = [line.split() for line in shown.stdout.splitlines()[3:7]]
     assert head[-6:] == ["1x16", "ms", "1x128", "ms", "8x128", "ms"]
-    assert [" ".join(row[:-8]) or row[0] for row in rows] == [
-        *("litebert", "onnxruntime fp32", "onnxruntime int8")
-    ]
+    assert [" ".join(row[:-8]) or row[0] for row in rows] == [*("litebert", "onnxruntime fp32", "onnxruntime int8")]
     assert all(float(cell) > 0 for row in rows for cell in row[-3:])
     assert torch.get_num_threads() == threads
 
 
-def test_export_onnx_reports_in_json_without_times(
-    folder_of: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_export_onnx_reports_in_json_without_times(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     output = tmp_path / "model.onnx"
     shown = CliRunner().invoke(
         onnx,
-        [
-            *(str(folder_of("token-classification")), str(output)),
-            *("--no-latency", "--json"),
-        ],
+        [*(str(folder_of("token-classification")), str(output)), *("--no-latency", "--json")],
         catch_exceptions=False,
     )
     report = json.loads(shown.stdout)
@@ -64,9 +57,7 @@ def test_export_onnx_reports_in_json_without_times(
 def test_export_program_reports_in_json(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     output = tmp_path / "model.pt2"
     shown = CliRunner().invoke(
-        program,
-        [str(folder_of("pretraining")), str(output), "--head", "none", "--json"],
-        catch_exceptions=False,
+        program, [str(folder_of("pretraining")), str(output), "--head", "none", "--json"], catch_exceptions=False
     )
     report = json.loads(shown.stdout)
     jsonschema.validate(report, schema_of("export program"))

@@ -34,16 +34,12 @@ def _refusal(folder: Path, output: Path, **options: object) -> LitebertError:
     return caught.value
 
 
-def test_a_file_or_folder_that_exists_is_not_overwritten(
-    folder_of: FolderOf, tmp_path: Path
-) -> None:
+def test_a_file_or_folder_that_exists_is_not_overwritten(folder_of: FolderOf, tmp_path: Path) -> None:
     (tmp_path / "old.onnx").write_bytes(b"old")
     error = _refusal(folder_of("pretraining"), tmp_path / "old.onnx")
     assert (error.code, error.received) == ("LB-751", "it exists")
     assert (tmp_path / "old.onnx").read_bytes() == b"old"
-    assert (
-        "no folder" in _refusal(folder_of("pretraining"), tmp_path / "old.onnx" / "a.onnx").received
-    )
+    assert "no folder" in _refusal(folder_of("pretraining"), tmp_path / "old.onnx" / "a.onnx").received
     (tmp_path / "folder.onnx").mkdir()
     assert _refusal(folder_of("pretraining"), tmp_path / "folder.onnx").received == "a folder"
 
@@ -63,9 +59,7 @@ def test_another_models_files_are_not_mixed_with_ours(folder_of: FolderOf, tmp_p
 
 
 @pytest.mark.parametrize("head", ["token-clasification", "pretraining", ""])
-def test_a_head_that_the_folder_lacks_is_refused(
-    folder_of: FolderOf, tmp_path: Path, head: str
-) -> None:
+def test_a_head_that_the_folder_lacks_is_refused(folder_of: FolderOf, tmp_path: Path, head: str) -> None:
     error = _refusal(folder_of("token-classification"), tmp_path / "model.onnx", head=head)
     assert error.code == "LB-750"
     assert "token-classification" in error.expected
@@ -77,9 +71,7 @@ def test_an_opset_out_of_range_is_refused(folder_of: FolderOf, tmp_path: Path, o
     assert (error.code, error.expected) == ("LB-756", "18 to 24")
 
 
-def test_a_folder_without_weights_or_tokenizer_is_refused(
-    folder_of: FolderOf, tmp_path: Path
-) -> None:
+def test_a_folder_without_weights_or_tokenizer_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:
     for name, code in (("model.safetensors", "LB-602"), ("spiece.model", "LB-213")):
         folder = tmp_path / name
         shutil.copytree(folder_of("pretraining"), folder)
@@ -109,9 +101,7 @@ def test_a_graph_that_repeats_a_weight_is_refused(build: Callable[..., AlbertFor
         require_weights_once(model, network)
 
 
-def test_wrong_numbers_are_refused(
-    build: Callable[..., AlbertForTask], tokenizer: Tokenizer
-) -> None:
+def test_wrong_numbers_are_refused(build: Callable[..., AlbertForTask], tokenizer: Tokenizer) -> None:
     network = build("token-classification")
     rectangle = padded(network)
 

@@ -19,9 +19,7 @@ Network = AlbertForPretraining | AlbertForTask
 OUTPUTS = {
     "pretraining": ("prediction_logits", "sop_logits"),
     "question-answering": ("start_logits", "end_logits"),
-    "conditional-question-answering": (
-        *("start_logits", "start_top_index", "end_logits", "no_answer_logits"),
-    ),
+    "conditional-question-answering": (*("start_logits", "start_top_index", "end_logits", "no_answer_logits"),),
     "multiple-choice": ("logits",),
     "vector-classification": ("logits",),
 }
@@ -62,10 +60,7 @@ def test_each_weight_is_in_the_file_once(
     exported: Callable[[str], OnnxReport], folder_of: Callable[[str], Path]
 ) -> None:
     report = exported("pretraining")
-    assert (
-        report.output.stat().st_size
-        < (folder_of("pretraining") / "model.safetensors").stat().st_size + 20_000
-    )
+    assert report.output.stat().st_size < (folder_of("pretraining") / "model.safetensors").stat().st_size + 20_000
     assert report.output.parent.joinpath("model.onnx.data").exists() is False
     graph = onnx.load(report.output).graph
     shapes = [tuple(t.dims) for t in graph.initializer if len(t.dims) == 2]
@@ -83,9 +78,7 @@ def test_axes_have_names_and_no_sizes(exported: Callable[[str], OnnxReport]) -> 
     assert [d.dim_param for d in graph.output[0].type.tensor_type.shape.dim] == ["batch", "choices"]
 
 
-def test_the_file_says_nothing_about_the_machine_that_wrote_it(
-    exported: Callable[[str], OnnxReport],
-) -> None:
+def test_the_file_says_nothing_about_the_machine_that_wrote_it(exported: Callable[[str], OnnxReport]) -> None:
     data = exported("pretraining").output.read_bytes()
     assert b".py" not in data
     assert b"stack" not in data
@@ -96,17 +89,13 @@ def test_the_tokenizer_and_the_configuration_lie_beside_the_file(
 ) -> None:
     report = exported("question-answering")
     beside = {path.name for path in report.output.parent.iterdir()}
-    assert beside == {
-        *("model.onnx", "config.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"),
-    }
+    assert beside == {*("model.onnx", "config.json", "spiece.model", "tokenizer.json", "tokenizer_config.json")}
     text = "Anna walked to the river."
     theirs = Tokenizer.load(folder_of("question-answering")).encode(text)
     assert Tokenizer.load(report.output.parent).encode(text).ids == theirs.ids
 
 
-def test_the_oldest_opset_runs_and_partial_sharing_keeps_its_blocks(
-    build: Callable[..., Network],
-) -> None:
+def test_the_oldest_opset_runs_and_partial_sharing_keeps_its_blocks(build: Callable[..., Network]) -> None:
     network = build(sharing="attention")
     model = to_graph(padded(network, has_head=False), opset=OPSETS[0])
     assert [each.version for each in model.opset_import] == [OPSETS[0]]

@@ -30,8 +30,7 @@ def _graph(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> onn
 
 
 @pytest.mark.parametrize(
-    ("kind", "num_products"),
-    [("pretraining", 13), ("conditional-question-answering", 15), ("multiple-choice", 11)],
+    ("kind", "num_products"), [("pretraining", 13), ("conditional-question-answering", 15), ("multiple-choice", 11)]
 )
 def test_every_product_with_a_weight_is_in_integers(
     exported: Callable[[str], OnnxReport], kind: str, num_products: int
@@ -45,9 +44,7 @@ def test_every_product_with_a_weight_is_in_integers(
     assert operators.count("MatMul") == 4  # scores and mixtures of two steps: no weights
 
 
-def test_each_weight_is_stored_once_in_a_quarter_of_the_bytes(
-    exported: Callable[[str], OnnxReport],
-) -> None:
+def test_each_weight_is_stored_once_in_a_quarter_of_the_bytes(exported: Callable[[str], OnnxReport]) -> None:
     tensors = quantise(onnx.load(exported("pretraining").output)).graph.initializer
     small = [tuple(t.dims) for t in tensors if t.data_type == TensorProto.INT8]
     for shape in ((700, 16), (32, 96), (32, 32), (32, 48), (48, 32)):
@@ -58,10 +55,7 @@ def test_each_weight_is_stored_once_in_a_quarter_of_the_bytes(
 
 @pytest.mark.parametrize("kind", ["pretraining", "question-answering"])
 def test_outputs_stay_near_those_of_the_network(
-    exported: Callable[[str], OnnxReport],
-    build: Callable[..., AlbertForTask],
-    tokenizer: Tokenizer,
-    kind: str,
+    exported: Callable[[str], OnnxReport], build: Callable[..., AlbertForTask], tokenizer: Tokenizer, kind: str
 ) -> None:
     network = build(kind)
     run = start(quantise(onnx.load(exported(kind).output)).SerializeToString())
@@ -72,14 +66,8 @@ def test_outputs_stay_near_those_of_the_network(
 
 
 @settings(deadline=None, max_examples=40)
-@given(
-    shape=st.tuples(*[st.integers(1, 24)] * 3),
-    seed=st.integers(0, 999),
-    scale=st.sampled_from([1e-3, 1.0, 50.0]),
-)
-def test_a_product_is_off_by_no_more_than_its_rounding(
-    shape: tuple[int, int, int], seed: int, scale: float
-) -> None:
+@given(shape=st.tuples(*[st.integers(1, 24)] * 3), seed=st.integers(0, 999), scale=st.sampled_from([1e-3, 1.0, 50.0]))
+def test_a_product_is_off_by_no_more_than_its_rounding(shape: tuple[int, int, int], seed: int, scale: float) -> None:
     rows, inner, columns = shape
     generator = np.random.Generator(np.random.PCG64(seed))
     x = generator.normal(0, scale, (rows, inner)).astype(np.float32)
@@ -113,10 +101,7 @@ FLOAT_GRAPHS = {
         WEIGHT,
     ),
     "stored in int8, multiplied in float": (
-        [
-            helper.make_node("DequantizeLinear", ["w", "s", "z"], ["f"]),
-            helper.make_node("MatMul", ["x", "f"], ["y"]),
-        ],
+        [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["f"]), helper.make_node("MatMul", ["x", "f"], ["y"])],
         QUANTISED,
     ),
 }
@@ -140,6 +125,4 @@ def test_one_forgotten_product_among_integers_is_refused() -> None:
 
 
 def test_products_of_activations_do_not_count() -> None:
-    assert count_products(_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], {})) == Products(
-        0, 0
-    )
+    assert count_products(_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], {})) == Products(0, 0)

@@ -88,9 +88,7 @@ def test_the_conditional_beam_is_that_of_the_ragged_network(
     assert float(outputs["end_logits"][~possible].max()) < -1e29
 
 
-def test_choices_are_sequences_of_their_own(
-    build: Callable[..., AlbertForTask], padded_inputs: Inputs
-) -> None:
+def test_choices_are_sequences_of_their_own(build: Callable[..., AlbertForTask], padded_inputs: Inputs) -> None:
     network = build("multiple-choice")
     questions = tuple(torch.stack([x, x.flip(0)]) for x in padded_inputs)
     logits = _outputs(network, questions)["logits"]
@@ -120,10 +118,7 @@ def test_what_stands_on_padding_changes_nothing(
         (["sentence_order.classifier.weight"], ("prediction_logits",)),
         (["albert.pooler.weight", "albert.pooler.bias"], ("prediction_logits",)),
         (["masked_lm.dense.weight"], ("sop_logits",)),
-        (
-            ["masked_lm.bias", "sentence_order.classifier.bias"],
-            ("last_hidden_state", "pooler_output"),
-        ),
+        (["masked_lm.bias", "sentence_order.classifier.bias"], ("last_hidden_state", "pooler_output")),
         (["masked_lm.bias", "albert.pooler.weight"], ("last_hidden_state",)),
     ],
 )

@@ -47,9 +47,7 @@ def test_the_saved_program_gives_the_networks_numbers_at_every_shape(
             np.testing.assert_allclose(values.detach().numpy(), expected[name], atol=2e-5)
 
 
-def test_the_program_holds_each_weight_once_and_no_paths(
-    folder_of: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_program_holds_each_weight_once_and_no_paths(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder, output = folder_of("question-answering"), tmp_path / "model.pt2"
     export_program(folder, output)
     assert output.stat().st_size < (folder / "model.safetensors").stat().st_size + 250_000
@@ -66,9 +64,7 @@ def test_too_long_a_sequence_is_refused_by_the_program(build: Callable[..., Albe
 
 
 @pytest.mark.slow
-def test_a_compiled_program_is_a_package_that_runs(
-    folder_of: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_compiled_program_is_a_package_that_runs(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     output = tmp_path / "model.pt2"
     report = export_program(folder_of("sequence-classification"), output, compiled=True)
     assert report.is_compiled
@@ -85,8 +81,7 @@ def test_without_a_compiler_the_command_says_so_and_writes_nothing(
     output = tmp_path / "out" / "model.pt2"
     done = subprocess.run(
         [sys.executable, "-c", COMPILE, str(folder_of("sequence-classification")), str(output)],
-        env=os.environ
-        | {"CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
+        env=os.environ | {"CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
         check=False,

@@ -63,9 +63,7 @@ def _ids_of_the_page(folder: Path, texts: list[str], scratch: Path) -> list[list
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.parametrize("name", ["packaged", "official"])
-def test_the_pages_ids_are_ours_on_ten_thousand_texts(
-    name: str, real_data: Path, tmp_path: Path
-) -> None:
+def test_the_pages_ids_are_ours_on_ten_thousand_texts(name: str, real_data: Path, tmp_path: Path) -> None:
     import gzip
 
     texts: list[str] = []
@@ -111,9 +109,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "page").exists()
 
 
-def test_no_connection_names_the_local_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_connection_names_the_local_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("litebert.interop.export.web.runtime.URL", "http://127.0.0.1:9/none.tgz")
     with pytest.raises(LitebertError) as caught:
@@ -135,10 +131,7 @@ def _opened(folder: Path, verb: str) -> Iterator:
 
     command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
     server = subprocess.Popen(
-        [*command, "--directory", str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        [*command, "--directory", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     assert server.stdout is not None
     port = server.stdout.readline().split("port ")[1].split()[0]
@@ -209,9 +202,7 @@ class TestInChromium:
         page.get_by_label("What are you looking for?").fill("money and finance")
         page.get_by_label("What are you looking for?").press("Enter")
         page.wait_for_selector("#search ol li")
-        assert page.locator("#search ol li span").first.inner_text() == (
-            "The bank raised its interest rates again."
-        )
+        assert page.locator("#search ol li span").first.inner_text() == ("The bank raised its interest rates again.")
 
     def test_a_text_without_a_blank_says_so(self, page) -> None:
         page.get_by_role("button", name="Fill the blanks").press("Enter")

@@ -21,9 +21,7 @@ def _typed(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_import_says_what_it_read_and_left(written: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(
-        import_,
-        ["google", str(written / "pretraining"), "--output", str(tmp_path / "model")],
-        catch_exceptions=False,
+        import_, ["google", str(written / "pretraining"), "--output", str(tmp_path / "model")], catch_exceptions=False
     )
     assert shown.stdout.splitlines() == [
         "read   model.ckpt-best: 32 variables, 3,050 parameters in float32",
@@ -63,9 +61,7 @@ def test_export_says_what_it_wrote(written: Path, tmp_path: Path) -> None:
     assert lines[2].startswith("files  albert_config.json, ")
 
 
-def test_a_users_mistake_is_four_lines_and_a_hostile_archive_leaves_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_users_mistake_is_four_lines_and_a_hostile_archive_leaves_nothing(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "albert.tar.gz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("../../escaped"))
     done = _typed("import", "google", tmp_path / "albert.tar.gz", "--output", tmp_path / "model")

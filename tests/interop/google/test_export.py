@@ -61,9 +61,7 @@ def test_what_came_from_a_checkpoint_goes_back_bit_for_bit(
     settings = CHECKPOINTS[name]
     import_checkpoint(written / name, tmp_path / "model", **settings)
     has_optimizer = "has_optimizer" in settings
-    report = export_checkpoint(
-        tmp_path / "model", tmp_path / "out", num_shards=3, has_optimizer=has_optimizer
-    )
+    report = export_checkpoint(tmp_path / "model", tmp_path / "out", num_shards=3, has_optimizer=has_optimizer)
     found = _variables(tmp_path / "out" / "model.ckpt-best")
     expected = {key.removeprefix("module/"): value for key, value in numbers(name).items()}
     assert report.num_variables == len(found)
@@ -74,17 +72,13 @@ def test_what_came_from_a_checkpoint_goes_back_bit_for_bit(
         assert np.array_equal(found[key], value), key
 
 
-def test_a_checkpoint_in_one_piece_has_tensorflows_data_and_entries(
-    written: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_in_one_piece_has_tensorflows_data_and_entries(written: Path, tmp_path: Path) -> None:
     import_checkpoint(written / "equal_sizes", tmp_path / "model")
     export_checkpoint(tmp_path / "model", tmp_path / "out")
     theirs, ours = written / "equal_sizes", tmp_path / "out"
     data = "model.ckpt-best.data-00000-of-00001"
     assert (ours / data).read_bytes() == (theirs / data).read_bytes()
-    tables = [
-        list(read_table((at / "model.ckpt-best.index").read_bytes())) for at in (theirs, ours)
-    ]
+    tables = [list(read_table((at / "model.ckpt-best.index").read_bytes())) for at in (theirs, ours)]
     assert tables[0] == tables[1]
 
 
@@ -97,9 +91,7 @@ def test_the_configuration_goes_back_as_google_writes_it(written: Path, tmp_path
     assert text == json.dumps(theirs, indent=2, sort_keys=True) + "\n"
 
 
-def test_vocabulary_and_state_file_go_along(
-    written: Path, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_vocabulary_and_state_file_go_along(written: Path, vocabulary: Path, tmp_path: Path) -> None:
     import_checkpoint(written / "labels", tmp_path / "model", tokenizer=vocabulary)
     report = export_checkpoint(tmp_path / "model", tmp_path / "out" / "model.ckpt-12")
     out = tmp_path / "out"
@@ -126,9 +118,7 @@ def test_the_vocabulary_is_made_from_tokenizer_json_if_that_is_all_there_is(
 
 
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
-def test_partial_sharing_becomes_the_unshared_layers_it_equals(
-    tmp_path: Path, sharing: str
-) -> None:
+def test_partial_sharing_becomes_the_unshared_layers_it_equals(tmp_path: Path, sharing: str) -> None:
     model = _pretrained(tmp_path / "model", sharing=sharing, inner_group_num=2)
     report = export_checkpoint(model, tmp_path / "out")
     import_checkpoint(tmp_path / "out", tmp_path / "again")
@@ -176,9 +166,7 @@ def test_bfloat16_is_what_torch_rounds_to(tmp_path: Path) -> None:
     assert any("float32 variables" in note for note in report.notes)
 
 
-def test_a_head_without_pooler_gets_one_of_zeros_because_googles_graph_has_one(
-    tmp_path: Path,
-) -> None:
+def test_a_head_without_pooler_gets_one_of_zeros_because_googles_graph_has_one(tmp_path: Path) -> None:
     head = HeadConfig(kind="question-answering")
     save_model(AlbertForTask(SHAPE, head), tmp_path / "model")
     report = export_checkpoint(tmp_path / "model", tmp_path / "out")
@@ -197,12 +185,9 @@ def test_data_files_are_of_about_the_same_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [({"hidden_act": "gelu"}, "tanh form"), ({"layer_norm_eps": 1e-5}, "1e-12")],
+    ("changes", "said"), [({"hidden_act": "gelu"}, "tanh form"), ({"layer_norm_eps": 1e-5}, "1e-12")]
 )
-def test_what_googles_code_computes_otherwise_is_said(
-    tmp_path: Path, changes: dict[str, object], said: str
-) -> None:
+def test_what_googles_code_computes_otherwise_is_said(tmp_path: Path, changes: dict[str, object], said: str) -> None:
     report = export_checkpoint(_pretrained(tmp_path / "model", **changes), tmp_path / "out")
     assert any(said in note for note in report.notes)
 
@@ -226,9 +211,7 @@ def test_what_cannot_be_exported_says_why_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folded_network_cannot_keep_its_optimizer(
-    written: Path, numbers: Numbers, tmp_path: Path
-) -> None:
+def test_a_folded_network_cannot_keep_its_optimizer(written: Path, numbers: Numbers, tmp_path: Path) -> None:
     from litebert.interop.google.bundle_writer import Variable, write_bundle
 
     old = numbers("albert_zh")
@@ -237,9 +220,7 @@ def test_a_folded_network_cannot_keep_its_optimizer(
     write_bundle(tmp_path / "old.ckpt", variables)
     config = written / "albert_zh" / "albert_config.json"
     with pytest.raises(LitebertError, match="LB-725"):
-        import_checkpoint(
-            tmp_path / "old.ckpt", tmp_path / "model", config=config, has_optimizer=True
-        )
+        import_checkpoint(tmp_path / "old.ckpt", tmp_path / "model", config=config, has_optimizer=True)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

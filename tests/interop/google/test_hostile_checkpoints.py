@@ -21,9 +21,7 @@ FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"
 NAME = "model.ckpt-best"
 INDEX = (FIXTURE / f"{NAME}.index").read_bytes()
 DATA = [(FIXTURE / f"{NAME}.data-0000{n}-of-00003").read_bytes() for n in range(3)]
-EXPECTED = {
-    name: read_bundle(FIXTURE / NAME).read(name) for name in read_bundle(FIXTURE / NAME).entries
-}
+EXPECTED = {name: read_bundle(FIXTURE / NAME).read(name) for name in read_bundle(FIXTURE / NAME).entries}
 SMALL = Entry("float32", (2, 3), 0, 0, 24, 0)
 
 
@@ -120,9 +118,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_entries_that_cannot_be_are_refused_before_anything_is_allocated(
-    tmp_path: Path, name: str
-) -> None:
+def test_entries_that_cannot_be_are_refused_before_anything_is_allocated(tmp_path: Path, name: str) -> None:
     index = table_bytes([(b"", header_bytes(1)), (b"a", IMPOSSIBLE[name])])
     (tmp_path / "x.index").write_bytes(index)
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
@@ -182,11 +178,7 @@ def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
     words = Variable("bert/embeddings/word_embeddings", np.zeros((40, 8), np.float32))
     last = "bert/encoder/transformer/group_1023/inner_group_63/LayerNorm/beta"
     write_bundle(tmp_path / "x.ckpt", [words, Variable(last, np.zeros(16, np.float32))])
-    text = (
-        (FIXTURE / "albert_config.json")
-        .read_text()
-        .replace('inner_group_num": 1', 'inner_group_num": 64')
-    )
+    text = (FIXTURE / "albert_config.json").read_text().replace('inner_group_num": 1', 'inner_group_num": 64')
     text = text.replace('groups": 1', 'groups": 1024').replace('layers": 4', 'layers": 1024')
     (tmp_path / "albert_config.json").write_text(text)
     with pytest.raises(LitebertError, match="LB-720"):
@@ -194,18 +186,14 @@ def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(7, 16), (8,), (), (8, 2, 16), (16, 8)])
-def test_a_word_table_and_a_map_that_do_not_multiply_are_refused(
-    tmp_path: Path, shape: tuple[int, ...]
-) -> None:
+def test_a_word_table_and_a_map_that_do_not_multiply_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
     old = FIXTURE.with_name("albert_zh")
     bundle = read_bundle(old / "albert_model.ckpt")
     values = {name: bundle.read(name) for name in bundle.entries}
     values["bert/embeddings/word_embeddings_2"] = np.zeros(shape, np.float32)
     write_bundle(tmp_path / "x.ckpt", [Variable(*each) for each in values.items()])
     with pytest.raises(DamagedError, match=r"LB-721[\s\S]*word_embeddings"):
-        import_checkpoint(
-            tmp_path / "x.ckpt", tmp_path / "model", config=old / "albert_config.json"
-        )
+        import_checkpoint(tmp_path / "x.ckpt", tmp_path / "model", config=old / "albert_config.json")
 
 
 @pytest.mark.parametrize("tail", [b"\x3a\x00", b""])
@@ -233,9 +221,7 @@ def test_a_giant_that_is_only_announced_takes_no_memory(tmp_path: Path, tail: by
 
 @given(st.binary(max_size=80))
 @settings(max_examples=200, deadline=None)
-def test_any_bytes_as_an_entry_are_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, entry: bytes
-) -> None:
+def test_any_bytes_as_an_entry_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, entry: bytes) -> None:
     prefix = tmp_path_factory.getbasetemp() / "any"
     prefix.with_name("any.index").write_bytes(table_bytes([(b"", header_bytes(1)), (b"a", entry)]))
     prefix.with_name("any.data-00000-of-00001").write_bytes(bytes(64))

@@ -34,12 +34,8 @@ ENCODER = {
     "albert.pooler.bias": "bert/pooler/dense/bias",
 }
 PROJECTION = {
-    "albert.encoder.embedding_hidden_mapping_in.weight": (
-        "bert/encoder/embedding_hidden_mapping_in/kernel"
-    ),
-    "albert.encoder.embedding_hidden_mapping_in.bias": (
-        "bert/encoder/embedding_hidden_mapping_in/bias"
-    ),
+    "albert.encoder.embedding_hidden_mapping_in.weight": ("bert/encoder/embedding_hidden_mapping_in/kernel"),
+    "albert.encoder.embedding_hidden_mapping_in.bias": ("bert/encoder/embedding_hidden_mapping_in/bias"),
 }
 LAYER = {
     "attention.query.weight": "attention_1/self/query/kernel",
@@ -71,10 +67,7 @@ ORDER = {
     "sop_classifier.classifier.bias": "cls/seq_relationship/output_bias",
 }
 CLASSIFIER = {"classifier.weight": "output_weights", "classifier.bias": "output_bias"}
-SPANS = {
-    "qa_outputs.weight": "cls/squad/output_weights",
-    "qa_outputs.bias": "cls/squad/output_bias",
-}
+SPANS = {"qa_outputs.weight": "cls/squad/output_weights", "qa_outputs.bias": "cls/squad/output_bias"}
 CONDITIONAL = {
     "start_logits.dense.weight": "start_logits/dense/kernel",
     "start_logits.dense.bias": "start_logits/dense/bias",
@@ -111,9 +104,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_number_arrives_under_its_name(
-    written: Path, numbers: Numbers, tmp_path: Path, name: str
-) -> None:
+def test_every_number_arrives_under_its_name(written: Path, numbers: Numbers, tmp_path: Path, name: str) -> None:
     report = import_checkpoint(written / name, tmp_path / "model")
     found = load_file(tmp_path / "model" / "model.safetensors")
     theirs = {key.removeprefix("module/"): value for key, value in numbers(name).items()}
@@ -147,14 +138,10 @@ def test_the_configuration_is_googles_in_our_words(written: Path, tmp_path: Path
     )
 
 
-def test_equal_sizes_have_no_projection_and_transformers_agrees(
-    written: Path, tmp_path: Path
-) -> None:
+def test_equal_sizes_have_no_projection_and_transformers_agrees(written: Path, tmp_path: Path) -> None:
     import_checkpoint(written / "equal_sizes", tmp_path / "model")
     ours = load_model(tmp_path / "model").network
-    theirs, report = AlbertForPreTraining.from_pretrained(
-        tmp_path / "model", output_loading_info=True
-    )
+    theirs, report = AlbertForPreTraining.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not any(report.values())
     assert not ours.config.projects_embeddings
     assert ours.config.hidden_act == "relu"
@@ -175,9 +162,7 @@ def test_a_module_without_sentence_order_lacks_it_by_name(written: Path, tmp_pat
     assert any("sentence_order" in note for note in report.notes)
 
 
-def test_albert_zh_computes_what_its_network_computed(
-    written: Path, numbers: Numbers, tmp_path: Path
-) -> None:
+def test_albert_zh_computes_what_its_network_computed(written: Path, numbers: Numbers, tmp_path: Path) -> None:
     report = import_checkpoint(written / "albert_zh", tmp_path / "model")
     network = load_model(tmp_path / "model").network
     old = {name: torch.from_numpy(value) for name, value in numbers("albert_zh").items()}
@@ -186,28 +171,20 @@ def test_albert_zh_computes_what_its_network_computed(
     batch = Batch.from_flat(ids, segments, [4])
     summed = words[ids] @ second + old["bert/embeddings/position_embeddings"][:4]
     embedded = _normed(
-        summed + old["bert/embeddings/token_type_embeddings"][segments],
-        old,
-        "bert/embeddings/LayerNorm",
+        summed + old["bert/embeddings/token_type_embeddings"][segments], old, "bert/embeddings/LayerNorm"
     )
     with torch.no_grad():
         assert torch.allclose(network.albert.embedding(batch), embedded, atol=1e-4)
         hidden = network.albert(batch)
         dense = hidden @ old["cls/predictions/transform/dense/kernel"]
-        active = torch.nn.functional.gelu(
-            dense + old["cls/predictions/transform/dense/bias"], approximate="tanh"
-        )
+        active = torch.nn.functional.gelu(dense + old["cls/predictions/transform/dense/bias"], approximate="tanh")
         transformed = _normed(active, old, "cls/predictions/transform/LayerNorm")
         logits = transformed @ second.T @ words.T + old["cls/predictions/output_bias"]
         found = network(batch, torch.arange(4)).masked_lm
     assert torch.allclose(found, logits, rtol=1e-4, atol=1e-3)
     layer = "bert/encoder/layer_shared/"
-    assert torch.equal(
-        network.albert.feed_forward[0].norm.weight, old[f"{layer}output/LayerNorm/gamma"]
-    )
-    assert torch.equal(
-        network.albert.attention[0].output.weight, old[f"{layer}attention/output/dense/kernel"].T
-    )
+    assert torch.equal(network.albert.feed_forward[0].norm.weight, old[f"{layer}output/LayerNorm/gamma"])
+    assert torch.equal(network.albert.attention[0].output.weight, old[f"{layer}attention/output/dense/kernel"].T)
     assert any("E = H" in note for note in report.notes)
 
 
@@ -230,9 +207,7 @@ def test_every_kind_of_number_is_read(written: Path, kind: str) -> None:
     assert bundle.read(kind).tolist() == [[-3, -2, -1], [0, 1, 2]]
 
 
-def test_the_optimizer_is_kept_when_asked_for(
-    written: Path, numbers: Numbers, tmp_path: Path
-) -> None:
+def test_the_optimizer_is_kept_when_asked_for(written: Path, numbers: Numbers, tmp_path: Path) -> None:
     report = import_checkpoint(written / "pretraining", tmp_path / "model", has_optimizer=True)
     network = load_model(tmp_path / "model").network
     optimizer = AdamW(parameter_groups(network.named_parameters(), weight_decay=0.01))
@@ -249,9 +224,7 @@ def test_the_optimizer_is_kept_when_asked_for(
             state[f"albert.feed_forward.0.intermediate.weight/{slot}"],
             theirs[f"{block}ffn_1/intermediate/dense/kernel/{slot}"].T,
         )
-        assert np.array_equal(
-            state[f"masked_lm.bias/{slot}"], theirs[f"cls/predictions/output_bias/{slot}"]
-        )
+        assert np.array_equal(state[f"masked_lm.bias/{slot}"], theirs[f"cls/predictions/output_bias/{slot}"])
     assert report.optimizer_step == 7
     assert json.loads((tmp_path / "model" / "state.json").read_text()) == {"step": 7}
 
@@ -280,9 +253,7 @@ def test_moments_that_never_were_are_zeros_and_strangers_are_named(
     assert any("bert/stranger" in note for note in report.notes)
 
 
-def test_moments_of_another_shape_are_refused(
-    written: Path, numbers: Numbers, tmp_path: Path
-) -> None:
+def test_moments_of_another_shape_are_refused(written: Path, numbers: Numbers, tmp_path: Path) -> None:
     theirs = numbers("pretraining") | {"output/adam_m": np.zeros(1, np.float32)}
     theirs["bert/pooler/dense/bias/adam_m"] = np.zeros(3, np.float32)
     write_bundle(tmp_path / "x.ckpt", [Variable(*each) for each in theirs.items()])

@@ -30,15 +30,11 @@ def test_one_output_must_be_explained(written: Path, tmp_path: Path) -> None:
     [
         (
             {"head": "sequence-classification"},
-            HeadConfig(
-                kind="sequence-classification", labels=("LABEL_0",), problem_type="regression"
-            ),
+            HeadConfig(kind="sequence-classification", labels=("LABEL_0",), problem_type="regression"),
         ),
         (
             {"labels": ["similarity"]},
-            HeadConfig(
-                kind="sequence-classification", labels=("similarity",), problem_type="regression"
-            ),
+            HeadConfig(kind="sequence-classification", labels=("similarity",), problem_type="regression"),
         ),
         ({"head": "multiple-choice"}, HeadConfig(kind="multiple-choice")),
     ],
@@ -56,9 +52,7 @@ def test_labels_are_named_or_numbered(written: Path, tmp_path: Path) -> None:
     import_checkpoint(written / "labels", tmp_path / "numbered")
     import_checkpoint(written / "labels", tmp_path / "named", labels=["no", "maybe", "yes"])
     import_checkpoint(written / "labels", tmp_path / "tags", head="token-classification")
-    kinds = {
-        name: load_model(tmp_path / name).network.head_config for name in ("numbered", "named")
-    }
+    kinds = {name: load_model(tmp_path / name).network.head_config for name in ("numbered", "named")}
     assert kinds["numbered"].labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     assert kinds["named"].labels == ("no", "maybe", "yes")
     assert load_model(tmp_path / "tags").network.albert.pooler is None
@@ -94,9 +88,7 @@ def test_what_cannot_be_imported_says_why_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_archive_folder_prefix_and_index_mean_the_same(
-    written: Path, vocabulary: Path, tmp_path: Path
-) -> None:
+def test_archive_folder_prefix_and_index_mean_the_same(written: Path, vocabulary: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(written / "labels", tmp_path / "albert_base")
     shutil.copy(vocabulary, folder)
     with tarfile.open(tmp_path / "albert_base.tar.gz", "w:gz") as archive:
@@ -174,9 +166,7 @@ def test_a_configuration_of_another_network_is_refused(
         import_checkpoint(folder, tmp_path / "model")
 
 
-def test_a_configuration_may_lie_elsewhere_and_lack_what_has_a_default(
-    written: Path, tmp_path: Path
-) -> None:
+def test_a_configuration_may_lie_elsewhere_and_lack_what_has_a_default(written: Path, tmp_path: Path) -> None:
     folder = _changed(written / "pretraining", tmp_path / "changed", {}, drop="inner_group_num")
     (folder / "albert_config.json").rename(tmp_path / "mine.json")
     with pytest.raises(LitebertError, match=r"LB-715[\s\S]*--config"):
@@ -187,11 +177,7 @@ def test_a_configuration_may_lie_elsewhere_and_lack_what_has_a_default(
 
 
 def test_the_heads_of_xlarge_are_doubted_and_can_be_said(written: Path, tmp_path: Path) -> None:
-    path = _changed(
-        written / "pretraining",
-        tmp_path / "x",
-        {"hidden_size": 2048, "num_attention_heads": 32},
-    )
+    path = _changed(written / "pretraining", tmp_path / "x", {"hidden_size": 2048, "num_attention_heads": 32})
     _, notes = read_official_config(path / "albert_config.json")
     assert any("--heads 16" in note for note in notes)
     config, notes = read_official_config(path / "albert_config.json", attention_heads=16)
@@ -211,9 +197,7 @@ def test_weights_that_are_not_numbers_are_refused(written: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("lost", ["bert/pooler/dense/bias", "output_bias"])
-def test_a_checkpoint_that_is_not_whole_is_refused(
-    written: Path, tmp_path: Path, lost: str
-) -> None:
+def test_a_checkpoint_that_is_not_whole_is_refused(written: Path, tmp_path: Path, lost: str) -> None:
     folder = _changed(written / "labels", tmp_path / "part", {})
     bundle = read_bundle(folder / "model.ckpt-best")
     kept = [Variable(name, bundle.read(name)) for name in bundle.entries if name != lost]

@@ -20,8 +20,7 @@ TABLES = st.dictionaries(KEYS, st.binary(max_size=60), max_size=60)
 def block(entries: Iterable[tuple[int, bytes, bytes]], restarts: int = 1) -> bytes:
     """Lay entries out, each with how much of the key before it shares."""
     data = b"".join(
-        to_varint(shared) + to_varint(len(key)) + to_varint(len(value)) + key + value
-        for shared, key, value in entries
+        to_varint(shared) + to_varint(len(key)) + to_varint(len(value)) + key + value for shared, key, value in entries
     )
     return data + struct.pack("<I", 0) * min(restarts, 1) + struct.pack("<I", restarts)
 

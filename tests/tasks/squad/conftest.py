@@ -79,9 +79,7 @@ def _write(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1")
 def _question(example: SpanExample, version: str) -> dict[str, Json]:
     question: dict[str, Json] = {"id": example.id, "question": example.question}
     if example.answers is not None:
-        question["answers"] = [
-            {"text": answer.text, "answer_start": answer.start} for answer in example.answers
-        ]
+        question["answers"] = [{"text": answer.text, "answer_start": answer.start} for answer in example.answers]
     if version.startswith("v2"):
         question["is_impossible"] = example.is_impossible
     return question

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from litebert.tasks.kinds.spans import ProposedSpan, SpanAnswer, SpanAnswering, SpanExample
-from litebert.tasks.kinds.spans.decode import (
-    EMPTY,
-    NO_SPAN,
-    average_spans,
-    candidates,
-    likeliest,
-    proposals,
-)
+from litebert.tasks.kinds.spans.decode import EMPTY, NO_SPAN, average_spans, candidates, likeliest, proposals
 from litebert.tasks.kinds.spans.windows import SpanFeature
 from litebert.tasks.named.squad import DATASETS
 
@@ -37,21 +30,14 @@ def _window(start: int, stop: int, counts: range) -> SpanFeature:
     length = 4 + len(offsets) + 1
     most = np.array([place in counts for place in range(start, stop)])
     return SpanFeature(
-        ids=([0] * length,),
-        segments=([0] * length,),
-        target=None,
-        example=0,
-        offsets=offsets,
-        has_most_context=most,
+        ids=([0] * length,), segments=([0] * length,), target=None, example=0, offsets=offsets, has_most_context=most
     )
 
 
 WINDOWS = (_window(0, 6, range(5)), _window(3, 10, range(5, 10)))
 
 
-def _searched(
-    logits: tuple[NDArray[np.float32], ...], *, number: int, longest: int
-) -> Iterator[tuple[float, str]]:
+def _searched(logits: tuple[NDArray[np.float32], ...], *, number: int, longest: int) -> Iterator[tuple[float, str]]:
     """Try every pair of positions, as the official loops do."""
     for window, (start, end) in zip(WINDOWS, logits, strict=True):
         starts = sorted(range(len(start)), key=lambda i: -start[i])[:number]
@@ -69,20 +55,14 @@ def _searched(
 
 @FEW
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 6))
-def test_proposals_are_those_of_a_search_over_all_pairs(
-    seed: int, number: int, longest: int
-) -> None:
+def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, longest: int) -> None:
     random = np.random.Generator(np.random.Philox(seed))
-    logits = tuple(
-        random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS
-    )
+    logits = tuple(random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS)
     family = SpanAnswering(num_starts=number, num_ends=number, max_answer_length=longest, n_best=4)
     rows = [family._candidates(*pair) for pair in logits]
     found = proposals(CONTEXT, zip(WINDOWS, rows, strict=True), n_best=4, nothing=EMPTY)
     searched: dict[str, float] = {}
-    for score, text in sorted(
-        _searched(logits, number=number, longest=longest), key=lambda p: -p[0]
-    ):
+    for score, text in sorted(_searched(logits, number=number, longest=longest), key=lambda p: -p[0]):
         searched.setdefault(text, score)
     expected = list(searched.items())[:4] or [("empty", 0.0)]
     assert [(span.text, span.score) for span in found] == expected
@@ -131,15 +111,10 @@ def test_candidates_are_in_order_and_not_too_long() -> None:
 
 
 def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
-    both = SpanAnswer(
-        "a", (ProposedSpan("a", 0, 1, 2.0, 2.0), ProposedSpan("b", 2, 3, 1.0, 1.0)), -1.0
-    )
+    both = SpanAnswer("a", (ProposedSpan("a", 0, 1, 2.0, 2.0), ProposedSpan("b", 2, 3, 1.0, 1.0)), -1.0)
     alone = SpanAnswer("b", (ProposedSpan("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
     found, null_score = average_spans([both, alone], n_best=20, nothing=NO_SPAN)
-    assert [(span.text, span.start_score, span.end_score) for span in found] == [
-        ("b", 2.0, 2.5),
-        ("a", 2.0, 2.0),
-    ]
+    assert [(span.text, span.start_score, span.end_score) for span in found] == [("b", 2.0, 2.5), ("a", 2.0, 2.0)]
     assert null_score == 0.5
     assert sum(span.probability for span in found) == pytest.approx(1.0)
 
@@ -154,10 +129,7 @@ def test_one_text_at_two_places_stays_apart_until_it_is_ranked() -> None:
 def test_files_have_the_form_of_the_official_ones() -> None:
     examples = [SpanExample("q1", "Who?", CONTEXT), SpanExample("q2", "Né?", CONTEXT)]
     answers = [
-        SpanAnswer(
-            "Ada",
-            (ProposedSpan("Ada", 0, 3, 1.5, 2.0, 0.75), ProposedSpan("é", 4, 7, 1.0, 1.0, 0.25)),
-        ),
+        SpanAnswer("Ada", (ProposedSpan("Ada", 0, 3, 1.5, 2.0, 0.75), ProposedSpan("é", 4, 7, 1.0, 1.0, 0.25))),
         SpanAnswer("empty", (EMPTY,)),
     ]
     files = DATASETS["squad"].submission("dev", examples, answers)

@@ -11,13 +11,7 @@ from litebert.config import AlbertConfig
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
-from litebert.tasks.kinds.spans import (
-    ConditionalSpanAnswering,
-    SpanAnswer,
-    SpanAnswering,
-    SpanExample,
-    score_spans,
-)
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, score_spans
 from litebert.tokenizer import Tokenizer
 
 BOTH = pytest.mark.parametrize("family", [SpanAnswering(), ConditionalSpanAnswering()])
@@ -75,9 +69,7 @@ def test_a_small_network_learns_questions_by_heart(
     assert np.mean([row.score for row in rows if row.score is not None]) > 0.8
 
 
-def test_the_linear_loss_is_the_mean_of_two_cross_entropies(
-    tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
+def test_the_linear_loss_is_the_mean_of_two_cross_entropies(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
     family = SpanAnswering()
     network = _network(family)
     (feature, *_) = _features(family, voyages[:1], tokenizer)
@@ -124,16 +116,13 @@ def test_an_answer_does_not_depend_on_the_rest_of_the_batch(
     features = _features(family, voyages[:6], tokenizer, training=False)
     together = answer(network, family, voyages[:6], features)
     alone = [
-        answer(network, family, [one], _features(family, [one], tokenizer, training=False))[0]
-        for one in voyages[:6]
+        answer(network, family, [one], _features(family, [one], tokenizer, training=False))[0] for one in voyages[:6]
     ]
     assert [one.n_best[0].text for one in together] == [one.n_best[0].text for one in alone]
 
 
 @torch.inference_mode()
-def test_the_official_beam_is_five_starts_with_five_ends_each(
-    tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
+def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
     family = ConditionalSpanAnswering(max_answer_length=1_000)
     network = _network(family)
     batch = joined(_features(family, voyages[:1], tokenizer, training=False)[:1])
@@ -170,9 +159,7 @@ def test_rows_say_what_was_expected_and_how_sure_the_answer_is(
 ) -> None:
     examples = [*voyages[2:4], replace(voyages[0], answers=None)]
     network = _network(family)
-    answers = answer(
-        network, family, examples, _features(family, examples, tokenizer, training=False)
-    )
+    answers = answer(network, family, examples, _features(family, examples, tokenizer, training=False))
     rows = family.rows(examples, answers)
     assert [row.expected for row in rows] == ["1,000", "", None]
     assert rows[2].score is None
@@ -181,9 +168,6 @@ def test_rows_say_what_was_expected_and_how_sure_the_answer_is(
 
 def test_a_question_on_an_empty_context_is_answered_as_officially(tokenizer: Tokenizer) -> None:
     blank = [SpanExample("q", "Who?", " ")]
-    for family, text, null_score in (
-        (SpanAnswering(), "empty", None),
-        (ConditionalSpanAnswering(), "", 1e6),
-    ):
+    for family, text, null_score in ((SpanAnswering(), "empty", None), (ConditionalSpanAnswering(), "", 1e6)):
         (found,) = family.answers(blank, [], [])
         assert (found.text, found.null_score) == (text, null_score)

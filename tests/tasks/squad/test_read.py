@@ -76,9 +76,7 @@ def test_no_answer_and_nothing_said_are_two_things(
         ("LB-805", {"is_impossible": True}),
     ],
 )
-def test_an_error_names_file_and_question(
-    tmp_path: Path, code: str, changes: dict[str, Json]
-) -> None:
+def test_an_error_names_file_and_question(tmp_path: Path, code: str, changes: dict[str, Json]) -> None:
     path = _file(tmp_path / "dev.json", **changes)
     with pytest.raises(LitebertError, match=code) as raised:
         read_squad(find_file(path))
@@ -86,9 +84,7 @@ def test_an_error_names_file_and_question(
     assert "question q" in raised.value.what
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b'{"data": [', b'{"data": [NaN]}', b"\xff{}", b"[" * 100_000]
-)
+@pytest.mark.parametrize("data", [b"", b'{"data": [', b'{"data": [NaN]}', b"\xff{}", b"[" * 100_000])
 def test_damage_is_told_apart(tmp_path: Path, data: bytes) -> None:
     write_bytes(tmp_path / "dev.json", data)
     with pytest.raises(DamagedError, match="LB-800"):
@@ -113,16 +109,10 @@ def _key(context: str) -> str:
 
 def _table(examples: list[SpanExample]) -> dict[str, Json]:
     """Give the unanswerable questions by the SHA-1 of their context."""
-    return {
-        _key(one.context): [{"id": one.id, "question": one.question}]
-        for one in examples
-        if one.is_impossible
-    }
+    return {_key(one.context): [{"id": one.id, "question": one.question}] for one in examples if one.is_impossible}
 
 
-def test_unanswerable_questions_follow_the_others_on_their_context(
-    voyages: list[SpanExample], tmp_path: Path
-) -> None:
+def test_unanswerable_questions_follow_the_others_on_their_context(voyages: list[SpanExample], tmp_path: Path) -> None:
     answerable = [one for one in voyages if one.answers]
     other: Json = [{"id": "x", "question": "Passed over?"}]
     write_json(tmp_path / "more.json", {**_table(voyages), "00": other})
@@ -190,10 +180,7 @@ def test_a_file_name_is_no_pattern(tmp_path: Path) -> None:
 
 def test_a_context_of_ten_megabytes_is_refused_at_once(tmp_path: Path) -> None:
     long = "The Nile is long. " * 600_000
-    article = {
-        "title": "t",
-        "paragraphs": [{"context": long, "qas": [{"id": "q", "question": "?"}]}],
-    }
+    article = {"title": "t", "paragraphs": [{"context": long, "qas": [{"id": "q", "question": "?"}]}]}
     write_json(tmp_path / "dev.json", {"version": "1.1", "data": [article]})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(LitebertError, match="LB-811") as raised:

@@ -8,12 +8,7 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.files import Json, write_json, write_text
-from litebert.tasks.kinds.spans import (
-    ConditionalSpanAnswering,
-    ProposedSpan,
-    SpanAnswer,
-    SpanExample,
-)
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, ProposedSpan, SpanAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS
 from litebert.tasks.named.squad_score import score_predictions
 
@@ -27,9 +22,7 @@ WriteSquad = Callable[..., Path]
         ("v1.1-albert-base-pohanchi", 78.27814569536424, 86.90508361514442),
     ],
 )
-def test_published_predictions_have_their_official_scores(
-    real_data: Path, file: str, exact: float, f1: float
-) -> None:
+def test_published_predictions_have_their_official_scores(real_data: Path, file: str, exact: float, f1: float) -> None:
     squad = real_data / "squad"
     measured = score_predictions(squad / "dev-v1.1.json", squad / "predictions" / f"{file}.json.gz")
     assert measured == {
@@ -44,18 +37,14 @@ def test_written_files_score_what_the_family_measures(
     voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
 ) -> None:
     answers = [
-        SpanAnswer(
-            "x", (ProposedSpan(one.context[:12], 0, 12, 0.0, 0.0),), null_score=number % 7 - 3.5
-        )
+        SpanAnswer("x", (ProposedSpan(one.context[:12], 0, 12, 0.0, 0.0),), null_score=number % 7 - 3.5)
         for number, one in enumerate(voyages)
     ]
     for name, text in DATASETS["squad2"].submission("dev", voyages, answers).items():
         write_text(tmp_path / name, text)
     write_squad(tmp_path / "dev.json", voyages, version="v2.0")
     scored = score_predictions(
-        tmp_path / "dev.json",
-        tmp_path / "predictions.json",
-        null_odds=tmp_path / "null_odds.json",
+        tmp_path / "dev.json", tmp_path / "predictions.json", null_odds=tmp_path / "null_odds.json"
     )
     measured = ConditionalSpanAnswering().measures(voyages, answers)
     shared = [name for name in measured if name.endswith(("exact", "f1")) and "best" not in name]
@@ -64,8 +53,7 @@ def test_written_files_score_what_the_family_measures(
 
 
 @pytest.mark.parametrize(
-    ("version", "expected", "said"),
-    [("1.1", 50.0, "count as wrong"), ("v2.0", 100.0, "are left out")],
+    ("version", "expected", "said"), [("1.1", 50.0, "count as wrong"), ("v2.0", 100.0, "are left out")]
 )
 def test_unanswered_questions_are_named(
     voyages: list[SpanExample],
@@ -98,21 +86,14 @@ def test_unanswered_questions_are_named(
     ],
 )
 def test_files_that_do_not_fit_are_refused(
-    voyages: list[SpanExample],
-    write_squad: WriteSquad,
-    tmp_path: Path,
-    code: str,
-    predictions: Json,
-    nulls: Json,
+    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path, code: str, predictions: Json, nulls: Json
 ) -> None:
     write_squad(tmp_path / "dev.json", voyages[:4], version="v2.0")
     write_json(tmp_path / "found.json", predictions)
     write_json(tmp_path / "nulls.json", nulls)
     with pytest.raises(LitebertError, match=code):
         score_predictions(
-            tmp_path / "dev.json",
-            tmp_path / "found.json",
-            null_odds=None if nulls is None else tmp_path / "nulls.json",
+            tmp_path / "dev.json", tmp_path / "found.json", null_odds=None if nulls is None else tmp_path / "nulls.json"
         )
 
 

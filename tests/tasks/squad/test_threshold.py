@@ -30,9 +30,7 @@ def _answer(null_score: float, text: str = "Ada") -> SpanAnswer:
     return SpanAnswer(text, (ProposedSpan(text, 0, 3, 0.0, 0.0),), null_score)
 
 
-def _questions(
-    rows: list[tuple[bool, float]],
-) -> tuple[list[SpanExample], list[SpanAnswer]]:
+def _questions(rows: list[tuple[bool, float]]) -> tuple[list[SpanExample], list[SpanAnswer]]:
     examples = [_example(str(n), is_impossible=bad) for n, (bad, _) in enumerate(rows)]
     return examples, [_answer(null) for _, null in rows]
 

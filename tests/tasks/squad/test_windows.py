@@ -77,9 +77,7 @@ def test_the_official_golden_example_has_its_ids_and_answer(official: Tokenizer)
         ("50% of €20", "50%"),
     ],
 )
-def test_an_answer_is_found_again_letter_by_letter(
-    official: Tokenizer, context: str, text: str
-) -> None:
+def test_an_answer_is_found_again_letter_by_letter(official: Tokenizer, context: str, text: str) -> None:
     example = _asked(context, text)
     (window,) = _windows(example, official)
     assert normalized_answer(_found(example, window)) == normalized_answer(text)
@@ -88,10 +86,7 @@ def test_an_answer_is_found_again_letter_by_letter(
 
 @pytest.mark.parametrize(
     ("context", "text", "piece"),
-    [
-        ("In 1905 they left.", "05", "1905"),
-        ("東京は日本の首都です。", "日本", "東京は日本の首都です。"),
-    ],
+    [("In 1905 they left.", "05", "1905"), ("東京は日本の首都です。", "日本", "東京は日本の首都です。")],
 )
 def test_an_answer_inside_a_piece_gets_the_whole_piece(
     official: Tokenizer, context: str, text: str, piece: str
@@ -133,24 +128,18 @@ def test_windows_cover_a_context_without_gaps(pieces: int, room: int, stride: in
 @FEW
 @given(st.integers(1, 500), st.integers(1, 300), st.integers(1, 200))
 @example(430, 300, 128)
-def test_each_piece_counts_in_the_window_that_shows_most_around_it(
-    pieces: int, room: int, stride: int
-) -> None:
+def test_each_piece_counts_in_the_window_that_shows_most_around_it(pieces: int, room: int, stride: int) -> None:
     windows = windows_of(pieces, room=room, doc_stride=stride)
     chosen = most_context(windows, pieces)
     for piece in range(pieces):
         scores = [
-            min(piece - start, stop - 1 - piece) + 0.01 * (stop - start)
-            if start <= piece < stop
-            else -1.0
+            min(piece - start, stop - 1 - piece) + 0.01 * (stop - start) if start <= piece < stop else -1.0
             for start, stop in windows
         ]
         assert chosen[piece] == scores.index(max(scores))
 
 
-def test_windows_without_the_answer_stay_and_point_to_cls(
-    tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
+def test_windows_without_the_answer_stay_and_point_to_cls(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
     windows = _windows(voyages[0], tokenizer, max_length=32)
     targets = [window.target.tolist() for window in windows if window.target is not None]
     assert len(targets) == len(windows) > 2
@@ -158,9 +147,7 @@ def test_windows_without_the_answer_stay_and_point_to_cls(
     assert any(not target[2] for target in targets)
 
 
-def test_an_impossible_question_points_to_cls_everywhere(
-    tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
+def test_an_impossible_question_points_to_cls_everywhere(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
     windows = _windows(voyages[3], tokenizer, max_length=32)
     assert {tuple(window.target) for window in windows if window.target is not None} == {(0, 0, 1)}
 
@@ -192,24 +179,18 @@ def test_a_question_without_room_for_its_context_is_refused(tokenizer: Tokenizer
 
 
 @pytest.mark.parametrize("answers", [None, (GoldAnswer("Ada", 0), GoldAnswer("Ada", 0))])
-def test_training_needs_one_answer(
-    tokenizer: Tokenizer, answers: tuple[GoldAnswer, ...] | None
-) -> None:
+def test_training_needs_one_answer(tokenizer: Tokenizer, answers: tuple[GoldAnswer, ...] | None) -> None:
     with pytest.raises(LitebertError, match="LB-806"):
         _windows(SpanExample("q", "Who?", "Ada left.", answers), tokenizer)
 
 
-def test_questions_on_one_context_share_its_pieces(
-    tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
+def test_questions_on_one_context_share_its_pieces(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
     features = SpanAnswering().features(voyages[:2], tokenizer, max_length=200, training=True)
     first, second = (one for one in features if isinstance(one, SpanFeature))
     assert np.shares_memory(first.offsets, second.offsets)
 
 
-def test_real_answers_are_found_again_unless_they_end_inside_a_piece(
-    official: Tokenizer, real_data: Path
-) -> None:
+def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
     asked = DATASETS["squad"].read(real_data / "squad", "dev")[::7]
     examples = [replace(one, answers=(one.answers or ())[:1]) for one in asked]
     features = SpanAnswering().features(examples, official, max_length=384, training=True)

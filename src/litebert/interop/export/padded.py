@@ -12,13 +12,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from litebert.nn import Albert
-from litebert.nn.block import (
-    AttentionBlock,
-    AttentionPieces,
-    FeedForwardBlock,
-    attention_block,
-    feed_forward_block,
-)
+from litebert.nn.block import AttentionBlock, AttentionPieces, FeedForwardBlock, attention_block, feed_forward_block
 from litebert.tasks.kinds.family import NEVER
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -48,9 +42,7 @@ class PaddedNetwork(nn.Module):
         self.lengths = range(max(reader.shortest for reader in readers), 1 + len(encoder.position))
         self.output_names = tuple(name for reader in readers for name in reader.output_names)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
-    ) -> tuple[Tensor, ...]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs in the order of `output_names`."""
         hidden = self.encoder(input_ids, attention_mask, token_type_ids)
         parts = [reader(hidden, attention_mask, token_type_ids) for reader in self.readers]
@@ -62,9 +54,7 @@ class PaddedChoices(PaddedNetwork):
 
     axes = ("batch", "choices", "length")
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
-    ) -> tuple[Tensor, ...]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         """Read every choice as a sequence of its own."""
         rows = (x.flatten(0, 1) for x in (input_ids, attention_mask, token_type_ids))
         (logits,) = super().forward(*rows)
@@ -102,12 +92,8 @@ class PaddedEncoder(nn.Module):
         self.position, self.norm = embedding.position.weight, embedding.norm
         projection = embedding.projection
         self.projection = Affine.of(projection) if isinstance(projection, nn.Linear) else projection
-        self.attention = nn.ModuleList(
-            _Attention(cast(AttentionBlock, b)) for b in albert.attention
-        )
-        self.feed_forward = nn.ModuleList(
-            _FeedForward(cast(FeedForwardBlock, b)) for b in albert.feed_forward
-        )
+        self.attention = nn.ModuleList(_Attention(cast(AttentionBlock, b)) for b in albert.attention)
+        self.feed_forward = nn.ModuleList(_FeedForward(cast(FeedForwardBlock, b)) for b in albert.feed_forward)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """Return the last hidden states, (batch, length, hidden)."""

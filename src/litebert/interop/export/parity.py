@@ -52,9 +52,7 @@ def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parit
         for name, expected in ragged_outputs(network, inputs, outputs, starts=starts).items():
             valid = ~(expected <= _BANNED)  # NaN is compared, and never equal
             width = 1 if name in _OVER_POSITIONS else expected.shape[-1]
-            a, b = (
-                x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name])
-            )
+            a, b = (x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name]))
             sums[name].add(a, b)
             differences.append(float(np.abs(a - b).max(initial=0)))
             scales.append(float(np.abs(a).max(initial=0)))

@@ -39,9 +39,7 @@ class ProgramReport:
     is_compiled: bool
 
 
-def export_program(
-    folder: Path, output: Path, *, head: str | None = None, compiled: bool = False
-) -> ProgramReport:
+def export_program(folder: Path, output: Path, *, head: str | None = None, compiled: bool = False) -> ProgramReport:
     """Write a model folder as a program for torch.export.load, for any batch size and length.
 
     Compiled, it is a package of machine code for torch._inductor.aoti_load_package and, in C++,
@@ -74,11 +72,7 @@ def export_program(
 def dynamic_shapes(network: PaddedNetwork) -> tuple[dict[int, Dim], ...]:
     """Make the axes of every input dynamic: any batch size, and all lengths with positions."""
     lengths = network.lengths
-    dims = {
-        "batch": Dim("batch"),
-        "choices": Dim("choices"),
-        "length": Dim("length", min=lengths[0], max=lengths[-1]),
-    }
+    dims = {"batch": Dim("batch"), "choices": Dim("choices"), "length": Dim("length", min=lengths[0], max=lengths[-1])}
     return tuple({i: dims[axis] for i, axis in enumerate(network.axes)} for _ in INPUTS)
 
 
@@ -88,9 +82,7 @@ def trace(network: PaddedNetwork) -> ExportedProgram:
     shape = tuple(sizes[axis] for axis in network.axes)
     example = tuple(torch.ones(shape, dtype=torch.int64) for _ in INPUTS)
     with torch.no_grad(), quiet():
-        program = torch.export.export(
-            network, example, dynamic_shapes=dynamic_shapes(network), strict=False
-        )
+        program = torch.export.export(network, example, dynamic_shapes=dynamic_shapes(network), strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine
     return program

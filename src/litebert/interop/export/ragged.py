@@ -21,11 +21,7 @@ Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 
 @torch.inference_mode()
 def ragged_outputs(
-    network: Network,
-    inputs: Inputs,
-    names: Collection[str],
-    *,
-    starts: NDArray[np.generic] | None = None,
+    network: Network, inputs: Inputs, names: Collection[str], *, starts: NDArray[np.generic] | None = None
 ) -> Outputs:
     """Return the outputs of the network itself under these names, -inf on padding.
 

@@ -7,13 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from litebert.interop.export.padded import (
-    Affine,
-    PaddedChoices,
-    PaddedEncoder,
-    PaddedNetwork,
-    Reader,
-)
+from litebert.interop.export.padded import Affine, PaddedChoices, PaddedEncoder, PaddedNetwork, Reader
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.tasks.kinds.family import NEVER
@@ -25,11 +19,7 @@ NUM_STARTS = 5
 
 
 def padded(
-    network: Network,
-    *,
-    missing: frozenset[str] = frozenset(),
-    has_head: bool = True,
-    has_states: bool = False,
+    network: Network, *, missing: frozenset[str] = frozenset(), has_head: bool = True, has_states: bool = False
 ) -> PaddedNetwork:
     """Return the network for padded rectangles, without what is `missing` from its file.
 
@@ -146,9 +136,7 @@ class _VectorLogits(_TokenLogits):
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         is_second = mask * segments.clamp(max=1)
-        first, second = (
-            (hidden * chosen.unsqueeze(-1)).sum(1) for chosen in (mask - is_second, is_second)
-        )
+        first, second = ((hidden * chosen.unsqueeze(-1)).sum(1) for chosen in (mask - is_second, is_second))
         rows = vector_rows(first, second, is_second.amax(1, keepdim=True))
         return (self.dense(rows),)
 

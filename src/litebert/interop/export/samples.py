@@ -30,10 +30,7 @@ OUR_TEXTS: tuple[Text, ...] = (
         "After two hours the committee decided to postpone the vote until the auditors had "
         "finished their report on the costs of the new bridge.",
     ),
-    (
-        "How many people live there?",
-        "About 3,400 people live in the village, most of them farmers.",
-    ),
+    ("How many people live there?", "About 3,400 people live in the village, most of them farmers."),
     ("It rained all night.", "In the morning the cellar was full of water."),
     ("The film is far too long.", "Even so, its last half hour is among the best of the year."),
     ("She plays the cello.", "Her brother, who is younger, plays nothing at all."),
@@ -68,9 +65,7 @@ def read_texts(path: Path) -> tuple[Text, ...]:
     return texts
 
 
-def padded_batches(
-    texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork
-) -> Iterator[Inputs]:
+def padded_batches(texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork) -> Iterator[Inputs]:
     """Yield texts as padded batches: rows, or questions with their choices."""
     lengths, has_choices = network.lengths, "choices" in network.axes
     framed = [_framed(text, tokenizer, longest=lengths[-1]) for text in texts]
@@ -95,9 +90,7 @@ def _framed(text: Text, tokenizer: Tokenizer, *, longest: int) -> tuple[list[int
     return frame_ids(tokenizer, first, second, max_length=longest)
 
 
-def _rectangle(
-    rows: Sequence[tuple[list[int], list[int]]], pad_id: int, *, at_least: int
-) -> Inputs:
+def _rectangle(rows: Sequence[tuple[list[int], list[int]]], pad_id: int, *, at_least: int) -> Inputs:
     width = max(at_least, *(len(ids) for ids, _ in rows))
     shape = (len(rows), width)
     ids, mask, segments = np.full(shape, pad_id), np.zeros(shape, int), np.zeros(shape, int)

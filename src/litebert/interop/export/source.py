@@ -15,13 +15,7 @@ from litebert.nn import AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
 
 ENCODER_ONLY = "none"
-_COMPANIONS = (
-    "config.json",
-    "spiece.model",
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
+_COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
@@ -62,12 +56,7 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
             next=did_you_mean(head, (own, ENCODER_ONLY)),
         )
     chosen = head or own
-    rectangle = padded(
-        network,
-        missing=loaded.missing,
-        has_head=chosen != ENCODER_ONLY,
-        has_states=has_states,
-    )
+    rectangle = padded(network, missing=loaded.missing, has_head=chosen != ENCODER_ONLY, has_states=has_states)
     return SourceModel(folder, chosen, network, rectangle, tokenizer)
 
 

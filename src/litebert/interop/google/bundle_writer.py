@@ -63,9 +63,7 @@ class _BlockWriter:
     def finished(self) -> bytes:
         """Return the block with its restarts."""
         restarts = self._restarts
-        return bytes(self.contents) + struct.pack(
-            f"<{len(restarts) + 1}I", *restarts, len(restarts)
-        )
+        return bytes(self.contents) + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
 
 
 def _append(table: bytearray, block: _BlockWriter) -> bytes:
@@ -128,9 +126,7 @@ def _shards(variables: Sequence[Variable], num_shards: int) -> list[list[Variabl
     return [sorted(shard, key=lambda each: each.name) for shard in shards]
 
 
-def _data(
-    variables: Sequence[Variable], shard: int, entries: dict[bytes, Entry]
-) -> Iterator[bytes]:
+def _data(variables: Sequence[Variable], shard: int, entries: dict[bytes, Entry]) -> Iterator[bytes]:
     """Yield the bytes of each variable, and note in `entries` where they are."""
     offset = 0
     for variable in variables:

@@ -11,9 +11,7 @@ try:
     import google_crc32c
 except ImportError as error:
     raise missing_package(
-        error.name or "google-crc32c",
-        extra="google",
-        needed_for="reading and writing TensorFlow checkpoints",
+        error.name or "google-crc32c", extra="google", needed_for="reading and writing TensorFlow checkpoints"
     ) from error
 
 

@@ -42,18 +42,11 @@ _FIELDS = (
     "vocab_size",
 )
 # run_pretraining.py L189 reads net_structure_type; the others are in every published file.
-_UNUSED: dict[str, Json] = {
-    "down_scale_factor": 1,
-    "gap_size": 0,
-    "net_structure_type": 0,
-    "num_memory_blocks": 0,
-}
+_UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
 _XLARGE, _XLARGE_HEADS = 2_048, (16, 32)
 
 
-def read_official_config(
-    path: Path, *, attention_heads: int | None = None
-) -> tuple[AlbertConfig, list[str]]:
+def read_official_config(path: Path, *, attention_heads: int | None = None) -> tuple[AlbertConfig, list[str]]:
     """Read albert_config.json; return the configuration, and notes on what the file does not say.
 
     Settings that are not in the file have the official default, which is xxlarge's. Unknown names

@@ -30,12 +30,7 @@ class GoogleExport:
 
 
 def export_checkpoint(
-    model: Path,
-    output: Path,
-    *,
-    num_shards: int = 1,
-    dtype: FloatType = "float32",
-    has_optimizer: bool = False,
+    model: Path, output: Path, *, num_shards: int = 1, dtype: FloatType = "float32", has_optimizer: bool = False
 ) -> GoogleExport:
     """Write a model folder as a checkpoint of the official code, with its configuration.
 

@@ -11,9 +11,7 @@ _CLASSIFIER = "output_weights"
 _MAX_LABELS = 100_000
 
 
-def find_head(
-    variables: Shapes, *, kind: HeadKind | None, labels: tuple[str, ...]
-) -> HeadConfig | None:
+def find_head(variables: Shapes, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
     `variables` has the shapes by official name; `kind` and `labels` come from the user.
@@ -41,17 +39,13 @@ def find_head(
             "LB-712",
             "the checkpoint does not have the requested head",
             received=f"--head {kind}" if kind else f"--labels {','.join(labels)}",
-            expected=f"nothing: it has a {head.kind} head"
-            if head
-            else "nothing: it has no task head",
+            expected=f"nothing: it has a {head.kind} head" if head else "nothing: it has no task head",
             next="omit --head and --labels",
         )
     return head
 
 
-def _classifier(
-    shape: tuple[int, ...], kind: HeadKind | None, labels: tuple[str, ...]
-) -> HeadConfig:
+def _classifier(shape: tuple[int, ...], kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig:
     """Return the head of GLUE or of RACE; one output may be a score or a choice."""
     num_outputs = shape[0] if shape else 0
     if kind is None and num_outputs == 1 and not labels:

@@ -77,9 +77,7 @@ def import_checkpoint(
         source = albert_in(read_bundle(prefix))
         shapes = {name: source.bundle.entries[key].shape for name, key in source.stored.items()}
         task = find_head(shapes, kind=head, labels=tuple(labels))
-        settings, doubts = read_official_config(
-            config or find_config(prefix), attention_heads=attention_heads
-        )
+        settings, doubts = read_official_config(config or find_config(prefix), attention_heads=attention_heads)
         require_groups(source, settings)
         if source.is_folded:
             settings = settings.model_copy(update={"embedding_size": settings.hidden_size})

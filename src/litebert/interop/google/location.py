@@ -95,9 +95,7 @@ def _chosen(found: list[Path], given: Path) -> tuple[Path, list[str]]:
     for prefix in found:
         if prefix.name == named:
             others = ", ".join(each.name for each in found if each != prefix)
-            return prefix, [
-                f"took {named}, which the file `checkpoint` names; also there: {others}"
-            ]
+            return prefix, [f"took {named}, which the file `checkpoint` names; also there: {others}"]
     raise LitebertError(
         "LB-716",
         f"{given} has more than one checkpoint",

@@ -65,10 +65,7 @@ _OLD_BLOCK_DENSE = {
     "ffn": "intermediate/dense",
     "ffn_output": "output/dense",
 }
-_OLD_BLOCK_NORMS = {
-    "attention.LayerNorm": "attention/output/LayerNorm",
-    "full_layer_layer_norm": "output/LayerNorm",
-}
+_OLD_BLOCK_NORMS = {"attention.LayerNorm": "attention/output/LayerNorm", "full_layer_layer_norm": "output/LayerNorm"}
 _KERNEL = {"weight": "/kernel", "bias": "/bias"}
 _NORM = {"weight": "/gamma", "bias": "/beta"}
 _OUTPUT = {"weight": "output_weights", "bias": "output_bias"}
@@ -94,9 +91,7 @@ def place(tensor: str, *, is_old: bool = False) -> StoredVariable:
     if match := _BLOCK.fullmatch(module):
         group, inner, module = match.groups()
         block = OLD_BLOCK if is_old else OFFICIAL_BLOCK.format(group=group, inner=inner)
-        dense, norms = (
-            (_OLD_BLOCK_DENSE, _OLD_BLOCK_NORMS) if is_old else (_BLOCK_DENSE, _BLOCK_NORMS)
-        )
+        dense, norms = (_OLD_BLOCK_DENSE, _OLD_BLOCK_NORMS) if is_old else (_BLOCK_DENSE, _BLOCK_NORMS)
     else:
         block, dense, norms = "", _DENSE, _NORMS
     if module in dense:

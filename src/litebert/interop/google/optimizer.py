@@ -45,17 +45,11 @@ def write_optimizer(folder: Path, plan: ImportPlan) -> int:
 
     A variable that never had a gradient has no moments in the checkpoint; zeros are written.
     """
-    moments = {
-        f"{each.parameter}/{slot}": (each, slot)
-        for each in (*plan.found, *plan.missing)
-        for slot in SLOTS
-    }
+    moments = {f"{each.parameter}/{slot}": (each, slot) for each in (*plan.found, *plan.missing) for slot in SLOTS}
     for each, slot in moments.values():
         require_shape(plan.source, each, slot)
     shapes = {name: each.shape for name, (each, _) in moments.items()}
-    write_tensors(
-        folder / OPTIMIZER_FILE, shapes, lambda name: _moment(plan.source, *moments[name])
-    )
+    write_tensors(folder / OPTIMIZER_FILE, shapes, lambda name: _moment(plan.source, *moments[name]))
     step = plan.source.step or 0
     write_json(folder / STATE_FILE, {"step": step})
     return step

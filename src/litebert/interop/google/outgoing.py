@@ -52,9 +52,7 @@ def outgoing(folder: Path, *, dtype: FloatType, has_optimizer: bool) -> Outgoing
     places = _places(network)
     known = {*(tensor for copies in places.values() for tensor in copies), *_POOLER}
     weights = {
-        name: widened(each, f"{folder}: {name}")
-        for name, each in canonical(tensors, folder).items()
-        if name in known
+        name: widened(each, f"{folder}: {name}") for name, each in canonical(tensors, folder).items() if name in known
     }
     notes = _notes(places, weights, dtype)
     if len(tensors) < len(whole):
@@ -87,9 +85,7 @@ def _places(network: Network) -> dict[str, list[str]]:
     return {name: tensor_names(name, network.config, head) for name in network.state_dict()}
 
 
-def _moments(
-    folder: Path, network: Network, places: dict[str, list[str]]
-) -> tuple[dict[tuple[str, str], Tensor], int]:
+def _moments(folder: Path, network: Network, places: dict[str, list[str]]) -> tuple[dict[tuple[str, str], Tensor], int]:
     """Return the optimizer's tensors by slot and the weight that they belong to."""
     tensors, step = read_optimizer(folder, network.state_dict(), network.config)
     named = {tuple(name.rsplit("/", 1)): tensor for name, tensor in tensors.items()}
@@ -103,9 +99,7 @@ def _variable(name: str, tensor: str, values: Tensor, dtype: FloatType) -> Varia
 
 def _notes(places: dict[str, list[str]], weights: dict[str, Tensor], dtype: FloatType) -> list[str]:
     notes = []
-    missing = {
-        name.rpartition(".")[0] for name, copies in places.items() if copies[0] not in weights
-    }
+    missing = {name.rpartition(".")[0] for name, copies in places.items() if copies[0] not in weights}
     if missing:
         notes.append(f"not in the model: {', '.join(sorted(missing))}")
     if dtype == "bfloat16":

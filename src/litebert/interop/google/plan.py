@@ -66,11 +66,7 @@ def plan_import(source: Checkpoint, config: AlbertConfig, head: HeadConfig | Non
     for each in (*wanted, *extra):
         require_shape(source, each)
     found, missing = _divided(source, wanted)
-    needed = [
-        each
-        for each in missing
-        if each.tensor.startswith("albert.") and "pooler" not in each.tensor
-    ]
+    needed = [each for each in missing if each.tensor.startswith("albert.") and "pooler" not in each.tensor]
     _require_none(source, missing if head is not None else needed)
     return ImportPlan(source, config, head, found, missing, _divided(source, extra)[0])
 
@@ -123,9 +119,7 @@ def _idle_pooler(config: AlbertConfig) -> list[Wanted]:
     return [Wanted(name, name, shape) for name, shape in shapes.items()]
 
 
-def _divided(
-    source: Checkpoint, wanted: list[Wanted]
-) -> tuple[tuple[Wanted, ...], tuple[Wanted, ...]]:
+def _divided(source: Checkpoint, wanted: list[Wanted]) -> tuple[tuple[Wanted, ...], tuple[Wanted, ...]]:
     """Return what the checkpoint has and what it lacks."""
     shapes = {each: source.shape(each.tensor) for each in wanted}
     return (

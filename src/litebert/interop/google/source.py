@@ -14,15 +14,7 @@ from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast.finite import require_finite
 from litebert.interop.google.bundle import Bundle
-from litebert.interop.google.names import (
-    HUB_PREFIX,
-    OLD_BLOCK,
-    SECOND_WORDS,
-    STEP,
-    WORDS,
-    is_slot,
-    place,
-)
+from litebert.interop.google.names import HUB_PREFIX, OLD_BLOCK, SECOND_WORDS, STEP, WORDS, is_slot, place
 
 _GROUP = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
 
@@ -80,9 +72,7 @@ class Checkpoint:
 
     def shape(self, tensor: str, slot: str = "") -> tuple[int, ...] | None:
         """Return the shape of a tensor in our layout; None if the checkpoint lacks it."""
-        shapes = [
-            self.bundle.entries[self.stored[name]].shape for name in self.variables_of(tensor, slot)
-        ]
+        shapes = [self.bundle.entries[self.stored[name]].shape for name in self.variables_of(tensor, slot)]
         if not shapes:
             return None
         if len(shapes) == 2:  # the word table times its map

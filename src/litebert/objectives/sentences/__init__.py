@@ -12,14 +12,7 @@ from litebert.objectives.sentences.kinds import (
     Shuffle,
 )
 
-__all__ = [
-    "SENTENCE_OBJECTIVES",
-    "Draws",
-    "InOrder",
-    "Instance",
-    "SentenceObjective",
-    "sentence_objective",
-]
+__all__ = ["SENTENCE_OBJECTIVES", "Draws", "InOrder", "Instance", "SentenceObjective", "sentence_objective"]
 
 _BUILT_IN: tuple[SentenceObjective, ...] = (
     SentenceOrder(),

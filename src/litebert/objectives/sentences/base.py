@@ -82,9 +82,7 @@ class SentenceObjective(Protocol):
     def following(self, draws: Draws, start: Ints, end: Ints) -> Ints:
         """Return where the next chunks start."""
 
-    def segments(
-        self, library: Library, instance: Instance, generator: np.random.Generator
-    ) -> tuple[Tokens, Tokens]:
+    def segments(self, library: Library, instance: Instance, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
         """Return the tokens of both segments, uncut."""
 
     def label(self, kind: int) -> int:
@@ -107,9 +105,7 @@ class InOrder:
         """Return the ends: no sentence is used twice."""
         return end
 
-    def segments(
-        self, library: Library, instance: Instance, generator: np.random.Generator
-    ) -> tuple[Tokens, Tokens]:
+    def segments(self, library: Library, instance: Instance, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
         """Return A and B as `kind` says."""
         text = library.texts[instance.shard]
         first = text.between(instance.start, instance.middle)
@@ -128,9 +124,7 @@ def drawn_middle(draws: Draws, start: Ints, end: Ints) -> Ints:
     return start + draws.integers("middle", 1, np.maximum(end - start - 1, 1), start)
 
 
-def random_text(
-    library: Library, instance: Instance, target: int, generator: np.random.Generator
-) -> Tokens:
+def random_text(library: Library, instance: Instance, target: int, generator: np.random.Generator) -> Tokens:
     """Return `target` tokens or more of another document, from a random sentence on."""
     own = library.document_of(instance.shard, instance.start)
     draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from litebert.objectives.sentences.base import (
-    IN_ORDER,
-    RANDOM_SECOND,
-    SWAPPED,
-    Draws,
-    InOrder,
-    Instance,
-    drawn_middle,
-)
+from litebert.objectives.sentences.base import IN_ORDER, RANDOM_SECOND, SWAPPED, Draws, InOrder, Instance, drawn_middle
 from litebert.objectives.shards import Library, Tokens
 from litebert.rng import Ints
 
@@ -93,9 +85,7 @@ class SameDocument(NextSentence):
         is_random = draws.uniform("kind", start) < 0.5
         return middle, np.where(is_random, RANDOM_SECOND, IN_ORDER)
 
-    def segments(
-        self, library: Library, instance: Instance, generator: np.random.Generator
-    ) -> tuple[Tokens, Tokens]:
+    def segments(self, library: Library, instance: Instance, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
         """Return A, and B after the gap or from another document."""
         if instance.kind == RANDOM_SECOND:
             return super().segments(library, instance, generator)
@@ -119,9 +109,7 @@ class Shuffle(InOrder):
         kind = np.where(draws.uniform("kind", start) < 0.5, SHUFFLED, IN_ORDER)
         return drawn_middle(draws, start, end), kind
 
-    def segments(
-        self, library: Library, instance: Instance, generator: np.random.Generator
-    ) -> tuple[Tokens, Tokens]:
+    def segments(self, library: Library, instance: Instance, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
         """Return A and B, each with as many sentences as if they were in order."""
         if instance.kind != SHUFFLED:
             return super().segments(library, instance, generator)

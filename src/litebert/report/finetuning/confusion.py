@@ -37,10 +37,7 @@ def _confused(split: str, rows: Sequence[Answered], labels: Sequence[str]) -> Ht
     cells = (
         (
             wanted,
-            [
-                (f"{counts[wanted, found]:,}", counts[wanted, found] / max(1, totals[wanted]))
-                for found in labels
-            ]
+            [(f"{counts[wanted, found]:,}", counts[wanted, found] / max(1, totals[wanted])) for found in labels]
             + [(_share(counts[wanted, wanted], totals[wanted]), 0.0)],
         )
         for wanted in labels

@@ -22,9 +22,7 @@ class UsageExample:
     python: str
 
 
-_PAIR = UsageExample(
-    'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
-)
+_PAIR = UsageExample('classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])')
 _BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
 
@@ -38,9 +36,7 @@ def section_of(record: Record, answers: Mapping[str, Sequence[Answered]]) -> Htm
     example = _example(record, answers)
     return section(
         "Use the model",
-        paragraph(
-            "In the shell: the last step measured again, the best evaluation, a use of its head."
-        ),
+        paragraph("In the shell: the last step measured again, the best evaluation, a use of its head."),
         commands(_shell_lines(record, example)),
         paragraph("In Python:"),
         commands(_python_lines(record, example)),

@@ -16,20 +16,13 @@ MOST_MEASURES = 2
 """How many measures are drawn as long as no key measure is known."""
 
 
-def charts_of(
-    record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]
-) -> list[Chart]:
+def charts_of(record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]) -> list[Chart]:
     """Return the figures for which the run has values."""
     loss = Chart(
-        "Training loss",
-        f"{left_out(record, 'loss')}Lower is better.",
-        lines_of(record, "loss"),
-        "{:.3g}".format,
+        "Training loss", f"{left_out(record, 'loss')}Lower is better.", lines_of(record, "loss"), "{:.3g}".format
     )
     rules = baselines(answers, labels)
-    held_out = [
-        _chart(record, name, rules.get(name, ())) for name in measures_drawn(record, result)
-    ]
+    held_out = [_chart(record, name, rules.get(name, ())) for name in measures_drawn(record, result)]
     return [chart for chart in (loss, *held_out, *rate_charts(record)) if chart.lines]
 
 
@@ -66,9 +59,7 @@ def facts_of(record: Record, result: Result | None) -> dict[str, str]:
         "Network": _network(record),
         "New, not pretrained": ", ".join(_modules(result)) if result else "",
         "Trained on": _counted(record.data.get("training examples")),
-        "Evaluated on": "; ".join(
-            f"{name}: {_counted(record.data[f'{name} examples'])}" for name in splits_of(record)
-        ),
+        "Evaluated on": "; ".join(f"{name}: {_counted(record.data[f'{name} examples'])}" for name in splits_of(record)),
         "Batch": f"{setting('train.batch_size')}, at most {setting('task.max_length')} pieces each",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
         "Seed": str(record.settings.get("train.seed", "unknown")),

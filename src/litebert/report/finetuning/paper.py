@@ -74,10 +74,7 @@ def comparability(record: Record) -> str:
         if preset
         else f"{start_of(record)}, which is none of the published models"
     )
-    return (
-        f"The run started from {model}: the figures show what others reach, and are not "
-        "comparable with yours."
-    )
+    return f"The run started from {model}: the figures show what others reach, and are not comparable with yours."
 
 
 def percent(task: str, value: float) -> float:
@@ -99,9 +96,7 @@ def named(measure: str, names: Sequence[str]) -> str | None:
     return measure if measure in names else next(fits, None)
 
 
-def _tables(
-    record: Record, scores: list[PublishedScore], columns: Mapping[str, Mapping[str, float]]
-) -> list[Html]:
+def _tables(record: Record, scores: list[PublishedScore], columns: Mapping[str, Mapping[str, float]]) -> list[Html]:
     """Return the figures of the run's own model, or the nearest, and folded those of others."""
     models = {score.model for score in scores}
     preset = preset_of(record)
@@ -110,8 +105,7 @@ def _tables(
     others = [score for score in scores if score.model not in shown]
     headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in columns), "Source")
     tables = [
-        table(_CAPTION, headings, (_cells(score, columns) for score in part), kind="numbers")
-        for part in (near, others)
+        table(_CAPTION, headings, (_cells(score, columns) for score in part), kind="numbers") for part in (near, others)
     ]
     count = f"{len(others)} published figures of other models"
     return [tables[0], details(count, tables[1])] if others else tables[:1]

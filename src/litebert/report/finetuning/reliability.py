@@ -15,9 +15,7 @@ from litebert.runs.answers import Answered
 
 def sections(answers: Mapping[str, Sequence[Answered]], labels: Sequence[str]) -> list[Html]:
     """Return the calibration of each held-out set with one answer and a confidence for each row."""
-    measured = {
-        split: calibration_of(rows) for split, rows in answers.items() if _fits(rows, labels)
-    }
+    measured = {split: calibration_of(rows) for split, rows in answers.items() if _fits(rows, labels)}
     if not measured:
         return []
     words = (
@@ -61,21 +59,14 @@ def _summary(split: str, measured: Calibration) -> str:
 
 def _figure(split: str, measured: Calibration) -> Html:
     title = f"Reliability on {split}"
-    points = "; ".join(
-        f"{part.confidence:.0%} sure, {part.accuracy:.0%} right" for part in measured.bins
-    )
+    points = "; ".join(f"{part.confidence:.0%} sure, {part.accuracy:.0%} right" for part in measured.bins)
     drawing = draw_reliability(title, f"{title}: {points}.", measured)
     return figure(title, drawing, "Bars below the line: more confident than right.")
 
 
 def _bins(split: str, measured: Calibration) -> Html:
     cells = (
-        (
-            f"{part.low:.1%} to {part.high:.1%}",
-            f"{part.count:,}",
-            f"{part.confidence:.1%}",
-            f"{part.accuracy:.1%}",
-        )
+        (f"{part.low:.1%} to {part.high:.1%}", f"{part.count:,}", f"{part.confidence:.1%}", f"{part.accuracy:.1%}")
         for part in measured.bins
     )
     headings = ("Confidence", "Answers", "Mean confidence", "Right")

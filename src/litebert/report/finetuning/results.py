@@ -15,29 +15,19 @@ from litebert.runs.answers import Answered
 AnswersBySplit = Mapping[str, Sequence[Answered]]
 
 
-def results(
-    record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]
-) -> Html:
+def results(record: Record, result: Result | None, answers: AnswersBySplit, labels: Sequence[str]) -> Html:
     """Return the measures, what they mean, and the measures of a model that learnt nothing."""
     if result is None:
         return section("Result", *_so_far(record))
     last, best = result.last, result.best
-    headings = (
-        "Measure",
-        f"Last step, {last.step:,}",
-        f"Best evaluation, step {best.step:,}",
-    )
+    headings = ("Measure", f"Last step, {last.step:,}", f"Best evaluation, step {best.step:,}")
     rows = [
         (_marked(name, result), number(value), number(best.measures.get(name, math.nan)))
         for name, value in last.measures.items()
     ]
     lines = [*_two_columns(result), *(_doubts(result, answers, labels))]
     caption = "Measured on held-out examples, without dropout"
-    return section(
-        "Result",
-        *map(paragraph, lines),
-        table(caption, headings, rows, kind="numbers"),
-    )
+    return section("Result", *map(paragraph, lines), table(caption, headings, rows, kind="numbers"))
 
 
 def commonest(rows: Sequence[Answered]) -> tuple[str, float]:

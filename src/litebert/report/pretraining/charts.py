@@ -31,8 +31,7 @@ def facts_of(record: Record) -> dict[str, str]:
         "Network": f"{network_of(record)}, {setting('model.num_attention_heads')} heads, "
         f"sharing {setting('model.sharing')}",
         "Embedding": f"{setting('model.vocab_size')} tokens x {setting('model.embedding_size')}",
-        "Batch": f"{setting('train.batch_size')} sequences of at most "
-        f"{setting('objective.max_seq_length')} tokens",
+        "Batch": f"{setting('train.batch_size')} sequences of at most {setting('objective.max_seq_length')} tokens",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
         **effort(record),
     }

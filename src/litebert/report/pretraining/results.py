@@ -87,9 +87,7 @@ def verdict(record: Record, last: LogRow) -> list[str]:
     best = _lowest_loss(record)
     if best and best.step != last.step:
         lowest = loss(best.values["masked_lm_loss"])
-        sentences.append(
-            f"The held-out masked-LM loss was lowest, {lowest}, at step {best.step:,}."
-        )
+        sentences.append(f"The held-out masked-LM loss was lowest, {lowest}, at step {best.step:,}.")
     return sentences
 
 
@@ -103,9 +101,7 @@ def _masked_words(last: LogRow, accuracy: float) -> str:
 
 
 def _sentence_words(record: Record, accuracy: float) -> str:
-    sentence = (
-        f"{sentence_task(record)}: {share(accuracy)} right, where chance gets {share(CHANCE)}"
-    )
+    sentence = f"{sentence_task(record)}: {share(accuracy)} right, where chance gets {share(CHANCE)}"
     sequences = record.settings.get("train.eval_sequences")
     if not isinstance(sequences, int) or sequences < 1:
         return f"{sentence}."
@@ -116,11 +112,7 @@ def _sentence_words(record: Record, accuracy: float) -> str:
 
 
 def _lowest_loss(record: Record) -> LogRow | None:
-    measured = [
-        row
-        for row in record.evaluations
-        if math.isfinite(row.values.get("masked_lm_loss", math.nan))
-    ]
+    measured = [row for row in record.evaluations if math.isfinite(row.values.get("masked_lm_loss", math.nan))]
     return min(measured, key=lambda row: row.values["masked_lm_loss"], default=None)
 
 

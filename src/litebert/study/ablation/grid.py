@@ -52,9 +52,7 @@ class Scale:
         """
         return f"model.embedding_size={self.embedding_sizes[paper]}"
 
-    def network(
-        self, shape: Shape, *, hidden_size: int | None = None, num_layers: int | None = None
-    ) -> Words:
+    def network(self, shape: Shape, *, hidden_size: int | None = None, num_layers: int | None = None) -> Words:
         """Return the settings of a shape, perhaps wider or deeper, with the usual embeddings."""
         embedding = self.usual_embedding or hidden_size or shape.hidden_size
         words = shape.words(hidden_size=hidden_size, num_layers=num_layers)

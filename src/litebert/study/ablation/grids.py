@@ -17,12 +17,7 @@ PROBES = "probes"
 # Table 3: (E, not shared, all shared).
 _EMBEDDING = ((64, 81.3, 79.0), (128, 81.7, 80.1), (256, 81.8, 79.6), (768, 82.3, 79.8))
 # Table 4: by what is shared, at E = 768 and at E = 128.
-_SHARING = {
-    "all": (79.8, 80.1),
-    "attention": (81.6, 81.7),
-    "ffn": (79.5, 80.2),
-    "none": (82.3, 81.6),
-}
+_SHARING = {"all": (79.8, 80.1), "attention": (81.6, 81.7), "ffn": (79.5, 80.2), "none": (82.3, 81.6)}
 # Table 11; the depths of the tiny scale stand in for the paper's from below.
 _DEPTH = {1: 52.9, 3: 71.2, 6: 77.2, 12: 81.5, 24: 82.1, 48: 81.8}
 # Table 12: width in units of the narrowest.
@@ -61,10 +56,7 @@ def _sharing(scale: Scale) -> tuple[Variant, ...]:
 
 def _sentence(scale: Scale) -> tuple[Variant, ...]:
     rows = (("none", "none", 79.0), ("NSP", "next", 79.2), ("SOP", "order", 80.1))
-    return tuple(
-        Variant(label, _base(scale, f"objective.sentence={name}"), figure)
-        for label, name, figure in rows
-    )
+    return tuple(Variant(label, _base(scale, f"objective.sentence={name}"), figure) for label, name, figure in rows)
 
 
 def _depth(scale: Scale) -> tuple[Variant, ...]:
@@ -102,9 +94,7 @@ def _time(scale: Scale) -> tuple[Variant, ...]:
     size, layers = scale.large.hidden_size, scale.large.num_layers
     bert = (*scale.large.words(), f"model.embedding_size={size}", "model.sharing=none")
     albert = scale.network(scale.large, hidden_size=4 * size, num_layers=max(1, layers // 2))
-    of_bert, of_albert = (
-        training_flops((*scale.training, *words, "model.vocab_size=6")) for words in (bert, albert)
-    )
+    of_bert, of_albert = (training_flops((*scale.training, *words, "model.vocab_size=6")) for words in (bert, albert))
     balance = math.sqrt(of_albert / of_bert)
     return (
         Variant("unshared, deep and narrow", bert, 87.2, steps=balance),
@@ -113,27 +103,20 @@ def _time(scale: Scale) -> tuple[Variant, ...]:
 
 
 def _ngram(scale: Scale) -> tuple[Variant, ...]:
-    return tuple(
-        Variant(f"up to {n} words", _base(scale, f"objective.ngram={n}")) for n in (1, 2, 3)
-    )
+    return tuple(Variant(f"up to {n} words", _base(scale, f"objective.ngram={n}")) for n in (1, 2, 3))
 
 
 def _groups(scale: Scale) -> tuple[Variant, ...]:
     layers = scale.base.num_layers
     counts = [n for n in (1, 2, 3, 6, 12) if layers % n == 0]
-    groups = [
-        Variant(counted(n, "group"), _base(scale, f"model.num_hidden_groups={n}")) for n in counts
-    ]
+    groups = [Variant(counted(n, "group"), _base(scale, f"model.num_hidden_groups={n}")) for n in counts]
     inner = (*scale.network(scale.base, num_layers=layers // 2), "model.inner_group_num=2")
     return (*groups, Variant(f"2 inner blocks, {counted(layers // 2, 'layer')}", inner))
 
 
 def _more_data(scale: Scale) -> tuple[Variant, ...]:
     base = _base(scale)
-    return (
-        Variant("one corpus", base, 80.1),
-        Variant("additional data", base, 80.8, has_more_data=True),
-    )
+    return (Variant("one corpus", base, 80.1), Variant("additional data", base, 80.8, has_more_data=True))
 
 
 def _objectives(scale: Scale) -> tuple[Variant, ...]:
@@ -143,30 +126,21 @@ def _objectives(scale: Scale) -> tuple[Variant, ...]:
 
 def _mining(scale: Scale) -> tuple[Variant, ...]:
     """Give every row the same compute: a choice among n sequences adds n forward passes to 3."""
-    choices = [
-        Variant(f"hardest of {n}", _base(scale, f"mining.pool={n}"), steps=3 / (3 + n))
-        for n in (2, 4)
-    ]
+    choices = [Variant(f"hardest of {n}", _base(scale, f"mining.pool={n}"), steps=3 / (3 + n)) for n in (2, 4)]
     return (Variant("uniform", _base(scale)), *choices)
 
 
 def _masking(scale: Scale) -> tuple[Variant, ...]:
     return (
         Variant("15 % masked", _base(scale, "objective.mask_prob=0.15")),
-        Variant(
-            "30 % in the first 60 %",
-            _base(scale, "objective.mask_prob=0.15", "early.mask_prob=0.3"),
-        ),
+        Variant("30 % in the first 60 %", _base(scale, "objective.mask_prob=0.15", "early.mask_prob=0.3")),
         Variant("30 % masked", _base(scale, "objective.mask_prob=0.3")),
     )
 
 
 def _attention(scale: Scale) -> tuple[Variant, ...]:
     local = [
-        Variant(
-            f"local, window {n}",
-            _base(scale, "model.attention=local", f"model.attention_window={n}"),
-        )
+        Variant(f"local, window {n}", _base(scale, "model.attention=local", f"model.attention_window={n}"))
         for n in (4, 16)
     ]
     return (Variant("full", _base(scale)), *local)
@@ -186,10 +160,7 @@ def _elastic(scale: Scale) -> tuple[Variant, ...]:
     """Give one network for all depths the compute of the full depth alone."""
     layers = scale.base.num_layers
     halves = [layers // 2, 1] if layers > 2 else [1]
-    apart = [
-        Variant(f"{counted(n, 'step')} alone", scale.network(scale.base, num_layers=n))
-        for n in halves
-    ]
+    apart = [Variant(f"{counted(n, 'step')} alone", scale.network(scale.base, num_layers=n)) for n in halves]
     elastic = _base(scale, "elastic.least_depth=1")
     share = (1 + 1 / 2) / 2  # half of the steps at full depth, the others at half of it on average
     return (
@@ -205,15 +176,7 @@ GRIDS = {
     for grid in (
         Grid("embedding", "Size of the embeddings", "Table 3", AVERAGE, MLM, _embedding),
         Grid("sharing", "What the layers share", "Table 4", AVERAGE, MLM, _sharing),
-        Grid(
-            "sentence",
-            "Sentence objective",
-            "Table 5",
-            AVERAGE,
-            MLM,
-            _sentence,
-            crosses_objectives=True,
-        ),
+        Grid("sentence", "Sentence objective", "Table 5", AVERAGE, MLM, _sentence, crosses_objectives=True),
         Grid("time", "Equal compute", "Table 6", AVERAGE, MLM, _time),
         Grid("data", "Additional data", "Table 7", AVERAGE, MLM, _more_data),
         Grid("dropout", "Dropout", "Table 8 and Figure 2b", AVERAGE, MLM, _dropout),
@@ -233,23 +196,7 @@ GRIDS = {
         Grid("mining", "Hard examples at equal compute", "5, no table", "none", MLM, _mining),
         Grid("masking", "Masking rate", "5, no table", "none", MLM, _masking),
         Grid("attention", "Local attention", "5, no table", "none", MLM, _attention),
-        Grid(
-            "replaced",
-            "Replaced words",
-            "5, no table",
-            "none",
-            PROBES,
-            _replaced,
-            measures_depths=True,
-        ),
-        Grid(
-            "elastic",
-            "Elastic depth",
-            "5, no table",
-            "none",
-            MLM,
-            _elastic,
-            measures_depths=True,
-        ),
+        Grid("replaced", "Replaced words", "5, no table", "none", PROBES, _replaced, measures_depths=True),
+        Grid("elastic", "Elastic depth", "5, no table", "none", MLM, _elastic, measures_depths=True),
     )
 }

@@ -56,9 +56,7 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
     """
     noise = pooled_deviation(ours)
     counts = {"same": 0, "reversed": 0, "unclear": 0}
-    for (their_first, first), (their_second, second) in combinations(
-        zip(paper, ours, strict=True), 2
-    ):
+    for (their_first, first), (their_second, second) in combinations(zip(paper, ours, strict=True), 2):
         if their_first is None or their_second is None or their_first == their_second:
             continue
         if not first or not second:
@@ -88,9 +86,7 @@ def _beside(first: Sequence[float], row: Sequence[float], noise: float | None) -
     return "above" if difference > 0 else "below"
 
 
-def _difference(
-    first: Sequence[float], second: Sequence[float], noise: float | None
-) -> float | None:
+def _difference(first: Sequence[float], second: Sequence[float], noise: float | None) -> float | None:
     """Return by how much the second mean is larger; None where the seeds cannot tell."""
     if noise is None or min(len(first), len(second)) < 2:
         return None

@@ -63,9 +63,7 @@ class Probe:
                 f"train.seed={seed}",
                 "train.loader_workers=0",
             ]
-            outcome = finetune(
-                resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True
-            )
+            outcome = finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
             result = read_result(run)
             if result is None:
                 raise LitebertError(

@@ -75,8 +75,7 @@ class Ablation(BaseModel):
         for row, values in zip(self.rows, self.compared, strict=True):
             parts.setdefault(row.part, []).append((row.paper, values))
         return {
-            part: ordering([paper for paper, _ in rows], [values for _, values in rows])
-            for part, rows in parts.items()
+            part: ordering([paper for paper, _ in rows], [values for _, values in rows]) for part, rows in parts.items()
         }
 
     @property
@@ -88,17 +87,14 @@ class Ablation(BaseModel):
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
             compared = differences(self.compared)
-            beside = ", ".join(
-                f"{row.label} {x}" for row, x in zip(self.rows[1:], compared, strict=True)
-            )
+            beside = ", ".join(f"{row.label} {x}" for row, x in zip(self.rows[1:], compared, strict=True))
             return (
                 f"The paper has no figures for this table. By {self.measure}, beside "
                 f"{self.rows[0].label}: {beside} (scale {self.scale})."
             )
         seeds = sorted({len(row.trials) for row in self.rows if row.trials})
         verdicts = " ".join(
-            f"The paper's ordering{f', {part}:' if part else ' is'} {each}."
-            for part, each in self.orderings.items()
+            f"The paper's ordering{f', {part}:' if part else ' is'} {each}." for part, each in self.orderings.items()
         )
         counted = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
         return f"{verdicts} Scale {self.scale}, {counted} a row.{missing}"
@@ -140,9 +136,7 @@ def ablate(
     Raises:
         LitebertError: LB-745 to LB-748, a name, a row or the corpus cannot be used.
     """
-    grid = _known(
-        "LB-746", "there is no ablation of this name", name, GRIDS, did_you_mean(name, GRIDS)
-    )
+    grid = _known("LB-746", "there is no ablation of this name", name, GRIDS, did_you_mean(name, GRIDS))
     chosen = _known("LB-745", "no study has this scale", scale, SCALES, did_you_mean(scale, SCALES))
     plan = plan or Plan()
     variants = {variant.label: variant for variant in grid.variants(chosen)}
@@ -217,11 +211,5 @@ def _require_rows(only: Sequence[str], variants: dict[str, Variant]) -> None:
 def _known(code: str, message: str, name: str, table: Mapping[str, Known], expected: str) -> Known:
     """Return the entry of a table with this name, or raise an error that lists the names."""
     if name not in table:
-        raise LitebertError(
-            code,
-            message,
-            received=name,
-            expected=expected,
-            next="litebert study ablation --help",
-        )
+        raise LitebertError(code, message, received=name, expected=expected, next="litebert study ablation --help")
     return table[name]

@@ -134,9 +134,7 @@ class Bench:
         if missing:
             longest = read_config(folder / "run" / "model").max_position_embeddings
             for probe in missing:
-                trial.probes[probe.task] = probe.measure(
-                    folder / "run" / "model", folder, seed=seed, longest=longest
-                )
+                trial.probes[probe.task] = probe.measure(folder / "run" / "model", folder, seed=seed, longest=longest)
             write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
@@ -187,9 +185,7 @@ class Bench:
             measures={name: round(value, 6) for name, value in measures.items()},
         )
 
-    def _missing(
-        self, trial: Trial, folder: Path, *, crosses: bool, by_depth: bool
-    ) -> dict[str, float]:
+    def _missing(self, trial: Trial, folder: Path, *, crosses: bool, by_depth: bool) -> dict[str, float]:
         """Return the measures that a table needs and the trial does not have yet."""
         config = resolve(PretrainConfig, settings_from_words(["data.corpus=x", *trial.settings]))
         found = {}
@@ -214,15 +210,11 @@ def _network(folder: Path) -> AlbertForPretraining:
     return network
 
 
-def measure(
-    network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str
-) -> dict[str, float]:
+def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str) -> dict[str, float]:
     """Measure held-out text under one masking (15 %, runs of up to 3 words) for every row."""
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None, "a study needs a corpus with a held-out part"
-    objective = config.objective.model_copy(
-        update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}
-    )
+    objective = config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15})
     batches = list(
         evaluation_batches(
             held_out.shards,
@@ -234,12 +226,7 @@ def measure(
         )
     )
     tokenizer: Tokenizer = held_out.tokenizer()
-    task = Pretraining(
-        network,
-        held_out=batches,
-        train=config.train,
-        mask_id=tokenizer.mask_id,
-    )
+    task = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id)
     found = task.evaluate()
     labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
     if labels:

@@ -121,11 +121,7 @@ def check_files(
 
 
 def check_dataset(
-    dataset: Dataset[Any, Any],
-    folder: Path,
-    *,
-    tokenizer: Tokenizer | None = None,
-    max_length: int = 256,
+    dataset: Dataset[Any, Any], folder: Path, *, tokenizer: Tokenizer | None = None, max_length: int = 256
 ) -> DataReport:
     """Check the files of a named task in a folder, or a single file as training data.
 
@@ -158,25 +154,16 @@ def check_dataset(
 class _SplitChecker:
     """Check splits one after the other, training data first; compare the others with it."""
 
-    def __init__(
-        self, head: HeadConfig, found: TableFindings, tokenizer: Tokenizer | None, max_length: int
-    ) -> None:
+    def __init__(self, head: HeadConfig, found: TableFindings, tokenizer: Tokenizer | None, max_length: int) -> None:
         self.head, self.reports = head, list[SplitReport]()
         self._found, self._tokenizer, self._max_length = found, tokenizer, max_length
         self._train: Split | None = None
 
     def check(
-        self,
-        name: str,
-        place: Callable[[int], str],
-        numbered: Iterable[tuple[int, CheckItem]],
-        *,
-        is_train: bool,
+        self, name: str, place: Callable[[int], str], numbered: Iterable[tuple[int, CheckItem]], *, is_train: bool
     ) -> None:
         """Check the rows of one split."""
-        lengths = (
-            LengthCounter(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
-        )
+        lengths = LengthCounter(self._tokenizer, max_length=self._max_length) if self._tokenizer else None
         split = Split(name, place, found=self._found, lengths=lengths)
         split.look(numbered)
         self.reports.append(split.close(self.head))

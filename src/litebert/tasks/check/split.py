@@ -111,12 +111,7 @@ class Split:
     """Collect the findings of the rows of one file; `place` names a row."""
 
     def __init__(
-        self,
-        name: str,
-        place: Callable[[int], str],
-        *,
-        found: TableFindings,
-        lengths: LengthCounter | None,
+        self, name: str, place: Callable[[int], str], *, found: TableFindings, lengths: LengthCounter | None
     ) -> None:
         self.name, self.place, self.seen = name, place, Seen()
         self._found, self._lengths = found, lengths
@@ -143,9 +138,7 @@ class Split:
         if self._num_rows and not self._num_labelled:
             self._say("no labels", self.name, "", self._num_rows)
         self._compare("repeated row", self.seen.repeated(), self, "the same as")
-        self._compare(
-            "contradictory labels", self.seen.contradictory(), self, "another answer than"
-        )
+        self._compare("contradictory labels", self.seen.contradictory(), self, "another answer than")
         lengths = self._lengths.report() if self._lengths else None
         if lengths and lengths.num_too_long and head.is_pooled:
             example = f"{lengths.num_too_long / self._num_rows:.2%} of rows lose their end"

@@ -53,12 +53,7 @@ class MultipleChoice:
     num_choices: int = 4
 
     def features(
-        self,
-        examples: Sequence[ChoiceExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
+        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
         """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
 
@@ -68,15 +63,12 @@ class MultipleChoice:
             LitebertError: LB-828, a question has more choices than `num_choices`.
         """
         contexts = _encoded_once(tokenizer, [example.context for example in examples], max_length)
-        questions = iter(
-            tokenizer.encode_ids([text for example in examples for text in question_texts(example)])
-        )
+        questions = iter(tokenizer.encode_ids([text for example in examples for text in question_texts(example)]))
         features = []
         for number, example in enumerate(examples):
             self._require_room(example)
             framed = [
-                self._framed(tokenizer, contexts[example.context], next(questions), max_length)
-                for _ in example.choices
+                self._framed(tokenizer, contexts[example.context], next(questions), max_length) for _ in example.choices
             ]
             framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
             ids, segments = zip(*framed, strict=True)
@@ -109,9 +101,7 @@ class MultipleChoice:
             for example, logits in zip(examples, outputs, strict=True)
         ]
 
-    def measures(
-        self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
-    ) -> dict[str, float]:
+    def measures(self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /) -> dict[str, float]:
         """Return the share of right answers, overall and, if there are several groups, by group.
 
         Raises:
@@ -128,9 +118,7 @@ class MultipleChoice:
             measured |= {f"accuracy_{group}": float(np.mean(is_right[group])) for group in groups}
         return measured
 
-    def constant(
-        self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /
-    ) -> list[Scores]:
+    def constant(self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /) -> list[Scores]:
         """Return how often the right choice is at each position in training."""
         places = [example.label for example in training if example.label is not None]
         shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
@@ -144,9 +132,7 @@ class MultipleChoice:
         labels = (f"choice {label + 1}",)
         return CheckItem(texts, "".join(texts), example.choices, labels, example.choices[label])
 
-    def rows(
-        self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
-    ) -> list[AnswerRow]:
+    def rows(self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /) -> list[AnswerRow]:
         """Return each question with the chosen text and the right one."""
         return [_row(*pair) for pair in zip(examples, answers, strict=True)]
 
@@ -166,9 +152,7 @@ class MultipleChoice:
     ) -> tuple[list[int], list[int]]:
         room = max_length - 3
         question = question[-min(self.max_qa_length, room) :]
-        return frame_ids(
-            tokenizer, context[: room - len(question)], question, max_length=max_length
-        )
+        return frame_ids(tokenizer, context[: room - len(question)], question, max_length=max_length)
 
     def _require_room(self, example: ChoiceExample) -> None:
         if len(example.choices) > self.num_choices:
@@ -207,9 +191,7 @@ def _row(example: ChoiceExample, answer: Scores) -> AnswerRow:
     )
 
 
-def _encoded_once(
-    tokenizer: Tokenizer, texts: Sequence[str], max_length: int
-) -> dict[str, list[int]]:
+def _encoded_once(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> dict[str, list[int]]:
     """Encode the beginning of each distinct text; questions on one passage share it."""
     distinct = list(dict.fromkeys(texts))
     read = [tokenizer.beginning(text, max_length) for text in distinct]

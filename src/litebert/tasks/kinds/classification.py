@@ -64,20 +64,12 @@ class TextClassification:
         return problem_of(self.head)
 
     def features(
-        self,
-        examples: Sequence[TextExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
         """Frame [CLS] A [SEP] (B [SEP]); an empty B counts as none (classifier_utils.py L556)."""
         firsts, seconds = (
             tokenizer.encode_ids([tokenizer.beginning(text, max_length) for text in texts])
-            for texts in (
-                [example.first for example in examples],
-                [example.second or "" for example in examples],
-            )
+            for texts in ([example.first for example in examples], [example.second or "" for example in examples])
         )
         features = []
         for number, example in enumerate(examples):
@@ -116,30 +108,22 @@ class TextClassification:
             return list(network(batch).float().cpu().numpy())
         return list(patient_logits(network, batch, self.patience).cpu().numpy())
 
-    def answers(
-        self, _: Sequence[TextExample], __: Sequence[Feature], outputs: Sequence[Output], /
-    ) -> list[Scores]:
+    def answers(self, _: Sequence[TextExample], __: Sequence[Feature], outputs: Sequence[Output], /) -> list[Scores]:
         """Turn logits into probabilities; a score stays as it is."""
         logits = np.stack(outputs) if outputs else np.zeros((0, self.head.num_outputs))
         return [Scores(tuple(map(float, row))) for row in self.problem.values(logits)]
 
-    def measures(
-        self, examples: Sequence[TextExample], answers: Sequence[Scores], /
-    ) -> dict[str, float]:
+    def measures(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> dict[str, float]:
         """Compare answers with labels: accuracy, F1, Matthews; or correlations; or micro F1."""
         values = np.array([answer.values for answer in answers])
         return self.problem.measures([label_of(example) for example in examples], values)
 
-    def constant(
-        self, training: Sequence[TextExample], examples: Sequence[TextExample], /
-    ) -> list[Scores]:
+    def constant(self, training: Sequence[TextExample], examples: Sequence[TextExample], /) -> list[Scores]:
         """Return the answers of always giving the commonest training label, or the mean score."""
         labels = [label_of(example) for example in training]
         return [Scores(self.problem.constant(labels))] * len(examples)
 
-    def rows(
-        self, examples: Sequence[TextExample], answers: Sequence[Scores], /
-    ) -> list[AnswerRow]:
+    def rows(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> list[AnswerRow]:
         """Return answers in the words of the labels; several are joined by commas."""
         return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
 

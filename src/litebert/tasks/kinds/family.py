@@ -88,12 +88,7 @@ class Family(Protocol[ExampleIn, Answer]):
         """The head that this kind of task trains."""
 
     def features(
-        self,
-        examples: Sequence[ExampleIn],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
+        self, examples: Sequence[ExampleIn], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
         """Encode examples, in order; with `training`, features have targets."""
 
@@ -104,22 +99,14 @@ class Family(Protocol[ExampleIn, Answer]):
         """Return for each feature the numpy array that `answers` needs."""
 
     def answers(
-        self,
-        examples: Sequence[ExampleIn],
-        features: Sequence[Feature],
-        outputs: Sequence[Output],
-        /,
+        self, examples: Sequence[ExampleIn], features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[Answer]:
         """Return one answer per example, from the outputs of its features."""
 
-    def measures(
-        self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /
-    ) -> dict[str, float]:
+    def measures(self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /) -> dict[str, float]:
         """Compare answers with the labels in the examples, by the field's measures."""
 
-    def constant(
-        self, training: Sequence[ExampleIn], examples: Sequence[ExampleIn], /
-    ) -> list[Answer]:
+    def constant(self, training: Sequence[ExampleIn], examples: Sequence[ExampleIn], /) -> list[Answer]:
         """Return the baseline: for all examples, the answer that is commonest in training."""
 
     def item(self, example: ExampleIn, /) -> CheckItem:

@@ -151,15 +151,11 @@ class MultiLabel(LabelProblem):
 
     def named(self, values: Values, /) -> tuple[str, ...]:
         """Return the names of the labels with a probability of one half or more."""
-        return tuple(
-            name for name, value in zip(self.names, values, strict=True) if value >= MARKED_FROM
-        )
+        return tuple(name for name, value in zip(self.names, values, strict=True) if value >= MARKED_FROM)
 
     def constant(self, labels: Sequence[Label]) -> Values:
         """Return the commonest combination of labels."""
-        common = Counter(tuple(np.ravel(label).astype(int)) for label in labels).most_common(1)[0][
-            0
-        ]
+        common = Counter(tuple(np.ravel(label).astype(int)) for label in labels).most_common(1)[0][0]
         return tuple(map(float, self._marked([common])[0]))
 
     def _marked(self, labels: Sequence[Label]) -> NDArray[np.int64]:

@@ -57,12 +57,7 @@ class TokenClassification:
     head: HeadConfig
 
     def features(
-        self,
-        examples: Sequence[TagExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
+        self, examples: Sequence[TagExample], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
         """Frame [CLS] words [SEP]; the weight is the number of words, so that all count equally.
 
@@ -74,9 +69,7 @@ class TokenClassification:
             tags = example.tags if training else (0,) * len(example.words)
             assert tags is not None, "examples for training have tags"
             cuts = runs([len(word) for word in pieces], room=max_length - 2)
-            features += [
-                _feature(tokenizer, pieces[run], tags[run], number, max_length) for run in cuts
-            ]
+            features += [_feature(tokenizer, pieces[run], tags[run], number, max_length) for run in cuts]
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
@@ -90,11 +83,7 @@ class TokenClassification:
         return [part.numpy() for part in _sequences(logits, batch)]
 
     def answers(
-        self,
-        examples: Sequence[TagExample],
-        features: Sequence[Feature],
-        outputs: Sequence[Output],
-        /,
+        self, examples: Sequence[TagExample], features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[TagAnswer]:
         """Turn the logits at first pieces into probabilities, word by word."""
         none = np.zeros((0, self.head.num_outputs), dtype=np.float32)
@@ -104,16 +93,12 @@ class TokenClassification:
             logits[feature.example].append(output[feature.target != IGNORED])
         return [TagAnswer(softmax(np.concatenate(parts))) for parts in logits]
 
-    def measures(
-        self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
-    ) -> dict[str, float]:
+    def measures(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
         wanted = [self._named(example.tags or ()) for example in examples]
         return tagging_measures(wanted, [self._named(answer.best) for answer in answers])
 
-    def constant(
-        self, training: Sequence[TagExample], examples: Sequence[TagExample], /
-    ) -> list[TagAnswer]:
+    def constant(self, training: Sequence[TagExample], examples: Sequence[TagExample], /) -> list[TagAnswer]:
         """Return the share of each training tag, for every word."""
         tags = [tag for example in training for tag in example.tags or ()]
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
@@ -125,9 +110,7 @@ class TokenClassification:
         answer = None if example.tags is None else " ".join(tags)
         return CheckItem((text,), text, labels=tags, answer=answer)
 
-    def rows(
-        self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
-    ) -> list[AnswerRow]:
+    def rows(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> list[AnswerRow]:
         """Return tags with spaces between them; confidence and score are means over the words."""
         return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
 
@@ -186,11 +169,7 @@ def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
 
 
 def _feature(
-    tokenizer: Tokenizer,
-    pieces: Sequence[list[int]],
-    tags: Sequence[int],
-    example: int,
-    max_length: int,
+    tokenizer: Tokenizer, pieces: Sequence[list[int]], tags: Sequence[int], example: int, max_length: int
 ) -> Feature:
     """Frame a run of words and put each tag at the first piece of its word."""
     inner = list(chain.from_iterable(pieces))[: max_length - 2]

@@ -37,9 +37,7 @@ class Teaching:
     family: Teachable
     config: TeacherConfig
 
-    def losses(
-        self, network: AlbertForTask, batch: Batch, targets: Tensor, wanted: Tensor
-    ) -> Tensor:
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor, wanted: Tensor) -> Tensor:
         """Return the mixed loss of each feature, from one pass through the network.
 
         `wanted` has the teacher's logits of each feature, followed by the state that its head reads

@@ -24,15 +24,11 @@ class VectorHead(nn.Module):
         self.dense = nn.Linear(3 * config.hidden_size, head.num_outputs)
         self.dropout_prob = config.classifier_dropout_prob
 
-    def forward(
-        self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
-    ) -> Float[Tensor, "sequences outputs"]:
+    def forward(self, hidden: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "sequences outputs"]:
         """Return the logits of each sequence."""
         return self.logits(self.rows(hidden, batch))
 
-    def rows(
-        self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
-    ) -> Float[Tensor, "sequences three_hidden"]:
+    def rows(self, hidden: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "sequences three_hidden"]:
         """Return the input of the linear layer for each sequence."""
         num_texts, sizes = len(batch.lengths), batch.offsets.diff()
         text = torch.arange(num_texts, device=hidden.device).repeat_interleave(sizes)

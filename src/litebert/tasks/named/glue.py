@@ -18,9 +18,7 @@ KEY_MEASURES = {"cola": "matthews", "stsb": "pearson"}
 """The measure that the official code selects by (classifier_utils.py L881-949), if not accuracy."""
 
 SUBMISSION_FILES = tuple(
-    f"{name}.tsv"
-    for task in GLUE_TASKS
-    for name in (("MNLI-m", "MNLI-mm") if task.name == "mnli" else (task.folder,))
+    f"{name}.tsv" for task in GLUE_TASKS for name in (("MNLI-m", "MNLI-mm") if task.name == "mnli" else (task.folder,))
 )
 
 
@@ -30,10 +28,7 @@ def submission(
     """Return the answers as a file for gluebenchmark.com, by its name."""
     matching = {"_matched": "-m", "_mismatched": "-mm"}
     suffix = next((short for long, short in matching.items() if split.endswith(long)), "")
-    rows = (
-        f"{example.id}\t{_prediction(task, answer)}\n"
-        for example, answer in zip(examples, answers, strict=True)
-    )
+    rows = (f"{example.id}\t{_prediction(task, answer)}\n" for example, answer in zip(examples, answers, strict=True))
     return {f"{task.folder}{suffix}.tsv": "index\tprediction\n" + "".join(rows)}
 
 

@@ -65,9 +65,7 @@ def _examples(task: GlueTask, source: Source, split: str) -> Iterator[TextExampl
         )
 
 
-def _lines(
-    task: GlueTask, source: Source, wanted: Sequence[str], *, header: tuple[str, ...]
-) -> PlacedRows:
+def _lines(task: GlueTask, source: Source, wanted: Sequence[str], *, header: tuple[str, ...]) -> PlacedRows:
     """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
     lines = read_lines(source)
     if not header:
@@ -105,9 +103,7 @@ def _json_rows(source: Source) -> Iterator[tuple[int, Row]]:
         yield number, parse_row(line, RowPlace(source, number))
 
 
-def _require_columns(
-    task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: RowPlace
-) -> None:
+def _require_columns(task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: RowPlace) -> None:
     if not set(wanted) <= set(columns):
         raise LitebertError(
             "LB-822",

@@ -28,9 +28,7 @@ def published(task: str, *, model: str | None = None) -> list[PublishedScore]:
     >>> [score.percent for score in published("sst2", model="base-v2")]
     [92.9]
     """
-    return [
-        score for score in PUBLISHED if score.task == task and (model or score.model) == score.model
-    ]
+    return [score for score in PUBLISHED if score.task == task and (model or score.model) == score.model]
 
 
 _FIVE = (
@@ -71,19 +69,10 @@ _BLOCKS: tuple[_Block, ...] = (
             ("ALBERT base", "base-v1", (89.3, 82.3, 80.0, 77.1, 81.6, 90.3, 64.0)),
             ("ALBERT large", "large-v1", (90.6, 83.9, 82.3, 79.4, 83.5, 91.7, 68.5)),
             ("ALBERT xlarge", "xlarge-v1", (92.5, 86.1, 86.1, 83.1, 86.4, 92.4, 74.8)),
-            (
-                "ALBERT xxlarge",
-                "xxlarge-v1, 24 layers, 125k steps",
-                (94.1, 88.3, 88.1, 85.1, 88.0, 95.2, 82.3),
-            ),
+            ("ALBERT xxlarge", "xxlarge-v1, 24 layers, 125k steps", (94.1, 88.3, 88.1, 85.1, 88.0, 95.2, 82.3)),
         ),
     ),
-    (
-        "Table 13",
-        "dev",
-        _FIVE,
-        (("12", "xxlarge-v1, 125k steps", (94.0, 88.1, 88.3, 85.3, 87.8, 95.4, 82.5)),),
-    ),
+    ("Table 13", "dev", _FIVE, (("12", "xxlarge-v1, 125k steps", (94.0, 88.1, 88.3, 85.3, 87.8, 95.4, 82.5)),)),
     (
         _README,
         "dev",

@@ -65,13 +65,9 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
     return examples
 
 
-def submission(
-    name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]
-) -> dict[str, str]:
+def submission(name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]) -> dict[str, str]:
     """Write the letter of each answer by the id of its question."""
-    letters = {
-        example.id: LETTERS[answer.best] for example, answer in zip(examples, answers, strict=True)
-    }
+    letters = {example.id: LETTERS[answer.best] for example, answer in zip(examples, answers, strict=True)}
     return {f"{name}-{split}.json": json.dumps(letters, indent=2) + "\n"}
 
 

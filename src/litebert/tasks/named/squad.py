@@ -46,9 +46,7 @@ def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
     return [example for source in sources for example in read_squad(source).examples]
 
 
-def submission(
-    _: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
-) -> dict[str, str]:
+def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
     ids = [example.id for example in examples]
     n_best = [[_proposal(span) for span in answer.n_best] for answer in answers]

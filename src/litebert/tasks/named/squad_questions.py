@@ -13,11 +13,7 @@ from litebert.errors import LitebertError
 from litebert.reading.find import find_file
 from litebert.reading.layout import read_layout
 from litebert.reading.source import Source
-from litebert.tasks.kinds.spans.example import (
-    GoldAnswer,
-    SpanExample,
-    require_bounded_context,
-)
+from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample, require_bounded_context
 
 
 class _SquadPart(BaseModel):

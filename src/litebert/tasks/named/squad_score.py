@@ -19,9 +19,7 @@ _TEXTS = TypeAdapter(dict[str, str])
 _NUMBERS = TypeAdapter(dict[str, float])
 
 
-def score_predictions(
-    dataset: Path, predictions: Path, *, null_odds: Path | None = None
-) -> dict[str, float]:
+def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | None = None) -> dict[str, float]:
     """Score question id -> answer against a file of SQuAD 1.1 or 2.0; which one, the file says.
 
     Questions without a prediction are named on stderr and counted as `unanswered`. As officially,
@@ -53,9 +51,7 @@ def score_predictions(
     }
 
 
-def _require_match(
-    wanted: Mapping[str, object], found: Mapping[str, str], name: str, predictions: Path
-) -> None:
+def _require_match(wanted: Mapping[str, object], found: Mapping[str, str], name: str, predictions: Path) -> None:
     if not wanted:
         raise LitebertError(
             "LB-808",
@@ -75,10 +71,7 @@ def _require_match(
 
 
 def _require_nulls(
-    wanted: Mapping[str, object],
-    found: Mapping[str, str],
-    nulls: Mapping[str, float],
-    null_odds: Path,
+    wanted: Mapping[str, object], found: Mapping[str, str], nulls: Mapping[str, float], null_odds: Path
 ) -> None:
     lacking = [key for key in wanted if key in found and key not in nulls]
     if lacking:

@@ -28,9 +28,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     problem: ClassVar[str] = "multiple-choice"
 
     @classmethod
-    def settle(
-        cls, table: TableFile, columns: Columns, _problem: str | None
-    ) -> tuple[ChoiceRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, _problem: str | None) -> tuple[ChoiceRows, str]:
         name = columns.all("label")[0]
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for _, row in table.rows():

@@ -61,12 +61,7 @@ def guess_columns(
     """
     guess = _Guess(names, Contents(sample), chosen)
     shape = shape or guess.shape()
-    find = {
-        "texts": guess.texts,
-        "words": guess.words,
-        "choices": guess.choices,
-        "spans": guess.spans,
-    }
+    find = {"texts": guess.texts, "words": guess.words, "choices": guess.choices, "spans": guess.spans}
     found = find[shape]()
     for role in chosen.names:
         if role not in found:

@@ -132,11 +132,7 @@ class _Files:
         reading = self.settled.reading
         keys, strata = map(reading.key, examples), map(reading.stratum, examples)
         is_out = drawn(list(keys), self.held_out, list(strata))
-        return [
-            example
-            for example, out in zip(examples, is_out, strict=True)
-            if out == (split == "dev")
-        ]
+        return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
     def _examples(self, path: Path, *, is_labelled: bool) -> list[Any]:
         """Read all rows; if ids are missing or repeated, the numbers of the rows replace them."""
@@ -149,10 +145,7 @@ class _Files:
             examples.append(self.settled.example(table, number, row, is_labelled=is_labelled))
         if len({example.id for example in examples}) == len(examples):
             return examples
-        return [
-            replace(example, id=str(number))
-            for example, number in zip(examples, numbers, strict=True)
-        ]
+        return [replace(example, id=str(number)) for example, number in zip(examples, numbers, strict=True)]
 
 
 def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDArray[np.bool_]:
@@ -182,10 +175,7 @@ def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDAr
 
 
 def answer_table(
-    family: Family[Example, Answer],
-    split: str,
-    examples: Sequence[Example],
-    answers: Sequence[Answer],
+    family: Family[Example, Answer], split: str, examples: Sequence[Example], answers: Sequence[Answer]
 ) -> dict[str, str]:
     """Return one CSV file, named after the split, with a line for each example.
 

@@ -45,9 +45,7 @@ def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> 
     first, rest = [cell.strip() for cell in rows[0]], rows[1:]
     names = KNOWN_NAMES | set(map(normal, known))
     num_known = sum(normal(cell) in names for cell in first)
-    columns = [
-        [row[index].strip() for row in rest if index < len(row)] for index in range(len(first))
-    ]
+    columns = [[row[index].strip() for row in rest if index < len(row)] for index in range(len(first))]
     if num_known > 1 or set(known) & set(first):
         return True
     if any(_is_repeated(cell, column) for cell, column in zip(first, columns, strict=True)):
@@ -65,9 +63,7 @@ def _candidates(lines: Sequence[str], kind: str) -> list[Dialect]:
     candidates: list[Dialect] = []
     for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
         has_quotes = delimiter != "\t" or _has_quoted_cells(lines)
-        quotings: tuple[Quoting, ...] = (
-            ("doubled", "escaped", "none") if has_quotes else ("none", "doubled", "escaped")
-        )
+        quotings: tuple[Quoting, ...] = ("doubled", "escaped", "none") if has_quotes else ("none", "doubled", "escaped")
         candidates += [Dialect(delimiter, quoting) for quoting in quotings]
     return candidates
 

@@ -39,9 +39,7 @@ class LabelColumn:
     @property
     def are_numbers(self) -> bool:
         """Whether it contains only numbers, apart from words for a missing value."""
-        return bool(self.numbers) and len(self.numbers) == sum(
-            label.lower() not in MISSING for label in self.single
-        )
+        return bool(self.numbers) and len(self.numbers) == sum(label.lower() not in MISSING for label in self.single)
 
     @property
     def is_amounts(self) -> bool:

@@ -102,8 +102,7 @@ class RowReading(ABC, Generic[Read, Answer]):
                 f"{place}: the training data has no label {label}",
                 received=label,
                 expected=f"one of {some}",
-                next="add examples of it for training, or correct it "
-                f"({did_you_mean(label, self.labels)})",
+                next=f"add examples of it for training, or correct it ({did_you_mean(label, self.labels)})",
             )
         return self.numbers[label]
 

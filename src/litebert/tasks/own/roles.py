@@ -51,8 +51,7 @@ CHOSEN = ("answerkey", "correct", "correctanswer", "correctanswerid", "gold")
 """More names of the label column if it says which choice is right."""
 
 KNOWN_NAMES = frozenset(
-    [*CHOSEN, *(name for names in NAMES.values() for name in names)]
-    + [name for pair in PAIRS for name in pair]
+    [*CHOSEN, *(name for names in NAMES.values() for name in names)] + [name for pair in PAIRS for name in pair]
 )
 
 

@@ -66,9 +66,7 @@ class TableFile:
         return str(RowPlace(self.source, number))
 
 
-def open_table(
-    path: Path, *, has_header: bool | None = None, known: Collection[str] = ()
-) -> TableFile:
+def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> TableFile:
     """Find out the format of a file and its columns.
 
     `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess);

@@ -15,13 +15,7 @@ from litebert.reading.rows import Row
 from litebert.tasks.own.choices import ChoiceRows
 from litebert.tasks.own.columns import RowShape, guess_columns, pair_flags
 from litebert.tasks.own.reading import RowReading
-from litebert.tasks.own.roles import (
-    Columns,
-    Role,
-    chosen_columns,
-    chosen_header,
-    require_columns,
-)
+from litebert.tasks.own.roles import Columns, Role, chosen_columns, chosen_header, require_columns
 from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.spans import SpanRows
 from litebert.tasks.own.texts import TEXTS, TextRows
@@ -116,10 +110,7 @@ def _maybe_pairs(unused: Sequence[str], found: Columns, contents: Contents) -> l
     if text is None or found.one("second") or not worded:
         return []
     pair = [name for name in contents.rows[0] if name in (text, worded[0])]
-    return [
-        f"warning: not used, though it looks like text: {', '.join(worded)}; "
-        f"for pairs: {pair_flags(pair)}"
-    ]
+    return [f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair_flags(pair)}"]
 
 
 def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str]) -> Settled:

@@ -36,9 +36,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     needs_labels: ClassVar[bool] = False
 
     @classmethod
-    def settle(
-        cls, table: TableFile, columns: Columns, _problem: str | None
-    ) -> tuple[SpanRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, _problem: str | None) -> tuple[SpanRows, str]:
         number = sum(not _answers(row, columns) for _, row in table.rows())
         summary = f"{number:,} without an answer" if number else "all are answered"
         return cls(columns, (UNANSWERABLE,) if number else ()), f"questions; {summary}"
@@ -83,9 +81,7 @@ def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
     pairs = [(one.get("text"), one.get("answer_start")) for one in objects] or [
         *zip_longest(texts, starts[: len(texts)])
     ]
-    return [
-        (text, number_of(start)) for cell, start in pairs if (text := text_of(cell)) is not None
-    ]
+    return [(text, number_of(start)) for cell, start in pairs if (text := text_of(cell)) is not None]
 
 
 def _parsed(cell: object) -> object:

@@ -42,9 +42,7 @@ class TextRows(RowReading[TextExample, Scores]):
     problem_type: ClassVar[ProblemType]
 
     @classmethod
-    def settle(
-        cls, table: TableFile, columns: Columns, problem: str | None
-    ) -> tuple[TextRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[TextRows, str]:
         names = columns.all("label")
         if len(names) > 1:
             return SeveralLabels(columns, names), f"a column for each of {len(names)} labels"
@@ -63,9 +61,7 @@ class TextRows(RowReading[TextExample, Scores]):
     @cached_property
     def family(self) -> TextClassification:
         kind, problem_type = "sequence-classification", self.problem_type
-        return TextClassification(
-            HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type)
-        )
+        return TextClassification(HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type))
 
     @property
     def key_measure(self) -> str:
@@ -157,8 +153,7 @@ class OneScore(TextRows):
                 f"{place}: column {self.label_column} is not a number",
                 received=repr(cell),
                 expected="a finite number in every row that is trained or evaluated on",
-                next="correct the row, or data.missing_labels=skip; for classes: --problem "
-                "classification",
+                next="correct the row, or data.missing_labels=skip; for classes: --problem classification",
             )
         return score
 
@@ -169,9 +164,7 @@ class OneScore(TextRows):
         return ""
 
 
-TEXTS: dict[str, type[TextRows]] = {
-    reading.problem: reading for reading in (OneLabel, SeveralLabels, OneScore)
-}
+TEXTS: dict[str, type[TextRows]] = {reading.problem: reading for reading in (OneLabel, SeveralLabels, OneScore)}
 
 
 def _require_classes(table: TableFile, found: LabelColumn) -> None:

@@ -29,9 +29,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     learnt: ClassVar[Role] = "tags"
 
     @classmethod
-    def settle(
-        cls, table: TableFile, columns: Columns, _problem: str | None
-    ) -> tuple[WordRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, _problem: str | None) -> tuple[WordRows, str]:
         (name,) = columns.all("tags")
         tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
         labels = in_order(tag for tag in tags if tag is not None)

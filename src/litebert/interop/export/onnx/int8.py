@@ -30,9 +30,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     graph = model.graph
     floats = {t.name: t for t in graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
     transposed = {
-        node.output[0]: node.input[0]
-        for node in graph.node
-        if node.op_type == "Transpose" and node.input[0] in floats
+        node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose" and node.input[0] in floats
     }
     axes = dict(_weights(graph, floats, transposed))
     nodes = [new for node in graph.node for new in _rewritten(node, axes, transposed)]
@@ -65,9 +63,7 @@ def _weights(
             yield node.input[0], 1
 
 
-def _rewritten(
-    node: onnx.NodeProto, axes: Mapping[str, int], transposed: Mapping[str, str]
-) -> Nodes:
+def _rewritten(node: onnx.NodeProto, axes: Mapping[str, int], transposed: Mapping[str, str]) -> Nodes:
     if node.op_type == "MatMul" and transposed.get(node.input[1], node.input[1]) in axes:
         yield from _product(node, scale=f"{transposed.get(node.input[1], node.input[1])}.scale")
     elif node.op_type == "Gather" and node.input[0] in axes:

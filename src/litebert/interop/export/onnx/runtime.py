@@ -22,11 +22,7 @@ ROUNDS = 7
 
 
 def measure(
-    runners: Mapping[str, RunBatch],
-    network: PaddedNetwork,
-    *,
-    vocab_size: int,
-    rounds: int = ROUNDS,
+    runners: Mapping[str, RunBatch], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
 ) -> dict[str, dict[str, float]]:
     """Return the median milliseconds of each runner at each shape; `1x16` is one row of 16.
 

@@ -69,11 +69,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
             SentencePiece vocabulary; what `export_onnx` raises.
     """
     require_absent(
-        "LB-910",
-        f"{output} exists",
-        output,
-        expected="a folder that is not there yet",
-        next="choose another folder",
+        "LB-910", f"{output} exists", output, expected="a folder that is not there yet", next="choose another folder"
     )
     tokenizer = Tokenizer.load(folder)
     table = vocabulary(folder, tokenizer)
@@ -121,11 +117,7 @@ def _name(folder: Path) -> str:
 
 
 def _vectors(vectors: SentenceVectors) -> dict[str, Json]:
-    return {
-        "pooling": vectors.pooling,
-        "max_length": vectors.max_length,
-        "prompt": vectors.prompt,
-    }
+    return {"pooling": vectors.pooling, "max_length": vectors.max_length, "prompt": vectors.prompt}
 
 
 def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
@@ -153,9 +145,7 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
         "charsmap": base64.b64encode(model.charsmap).decode("ascii"),
         "lowercase": settings.lowercase,
         "keep_accents": settings.keep_accents,
-        "special": dict(
-            zip(("pad", "unk", "cls", "sep", "mask"), tokenizer.special_ids, strict=True)
-        ),
+        "special": dict(zip(("pad", "unk", "cls", "sep", "mask"), tokenizer.special_ids, strict=True)),
         "spaces": _class(str.isspace),
         "marks": _class(lambda character: unicodedata.combining(character) != 0),
         "digits": _class(str.isdigit),

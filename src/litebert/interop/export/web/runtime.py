@@ -15,9 +15,7 @@ from litebert.files import read_capped, write_bytes
 
 VERSION = "1.30.0"
 URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
-INTEGRITY = (
-    "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
-)
+INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
 """SHA-512 of the package, as the npm registry publishes it."""
 _LIMIT = 64 << 20
 _SECONDS = 60
@@ -69,8 +67,7 @@ def _fetched() -> bytes:
             "onnxruntime-web cannot be fetched",
             received=f"{URL}: {error}",
             expected="a connection to the npm registry, or --runtime with a local copy",
-            next=f"npm pack onnxruntime-web@{VERSION}, then add "
-            f"--runtime onnxruntime-web-{VERSION}.tgz",
+            next=f"npm pack onnxruntime-web@{VERSION}, then add --runtime onnxruntime-web-{VERSION}.tgz",
         ) from error
     write_bytes(kept, data)
     return data

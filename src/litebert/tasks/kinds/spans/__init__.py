@@ -3,12 +3,7 @@
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
 from litebert.tasks.kinds.spans.decode import ProposedSpan, SpanAnswer
-from litebert.tasks.kinds.spans.example import (
-    MAX_CONTEXT,
-    GoldAnswer,
-    SpanExample,
-    require_bounded_context,
-)
+from litebert.tasks.kinds.spans.example import MAX_CONTEXT, GoldAnswer, SpanExample, require_bounded_context
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, score_spans
 from litebert.tasks.kinds.spans.threshold import tuned_threshold
 

@@ -53,23 +53,13 @@ class SpanAnswering:
     num_ends: int = 20
 
     def features(
-        self,
-        examples: Sequence[SpanExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
+        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
         """Cut each example into windows; see windows.py."""
         return list(self.windows(examples, tokenizer, max_length=max_length, training=training))
 
     def windows(
-        self,
-        examples: Sequence[SpanExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool = False,
+        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool = False
     ) -> Iterator[SpanFeature]:
         """Yield the features one by one, so that those of a long context need not fit in memory."""
         return span_windows(
@@ -96,11 +86,7 @@ class SpanAnswering:
         return [self._candidates(*window.T) for window in np.split(logits, places)]
 
     def answers(
-        self,
-        examples: Sequence[SpanExample],
-        features: Sequence[Feature],
-        outputs: Sequence[Output],
-        /,
+        self, examples: Sequence[SpanExample], features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[SpanAnswer]:
         """Merge the windows of each question."""
         windows: list[list[tuple[SpanFeature, Output]]] = [[] for _ in examples]
@@ -109,16 +95,12 @@ class SpanAnswering:
             windows[feature.example].append((feature, output))
         return [self._answer(*pair) for pair in zip(examples, windows, strict=True)]
 
-    def measures(
-        self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
-    ) -> dict[str, float]:
+    def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
         questions, given = labelled(examples, answers)
         return without_totals(squad1_measures(gold(questions), answered(questions, given, None)))
 
-    def constant(
-        self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
-    ) -> list[SpanAnswer]:
+    def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
         """Answer nothing: no span is commoner than another."""
         return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
 
@@ -131,9 +113,7 @@ class SpanAnswering:
         answer = " | ".join(one.text for one in example.answers)
         return CheckItem(texts, example.context, labels=labels, answer=answer)
 
-    def rows(
-        self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
-    ) -> list[AnswerRow]:
+    def rows(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> list[AnswerRow]:
         """Return each question with right and given answers; `score` is F1."""
         given = given_texts(examples, answers)
         return [_row(*each) for each in zip(examples, answers, given, strict=True)]
@@ -149,13 +129,7 @@ class SpanAnswering:
 
     def _candidates(self, start: NDArray[np.float32], end: NDArray[np.float32]) -> Output:
         starts, ends = likeliest(start, self.num_starts), likeliest(end, self.num_ends)
-        return candidates(
-            starts,
-            start[starts],
-            ends[None],
-            end[ends][None],
-            max_answer_length=self.max_answer_length,
-        )
+        return candidates(starts, start[starts], ends[None], end[ends][None], max_answer_length=self.max_answer_length)
 
     def _answer(self, example: SpanExample, windows: Windows) -> SpanAnswer:
         found = proposals(example.context, windows, n_best=self.n_best, nothing=EMPTY)

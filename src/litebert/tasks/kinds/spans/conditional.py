@@ -61,21 +61,15 @@ class ConditionalSpanAnswering(SpanAnswering):
         """Return the likeliest candidates of each window; row 0 is the null score."""
         spans = score_spans(network, batch, _allowed(batch), self.num_starts)
         start_scores = spans.start.gather(1, spans.chosen)
-        on_host = (
-            part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer)
-        )
+        on_host = (part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer))
         return [self._conditional(*window) for window in zip(*on_host, strict=True)]
 
-    def measures(
-        self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
-    ) -> dict[str, float]:
+    def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
         questions, given = labelled(examples, answers)
         return without_totals(squad2_scores(questions, given, threshold=self.null_threshold))
 
-    def constant(
-        self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
-    ) -> list[SpanAnswer]:
+    def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
         """Give no answer to any question."""
         return [SpanAnswer("", (NO_SPAN,), NO_WINDOW, self.null_threshold) for _ in examples]
 

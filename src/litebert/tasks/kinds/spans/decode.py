@@ -102,11 +102,7 @@ def candidates(
 
 
 def proposals(
-    context: str,
-    windows: Iterable[tuple[SpanFeature, Candidates]],
-    *,
-    n_best: int,
-    nothing: ProposedSpan,
+    context: str, windows: Iterable[tuple[SpanFeature, Candidates]], *, n_best: int, nothing: ProposedSpan
 ) -> tuple[ProposedSpan, ...]:
     """Return the best spans of all windows on a context, or `nothing`.
 
@@ -118,9 +114,7 @@ def proposals(
     return _shared(_distinct(_span(context, row) for row in best_first), n_best, nothing)
 
 
-def merge_spans(
-    answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan
-) -> tuple[ProposedSpan, ...]:
+def merge_spans(answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
     """Return the best proposals of several parts of a context, or `nothing`."""
     spans = [span for answer in answers for span in answer.n_best if not _is(span, nothing)]
     return _shared(_distinct(sorted(spans, key=lambda span: -span.score)), n_best, nothing)
@@ -184,13 +178,8 @@ def _distinct(best_first: Iterable[ProposedSpan]) -> Iterator[ProposedSpan]:
             yield span
 
 
-def _shared(
-    best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan
-) -> tuple[ProposedSpan, ...]:
+def _shared(best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
     """Keep the `n_best` spans; their probabilities are the softmax of their scores."""
     kept = list(islice(best_first, n_best)) or [nothing]
     powers = [math.exp(span.score - kept[0].score) for span in kept]
-    return tuple(
-        replace(span, probability=power / sum(powers))
-        for span, power in zip(kept, powers, strict=True)
-    )
+    return tuple(replace(span, probability=power / sum(powers)) for span, power in zip(kept, powers, strict=True))

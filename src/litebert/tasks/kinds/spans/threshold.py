@@ -12,12 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from litebert.metrics.no_answer import (
-    best_threshold,
-    raw_scores,
-    squad2_measures,
-    threshold_measures,
-)
+from litebert.metrics.no_answer import best_threshold, raw_scores, squad2_measures, threshold_measures
 from litebert.metrics.some import require_some
 from litebert.tasks.kinds.spans.decode import SpanAnswer, kept_text
 from litebert.tasks.kinds.spans.example import SpanExample
@@ -26,17 +21,13 @@ Examples = Sequence[SpanExample]
 Answers = Sequence[SpanAnswer]
 
 
-def squad2_scores(
-    examples: Examples, answers: Answers, *, threshold: float | None
-) -> dict[str, float]:
+def squad2_scores(examples: Examples, answers: Answers, *, threshold: float | None) -> dict[str, float]:
     """Measure with a given threshold, or (None) exactly as the official evaluation does."""
     wanted, nulls = gold(examples), null_scores(examples, answers)
     is_official = threshold is None
     tuned = official_threshold(examples, answers) if threshold is None else threshold
     return {
-        **squad2_measures(
-            wanted, answered(examples, answers, tuned), nulls if is_official else None
-        ),
+        **squad2_measures(wanted, answered(examples, answers, tuned), nulls if is_official else None),
         **threshold_measures(wanted, answered(examples, answers, None), nulls),
         "threshold": tuned,
     }
@@ -101,6 +92,4 @@ def answered(examples: Examples, answers: Answers, threshold: float | None) -> d
 def null_scores(examples: Examples, answers: Answers) -> dict[str, float]:
     """Return the null scores by question."""
     pairs = zip(examples, answers, strict=True)
-    return {
-        example.id: answer.null_score for example, answer in pairs if answer.null_score is not None
-    }
+    return {example.id: answer.null_score for example, answer in pairs if answer.null_score is not None}

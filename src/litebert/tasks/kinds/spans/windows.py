@@ -142,9 +142,7 @@ def _most_context(windows: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.boo
             yield most[slice(*near[number])] == number
 
 
-def _encoded(
-    examples: Sequence[SpanExample], tokenizer: Tokenizer
-) -> Iterator[tuple[SpanExample, list[int], Context]]:
+def _encoded(examples: Sequence[SpanExample], tokenizer: Tokenizer) -> Iterator[tuple[SpanExample, list[int], Context]]:
     """Yield examples with their encoded question and context; a context is encoded once."""
     questions = tokenizer.encode_ids([example.question for example in examples])
     contexts: dict[str, Context] = {}
