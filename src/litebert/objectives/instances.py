@@ -99,11 +99,13 @@ def _plan_shard(
 ) -> tuple[NDArray[np.int32], int]:
     """Return the columns start, middle, end, kind, target and the number of documents left out."""
     text.require_unchanged()
-    fewest = sentence.fewest_sentences
     longest = room(config, sentence)
     start, stop = text.documents[:-1], text.documents[1:]
-    usable = stop - start >= fewest
-    start, stop = start[usable], stop[usable]
+    fewest = np.full_like(start, sentence.fewest_sentences)
+    if sentence.keeps_single_sentences:
+        fewest = np.minimum(fewest, stop - start)
+    usable = (stop > start) & (stop - start >= fewest)
+    start, stop, fewest = start[usable], stop[usable], fewest[usable]
     document, rounds = start, [np.empty((3, 0), np.int64)]
     while start.size:
         start = np.minimum(start, stop - fewest)  # too few sentences left: reuse those before
@@ -115,7 +117,8 @@ def _plan_shard(
         before, start = start, sentence.following(draws, start, end)
         # too few sentences left to move on: stop, or the same chunk would repeat for ever
         unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
-        start, stop, document = start[unfinished], stop[unfinished], document[unfinished]
+        start, stop, fewest = start[unfinished], stop[unfinished], fewest[unfinished]
+        document = document[unfinished]
     start, end, target = np.concatenate(rounds, axis=1)
     middle, kind = sentence.divide(draws, start, end)
     columns = np.stack((start, middle, end, kind, target)).astype(np.int32)

@@ -21,6 +21,7 @@ from litebert.fast.precision import exact_dtype
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
+from litebert.objectives.sentences.base import NO_LABEL
 from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.masked_loss import masked_loss
 
@@ -111,10 +112,11 @@ class Pretraining:
         total = masked / (work.step_masked + EPSILON)
         sums = [masked, _correct(logits.masked_lm, work.masked_ids), _count(work.masked_ids)]
         if work.sentence_labels is not None:
-            labels = work.sentence_labels
-            sentence = F.cross_entropy(logits.sentence_order, labels, reduction="sum")
+            has_label = work.sentence_labels != NO_LABEL
+            labels, order = work.sentence_labels[has_label], logits.sentence_order[has_label]
+            sentence = F.cross_entropy(order, labels, reduction="sum")
             total = total + sentence / work.step_sequences
-            sums += [sentence, _correct(logits.sentence_order, labels), _count(labels)]
+            sums += [sentence, _correct(order, labels), _count(labels)]
         else:
             sums += [torch.zeros_like(masked)] * 3
         return Loss(total, summed(sums))

@@ -241,7 +241,8 @@ def loader_for(
 
 def _size_of(record: ShardRecord, sentence: SentenceObjective) -> ShardSizes:
     counts = record.counts
-    unused = counts.single_sentence_documents if sentence.fewest_sentences > 1 else 0
+    skips_single_sentences = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
+    unused = counts.single_sentence_documents if skips_single_sentences else 0
     return ShardSizes(counts.documents - unused, counts.sentences, counts.tokens)
 
 

@@ -12,8 +12,11 @@ from litebert import rng
 from litebert.objectives.shards import Library, Tokens
 from litebert.rng import IntLike, Ints
 
-IN_ORDER, SWAPPED, RANDOM_SECOND = 0, 1, 2
-"""Kinds of instance: A, then B; B, then A; B is from another document (labels 0, 1, 1)."""
+IN_ORDER, SWAPPED, RANDOM_SECOND, ALONE = 0, 1, 2, 4
+"""Kinds of instance: A, then B; B, then A; B is from another document; no B (labels 0, 1, 1, -1)."""
+
+NO_LABEL = -1
+"""The label of a sequence that the sentence head neither learns from nor is measured on."""
 
 TRIES_FOR_ANOTHER_DOCUMENT = 10
 """How often another document is drawn before the instance's own is accepted (L314-337)."""
@@ -69,6 +72,10 @@ class SentenceObjective(Protocol):
         """The fewest sentences that a chunk may have; shorter documents are skipped."""
 
     @property
+    def keeps_single_sentences(self) -> bool:
+        """Whether a document of one sentence, below `fewest_sentences`, is a sequence without a label."""
+
+    @property
     def has_labels(self) -> bool:
         """Whether there are two segments and a label 0 or 1 for the sentence head."""
 
@@ -94,6 +101,7 @@ class InOrder:
 
     name = "in-order"
     fewest_sentences = 1
+    keeps_single_sentences = False
     has_labels = True
     is_contrast = False
 
@@ -115,8 +123,8 @@ class InOrder:
         return (second, first) if instance.kind == SWAPPED else (first, second)
 
     def label(self, kind: int) -> int:
-        """Return 0 for segments in order, 1 for all others."""
-        return int(kind != IN_ORDER)
+        """Return 0 for segments in order, 1 for all others, and no label where there is one segment."""
+        return NO_LABEL if kind == ALONE else int(kind != IN_ORDER)
 
 
 def drawn_middle(draws: Draws, start: Ints, end: Ints) -> Ints:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from litebert.objectives.sentences.base import IN_ORDER, RANDOM_SECOND, SWAPPED, Draws, InOrder, Instance, drawn_middle
+from litebert.objectives.sentences.base import (
+    ALONE,
+    IN_ORDER,
+    RANDOM_SECOND,
+    SWAPPED,
+    Draws,
+    InOrder,
+    Instance,
+    drawn_middle,
+)
 from litebert.objectives.shards import Library, Tokens
 from litebert.rng import Ints
 
@@ -24,10 +33,19 @@ class OfficialOrder(InOrder):
 
 
 class SentenceOrder(OfficialOrder):
-    """Sentence order as the paper says: chunks of two sentences or more, swapped or not."""
+    """Sentence order as the paper says: chunks of two sentences or more, swapped or not.
+
+    A document of a single sentence has no order: it is one segment, for masked LM alone.
+    """
 
     name = "order"
     fewest_sentences = 2
+    keeps_single_sentences = True
+
+    def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Swap half of the chunks."""
+        middle, kind = super().divide(draws, start, end)
+        return middle, np.where(end - start == 1, ALONE, kind)
 
 
 class NextSentence(InOrder):
