@@ -45,7 +45,7 @@ def main(texts: Path, bert: Path | None = None, trunk: Path | None = None) -> No
         write_json(HERE / f"layers-{name}.json", source.model_dump(mode="json"))
     parts = read_parts(HERE)
     write_study(parts[:1], output=HERE)
-    write_study(parts, html=HERE / "study.html")
+    write_study(parts, html=HERE / "build" / "study.html")
     print(parts[0].finding)
 
 
