@@ -1,4 +1,4 @@
-"""torchrun: a process killed, hung or asked to stop; nothing is lost, nobody is left behind."""
+"""torchrun: a process killed or asked to stop; nothing is lost, nobody is left behind."""
 
 import os
 import signal
@@ -111,19 +111,6 @@ def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start,
     assert _weights(tmp_path / "preempted") == _weights(tmp_path / "whole")
 
 
-def test_the_others_stop_with_a_message_when_one_hangs(start: Start, tmp_path: Path) -> None:
-    launcher = start("hung")
-    _wait_for_step(tmp_path / "hung", 4)
-    os.kill(_worker(tmp_path, 1), signal.SIGSTOP)
-    begun = time.monotonic()
-    log = tmp_path / "hung.log"
-    while "LB-260" not in log.read_text():
-        assert time.monotonic() - begun < 60
-        time.sleep(0.2)
-    assert launcher.wait(timeout=90) != 0
-    assert "process 1 has been silent" in log.read_text()
-
-
 def test_killing_the_launcher_leaves_nobody(start: Start, tmp_path: Path) -> None:
     launcher = start("orphaned")
     _wait_for_step(tmp_path / "orphaned", 2)
@@ -132,4 +119,5 @@ def test_killing_the_launcher_leaves_nobody(start: Start, tmp_path: Path) -> Non
     limit = time.monotonic() + 60
     while _processes(f"LITEBERT_TEST_MARK={tmp_path}") and time.monotonic() < limit:
         time.sleep(0.5)
-    assert "LB-260" in (tmp_path / "orphaned.log").read_text()
+    assert not _processes(f"LITEBERT_TEST_MARK={tmp_path}")
+    assert any((tmp_path / "orphaned" / "checkpoints").iterdir())

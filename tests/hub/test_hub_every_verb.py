@@ -37,7 +37,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate on": ("small", "evaluate {model} --on sts --data {pairs}"),
     "evaluate text": ("small", "evaluate {model} --data {documents}"),
     "quantize": ("small", "quantize {model} {new} --texts {texts}"),
-    "grow": ("small", "grow {model} --layers 4 --output {new}"),
     "export google": ("small", "export google {model} {new}"),
     "hub push": ("small", "hub push {model} me/new --dry-run"),
     "data check": ("small", "data check {rows} --model {model}"),

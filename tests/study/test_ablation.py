@@ -140,22 +140,18 @@ def sizes_of_trial(settings: list[str]):
     return sizes_of(resolve(PretrainConfig, settings_from_words(words)).config.model)
 
 
-def test_one_network_is_measured_at_every_depth_and_taught_ones_cost_the_full_one(
-    corpus: Path, tmp_path: Path, small: None
-) -> None:
-    plan = Plan(seeds=(1,), only=("elastic", "elastic, taught"))
+def test_one_network_is_measured_at_every_depth(corpus: Path, tmp_path: Path, small: None) -> None:
+    plan = Plan(seeds=(1,), only=("elastic",))
     found = ablate("elastic", corpus, tmp_path, scale="small", plan=plan)
     rows = {row.label: row for row in found.rows}
     for label in plan.only:
         (trial,) = rows[label].trials
         assert {f"mask_token_accuracy_at_{n}" for n in (1, 2)} <= set(trial.measures)
-    alone, taught = (rows[n].predicted_flops for n in ("2 steps alone", "elastic, taught"))
-    assert taught == alone
 
 
 def test_rows_of_probes_are_compared_by_their_mean(corpus: Path, tmp_path: Path, small: None) -> None:
-    names = ("masked words", "replaced, generator of 1")
-    found = ablate("replaced", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), only=names))
+    names = ("order", "shuffle")
+    found = ablate("objectives", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), only=names))
     first, second = (row.trials[0].probes for row in found.rows if row.trials)
     assert not any(found.compared)
     first.update({"a": 0.5, "b": 0.7, "hard": 0.1})

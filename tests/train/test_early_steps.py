@@ -29,15 +29,9 @@ OURS = [
 
 
 SELECTIVE = ["elastic.least_depth=1", "mining.pool=2"]
-REPLACED = ["replaced.depth=1"]
-TAUGHT = ["elastic.least_depth=1", "elastic.teaching=1"]
-CONTRAST = ["objective.sentence=contrast"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "at_step"),
-    [(OURS, 2), (OURS, 6), (OURS, 11), (SELECTIVE, 5), (REPLACED, 5), (TAUGHT, 5), (CONTRAST, 5)],
-)
+@pytest.mark.parametrize(("settings", "at_step"), [(OURS, 2), (OURS, 6), (OURS, 11), (SELECTIVE, 5)])
 def test_a_stopped_run_with_everything_on_equals_an_uninterrupted_one(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch, settings: list[str], at_step: int
 ) -> None:

@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,10 @@ from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks import Pretraining
 from litebert.tasks.base import Loss
-from litebert.train import checkpoint, loop, pretrain, spike
+from litebert.train import checkpoint, loop, pretrain
 from litebert.train.build import _require_disk
 from litebert.train.checkpoint import Checkpoints, RunProgress, _manifest
 from litebert.train.log import RunLog
-from litebert.train.step import StepResult
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
@@ -134,42 +132,6 @@ def test_an_evaluation_that_is_not_finite_is_noted(
     rows = read_metrics(tmp_path)
     assert {row["masked_lm_loss"] for row in rows if row["kind"] == "eval"} == {None}
     assert any("masked_lm_loss" in str(row.get("text")) for row in rows)
-
-
-def _spiking(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    """Let one batch of the data have an enormous loss, whenever it is met."""
-    batches, step, current = Pretraining.batches, loop.training_step, {"batch": 0}
-
-    def counted(self: Pretraining, start: int, stop: int) -> Iterator[Sequence[object]]:
-        for number, works in enumerate(batches(self, start, stop), start):
-            current["batch"] = number
-            yield works
-
-    def stepped(*args: object, **kwargs: object) -> StepResult:
-        result = step(*args, **kwargs)
-        return replace(result, loss=1e9) if current["batch"] == batch else result
-
-    monkeypatch.setattr(spike, "WINDOW", 4)
-    monkeypatch.setattr(loop, "WINDOW", 4)
-    monkeypatch.setattr(Pretraining, "batches", counted)
-    monkeypatch.setattr(loop, "training_step", stepped)
-
-
-def test_a_spike_returns_to_the_last_checkpoint_with_other_data_and_resumes_exactly(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _spiking(monkeypatch, 9)
-    sigma = "train.spike_sigma=6"
-    pretrain(configure(sigma), tmp_path / "whole", is_quiet=True)
-    notes = [row for row in read_metrics(tmp_path / "whole") if row["kind"] == "note"]
-    assert [(row["step"], str(row["text"])[-19:]) for row in notes] == [(9, "returning to step 8")]
-    stop = At(10, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    cut = tmp_path / "cut"
-    pretrain(configure(sigma), cut, is_quiet=True, listeners=(stop,))
-    pretrain(configure(sigma), cut, is_quiet=True)
-    assert _weights(cut) == _weights(tmp_path / "whole")
-    pretrain(configure(), tmp_path / "off", is_quiet=True)
-    assert _weights(tmp_path / "off") != _weights(tmp_path / "whole")
 
 
 def test_leftovers_of_killed_writers_are_removed(tmp_path: Path, configure: Configure) -> None:

@@ -1,4 +1,4 @@
-"""Long runs: what is kept, stages, averages, resuming by folder, growth, a new vocabulary."""
+"""Long runs: what is kept, stages, averages, resuming by folder, a new vocabulary."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,12 @@ from litebert.api.resuming import resume
 from litebert.config import PretrainConfig, Resolved
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
-from litebert.folder import load_model, read_config
-from litebert.nn import AlbertForPretraining, Batch
+from litebert.folder import load_model
 from litebert.runs.clean import clean
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train import pretrain
 from litebert.train.averaging import average_checkpoints
-from litebert.train.growth import grow
 from litebert.train.sources import Sources, batches_of, loader_for
 
 Configure = Callable[..., Resolved[PretrainConfig]]
@@ -119,46 +117,6 @@ def test_stages_have_sequences_and_batches_of_their_own(configure: Configure) ->
 def test_stages_that_do_not_fit_are_refused(configure: Configure, words: tuple[str, ...]) -> None:
     with pytest.raises(LitebertError):
         configure(*words)
-
-
-def _logits(folder: Path) -> torch.Tensor:
-    network = load_model(folder).network
-    assert isinstance(network, AlbertForPretraining)
-    batch = Batch.from_lists([[2, 9, 14, 20, 33, 3]], [[0] * 6])
-    with torch.no_grad():
-        return network.eval()(batch, torch.arange(6)).masked_lm
-
-
-def test_a_wider_feed_forward_layer_computes_the_same(small_model: Path, tmp_path: Path) -> None:
-    grow(small_model, tmp_path / "wide", intermediate_size=96)
-    assert torch.allclose(_logits(tmp_path / "wide"), _logits(small_model), atol=1e-5)
-
-
-def test_more_layers_cost_no_parameter(small_model: Path, tmp_path: Path) -> None:
-    grow(small_model, tmp_path / "deep", num_hidden_layers=6)
-    assert read_config(tmp_path / "deep").num_hidden_layers == 6
-    sizes = [(f / "model.safetensors").stat().st_size for f in (small_model, tmp_path / "deep")]
-    assert sizes[0] == sizes[1]
-
-
-def test_more_groups_begin_as_copies(small_model: Path, tmp_path: Path) -> None:
-    grow(small_model, tmp_path / "four", num_hidden_layers=4)
-    grow(tmp_path / "four", tmp_path / "two-blocks", num_hidden_groups=2)
-    grow(tmp_path / "two-blocks", tmp_path / "four-blocks", num_hidden_groups=4)
-    wanted = _logits(tmp_path / "four")
-    for name in ("two-blocks", "four-blocks"):
-        assert torch.allclose(_logits(tmp_path / name), wanted, atol=1e-5)
-    assert read_config(tmp_path / "four-blocks").num_hidden_groups == 4
-    with pytest.raises(LitebertError, match="LB-267"):
-        grow(tmp_path / "two-blocks", tmp_path / "three", num_hidden_groups=3)
-
-
-def test_more_hidden_dimensions_compute_nearly_the_same(small_model: Path, tmp_path: Path) -> None:
-    grow(small_model, tmp_path / "wider", hidden_size=48)
-    before, after = _logits(small_model), _logits(tmp_path / "wider")
-    assert (after - before).norm() < 0.1 * before.norm()
-    with pytest.raises(LitebertError, match="LB-267"):
-        grow(small_model, tmp_path / "odd", hidden_size=50)
 
 
 def test_pieces_that_two_vocabularies_share_keep_their_vectors(

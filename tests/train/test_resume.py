@@ -176,3 +176,21 @@ def test_control_without_the_lock_two_processes_meet(
     monkeypatch.setattr("litebert.files.fcntl.flock", lambda *_: None)
     with pytest.raises(AssertionError):
         test_two_processes_cannot_train_in_one_folder(tmp_path, configure)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("distil.relations", 1.0), ("train.spike_sigma", 6.0), ("objective.sentence", "contrast")]
+)
+def test_a_run_begun_with_a_setting_that_is_gone_says_so(
+    tmp_path: Path, configure: Configure, setting: str, value: float | str
+) -> None:
+    pretrain(configure(), tmp_path, is_quiet=True)
+    recorded = json.loads((tmp_path / "run.json").read_text())
+    older = {"replaced.depth": None, "replaced.weight": 50.0, "elastic.teaching": 0.0, "distil.logits": 0.0}
+    recorded["settings"] |= older
+    (tmp_path / "run.json").write_text(json.dumps(recorded))
+    pretrain(configure(), tmp_path, is_quiet=True)  # what did nothing changes nothing
+    recorded["settings"][setting] = value
+    (tmp_path / "run.json").write_text(json.dumps(recorded))
+    with pytest.raises(LitebertError, match=f"LB-103: {setting}={value} is no longer part"):
+        pretrain(configure(), tmp_path, is_quiet=True)

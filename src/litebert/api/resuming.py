@@ -6,7 +6,7 @@ from pathlib import Path
 
 from litebert.api.progress import Progress
 from litebert.api.run import Run, concluded
-from litebert.config import FinetuneConfig, PretrainConfig, Resolved, Schema, Setting, resolve
+from litebert.config import FinetuneConfig, PretrainConfig, Resolved, Schema, Setting, resolve, without_retired
 from litebert.distributed import World, joined
 from litebert.runs import read_run
 from litebert.train import pretrain
@@ -52,7 +52,7 @@ def _settings(folder: Path, schema: type[Schema]) -> Resolved[Schema]:
     assert recorded is not None
     decided = {
         name: Setting(value, recorded.origins[name])
-        for name, value in recorded.settings.items()
+        for name, value in without_retired(recorded.settings).items()
         if recorded.origins[name].kind in _DECIDED
     }
     return resolve(schema, decided)

@@ -29,7 +29,6 @@ VERBS = {
     "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
-    "grow": "make a pretrained model larger: deeper, or wider",
     "help": "show the help of a verb",
     "hub": "fetch a model from the Hugging Face Hub, or put one there",
     "import": "read Google's checkpoints, and Hugging Face's old ones",

@@ -1,6 +1,6 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
-from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig, ReplacedConfig
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
 from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import HEADS, HeadConfig, HeadKind, HeadRecord, kind_of_class, numbered_labels
 from litebert.config.load import (
@@ -14,6 +14,7 @@ from litebert.config.load import (
     resolve,
     settings_from_toml,
     settings_from_words,
+    without_retired,
 )
 from litebert.config.origin import Origin, OriginKind
 from litebert.config.presets import PRESETS, preset
@@ -52,7 +53,6 @@ __all__ = [
     "Precision",
     "PretrainConfig",
     "RampConfig",
-    "ReplacedConfig",
     "Resolved",
     "Schema",
     "Setting",
@@ -70,4 +70,5 @@ __all__ = [
     "resolve",
     "settings_from_toml",
     "settings_from_words",
+    "without_retired",
 ]

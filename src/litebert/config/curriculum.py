@@ -33,27 +33,6 @@ class ElasticConfig(Section):
         description="half of the training steps apply a random number of steps of the network, at "
         "least this many; unset: all steps always",
     )
-    teaching: float = Field(
-        0.0, ge=0, le=100, description="weight of imitating the full depth at the random one; 0: the random one alone"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.teaching and self.least_depth is None:
-            raise ValueError("elastic.teaching needs elastic.least_depth")
-        return self
-
-
-class ReplacedConfig(Section):
-    """Say whether the network also finds words that it replaced itself (ELECTRA, 2003.10555)."""
-
-    depth: int | None = Field(
-        None,
-        ge=1,
-        description="steps of the network that fill the masks; all of them then find the words "
-        "filled in wrongly; unset: masked words alone",
-    )
-    weight: float = Field(50.0, gt=0, le=1_000, description="of finding them, beside masked words")
 
 
 class MiningConfig(Section):

@@ -93,6 +93,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     merged = _with_preset({key: value for layer in layers for key, value in layer.items()})
     known = dict(_fields(schema))
     for key, setting in merged.items():
+        require_kept({key: setting.value})
         if key not in known:
             raise no_such_name(
                 "LB-103",
@@ -121,6 +122,36 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
     """
     names = sorted({*old, *new})
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
+
+
+RETIRED: dict[str, Json] = {
+    "replaced.depth": None,
+    "replaced.weight": 50.0,
+    "elastic.teaching": 0.0,
+    "distil.relations": 0.0,
+    "distil.logits": 0.0,
+    "train.spike_sigma": None,
+}
+"""Settings of earlier versions that brought no gain and are gone, with the value that did nothing."""
+RETIRED_SENTENCES = ("contrast", "document")
+
+
+def require_kept(settings: Mapping[str, Json]) -> None:
+    """Raise LB-103 if a setting of an earlier version acts that no longer exists."""
+    for key, value in settings.items():
+        is_gone = key in RETIRED and value != RETIRED[key]
+        if is_gone or (key == "objective.sentence" and value in RETIRED_SENTENCES):
+            raise LitebertError(
+                "LB-103",
+                f"{key}={value} is no longer part of litebert: it brought no gain (docs/study.md)",
+                next=f"omit {key}; a run that was begun with it ends with the version in its run.json",
+            )
+
+
+def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the recorded settings that still exist; one that acted and is gone raises LB-103."""
+    require_kept(settings)
+    return {key: value for key, value in settings.items() if key not in RETIRED}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from litebert.config.allowed import Section
-from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig, ReplacedConfig
+from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
 from litebert.errors import LitebertError
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
@@ -140,7 +140,7 @@ class ObjectiveConfig(Section):
     sentence: str = Field(
         "order",
         description="order: swapped neighbours; order-official: with upstream's leak; next; none; "
-        "shuffle: all sentences; document: pairs of one document; contrast: each half against all",
+        "shuffle: all sentences",
     )
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")
@@ -211,12 +211,6 @@ class TrainConfig(Section):
     )
     log_every: int = Field(10, ge=1, description="steps between progress lines")
     loader_workers: int = Field(1, ge=0, description="processes that prepare batches; 0: none")
-    spike_sigma: float | None = Field(
-        None,
-        gt=0,
-        description="a loss this many standard deviations above the last 128 returns to the last "
-        "checkpoint; unset: never",
-    )
     threads: int | None = Field(
         None, ge=1, description="CPU threads; unset: torch's own, or with minutes the faster choice"
     )
@@ -246,8 +240,6 @@ class DistilConfig(Section):
     hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
     vectors: float = Field(3.0, ge=0, le=100, description="weight of the text vectors' error")
     pretraining: float = Field(1.0, ge=0, le=100, description="weight of masked LM and sentence order")
-    relations: float = Field(0.0, ge=0, le=100, description="weight of the attention relations of the last step")
-    logits: float = Field(0.0, ge=0, le=100, description="weight of the teacher's masked words; same vocabulary only")
     texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
     text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
     short_text_prob: float = Field(0.3, ge=0, le=1, description="share of shorter plain texts")
@@ -263,7 +255,6 @@ class PretrainConfig(Section):
     early: EarlyConfig = EarlyConfig()
     elastic: ElasticConfig = ElasticConfig()
     mining: MiningConfig = MiningConfig()
-    replaced: ReplacedConfig = ReplacedConfig()
     ramp: RampConfig = RampConfig()
     distil: DistilConfig = DistilConfig()
     optim: OptimConfig = OptimConfig()
@@ -282,7 +273,6 @@ class PretrainConfig(Section):
                     f"ramp.seq_lengths {length} must not exceed model.max_position_embeddings "
                     f"{self.model.max_position_embeddings}"
                 )
-        self._check_together()
         if self.optim.warmup_steps >= self.train.steps > 1:
             raise ValueError(
                 f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps {self.train.steps}"
@@ -293,23 +283,3 @@ class PretrainConfig(Section):
                 f"train.micro_batch_size {self.train.micro_batch_size}"
             )
         return self
-
-    def _check_together(self) -> None:
-        """Refuse combinations that cannot be trained in one run."""
-        is_contrast = self.objective.sentence == "contrast"
-        alone = {
-            "distil.teacher": bool(self.distil.teacher),
-            "replaced.depth": bool(self.replaced.depth),
-            "elastic.teaching": bool(self.elastic.teaching),
-            "objective.sentence contrast": is_contrast,
-        }
-        chosen = [name for name, is_set in alone.items() if is_set]
-        if len(chosen) > 1:
-            raise ValueError(f"{' and '.join(chosen)} cannot be trained together: choose one")
-        if self.replaced.depth and (self.early.depth or self.elastic.least_depth):
-            raise ValueError("replaced.depth takes no early.depth and no elastic.least_depth")
-        if is_contrast and (self.train.micro_batch_size or self.mining.pool > 1):
-            raise ValueError(
-                "objective.sentence contrast compares all sequences of a step with each other: "
-                "leave train.micro_batch_size and mining.pool unset"
-            )

@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from litebert.distributed.heartbeat import Heartbeat
 from litebert.distributed.world import ALONE, World
 from litebert.errors import LitebertError
 
@@ -68,8 +67,8 @@ def number(name: str, default: int) -> int:
 
 JOIN_SECONDS = 300.0
 """All processes must start within this time."""
-SUM_SECONDS = 1_800.0
-"""The longest wait for the others in one all-reduce."""
+SUM_SECONDS = 600.0
+"""The longest wait for the others in one sum: a process that hangs ends the run after it."""
 
 
 @contextmanager
@@ -77,7 +76,7 @@ def joined(device: torch.device) -> Iterator[World]:
     """Connect to the other processes, if there are any, for the duration of the block.
 
     Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block succeeds, all
-    processes disconnect together. If it raises, the others are notified and stop.
+    processes disconnect together. If it raises, the others meet a broken connection in their next sum and stop.
 
     Raises:
         LitebertError: LB-262, LB-263, the environment is incomplete, or the others do not connect.
@@ -91,40 +90,32 @@ def joined(device: torch.device) -> Iterator[World]:
         torch.cuda.set_device(device)
     try:
         address = os.environ["MASTER_ADDR"], number("MASTER_PORT", 0)
-        beats, talk = (_store(*address, place, is_host=is_host) for is_host in (True, False))
-        visit = talk.add(f"visits/{place}", 1)
-        beats, talk = (PrefixStore(f"litebert/{visit}", each) for each in (beats, talk))
+        store = _store(*address, place)
+        store = PrefixStore(f"litebert/{store.add(f'visits/{place}', 1)}", store)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-            store=talk,
+            store=store,
             rank=place,
             world_size=size,
             timeout=timedelta(seconds=SUM_SECONDS),
         )
     except RuntimeError as error:
         raise _unreachable(place, size, error) from error
-    heartbeat = Heartbeat(beats, place, size)
-    heartbeat.start()
-    world = World(place, size, talk)
-    try:
-        yield world
-        world.from_first(lambda: None)  # the others wait until the first has written everything
-        dist.barrier()  # the first keeps the store until the others know
-    except BaseException as error:
-        heartbeat.fail(error)
-        raise
-    heartbeat.stop()
+    world = World(place, size, store)
+    yield world
+    world.from_first(lambda: None)  # the others wait until the first has written everything
+    dist.barrier()  # the first keeps the store until the others know
     dist.destroy_process_group()
 
 
-@lru_cache(maxsize=2)
-def _store(address: str, port: int, place: int, *, is_host: bool) -> Store:
+@lru_cache(maxsize=1)
+def _store(address: str, port: int, place: int) -> Store:
     """Connect to the store of the launcher or of the first process, once for all runs."""
     has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
         address,
         port,
-        is_master=place == 0 and is_host and not has_agent,
+        is_master=place == 0 and not has_agent,
         timeout=timedelta(seconds=JOIN_SECONDS),
         wait_for_workers=False,
     )

@@ -21,6 +21,7 @@ from litebert.config import (
     numbered_labels,
     resolve,
 )
+from litebert.config.load import RETIRED
 from litebert.errors import LitebertError
 from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
@@ -227,7 +228,7 @@ def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, 
 
 def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Schema:
     """Return the configuration of a run from the settings in its run.json."""
-    given = {key: Setting(value, Origin("file", RUN_FILE)) for key, value in settings.items()}
+    given = {key: Setting(value, Origin("file", RUN_FILE)) for key, value in settings.items() if key not in RETIRED}
     return resolve(kind, given).config
 
 

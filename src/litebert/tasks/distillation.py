@@ -16,8 +16,7 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of, summed
-from litebert.tasks.pretraining import EPSILON, Pretraining, PretrainingWork, micro_batches, whole_step
-from litebert.tasks.relations import projections, relation_error
+from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches, whole_step
 from litebert.tasks.surface import Surface
 from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
 
@@ -27,15 +26,13 @@ class Lesson:
     """Masked pairs or plain texts, with the teacher's states for the same unmasked text.
 
     `pretraining` is None for plain texts, which train only hidden states and vectors. `share` is
-    the lesson's share of the step's tokens; `words` are the teacher's logits of the masked words,
-    if these are learnt; `world` are the processes that share the lesson.
+    the lesson's share of the step's tokens; `world` are the processes that share the lesson.
     """
 
     batch: Batch
     pretraining: PretrainingWork | None
     alignment: Alignment
     reading: Reading
-    words: Tensor | None
     share: float
     world: World
 
@@ -77,7 +74,7 @@ class Distillation:
     @property
     def sum_names(self) -> tuple[str, ...]:
         """The sums of pretraining, then the teacher's."""
-        ours = ("hidden_error", "lessons", "vector_error", "texts", "relation_error", "word_error")
+        ours = ("hidden_error", "lessons", "vector_error", "texts")
         return (*self._pretraining.sum_names, *ours)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
@@ -94,19 +91,14 @@ class Distillation:
 
     def loss(self, work: Lesson) -> Loss:
         """Return one lesson's share of the step's loss."""
-        every_state = list(self.network.albert.states(work.batch))
-        states = every_state[1:]
+        states = list(self.network.albert.states(work.batch))[1:]
         hidden = self._hidden_error(states, work)
-        relation = self._relation_error(every_state[-2], work)
-        total = work.share * (self._distil.hidden * hidden + self._distil.relations * relation)
+        total = work.share * (self._distil.hidden * hidden)
         sums = [hidden * work.share, hidden.new_full((), work.share / work.world.size)]
-        words = nothing = hidden.new_zeros(())
+        nothing = hidden.new_zeros(())
         if work.pretraining is not None:
-            logits = self._logits(states[-1], work.pretraining)
-            pretraining = self._pretraining.loss_of(work.pretraining, logits)
-            words = self._word_error(logits.masked_lm, work)
+            pretraining = self._pretraining.loss_of(work.pretraining, self._logits(states[-1], work.pretraining))
             total = total + self._distil.pretraining * pretraining.total
-            total = total + self._distil.logits * words
             sums = [*pretraining.sums, *sums, nothing, nothing]
         else:
             vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
@@ -115,20 +107,15 @@ class Distillation:
             total = total + self._distil.vectors * errors.sum() / num_texts
             zeros = hidden.new_zeros(len(self._pretraining.sum_names))
             sums = [*zeros, *sums, errors.sum(), hidden.new_full((), len(errors))]
-        return Loss(total, summed([*sums, relation * work.share, words]))
+        return Loss(total, summed(sums))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return pretraining's measures and the two errors against the teacher."""
-        *pretraining, hidden, lessons, vector, texts, relation, words = sums
-        values = self._pretraining.measures(pretraining) | {
+        *pretraining, hidden, lessons, vector, texts = sums
+        return self._pretraining.measures(pretraining) | {
             "hidden_error": hidden / (lessons or 1.0),
             "vector_error": vector / (texts or 1.0),
         }
-        if self._distil.relations:
-            values["relation_error"] = relation / (lessons or 1.0)
-        if self._distil.logits and words:  # held-out texts have no masked words
-            values["word_error"] = words / (lessons or 1.0)
-        return values
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -159,15 +146,11 @@ class Distillation:
         shown = batch if is_masked else replace(batch, ids=ids)
         (work,) = micro_batches(shown, None, device, whole)
         alignment = align(spans, their_spans)
-        words = None
-        if is_masked and self._distil.logits:
-            words = self._teacher.words(work.batch, work.masked_positions)
         return Lesson(
             batch=work.batch,
             pretraining=work if is_masked else None,
             alignment=alignment,
             reading=self._teacher.read(theirs.to(device), self._layers),
-            words=words,
             share=share,
             world=world,
         )
@@ -186,29 +169,3 @@ class Distillation:
             for ours, target, size in zip(states, targets, sizes, strict=True)
         ]
         return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
-
-    def _relation_error(self, inputs: Tensor, work: Lesson) -> Tensor:
-        """Return the mean error of the last step's attention relations; 0 where not learnt."""
-        if not self._distil.relations:
-            return inputs.new_zeros((), dtype=torch.float32)
-        albert = self.network.albert
-        has_target = torch.from_numpy(work.alignment.has_target).to(inputs.device)
-        with torch.no_grad():
-            theirs = projections(self._teacher.encoder, work.reading.inputs)
-        error = relation_error(
-            projections(albert, inputs),
-            work.alignment.means(theirs),
-            batch=work.batch,
-            has_target=has_target,
-            heads=albert.config.num_attention_heads,
-        )
-        (num_tokens,) = work.world.totals(int(work.alignment.has_target.sum()))
-        return error / num_tokens
-
-    def _word_error(self, logits: Tensor, work: Lesson) -> Tensor:
-        """Return the mean KL(teacher || student) of the masked words; 0 where not learnt."""
-        if work.words is None or work.pretraining is None:
-            return logits.new_zeros((), dtype=torch.float32)
-        ours, theirs = (scores.float().log_softmax(-1) for scores in (logits, work.words))
-        error = F.kl_div(ours, theirs, log_target=True, reduction="sum")
-        return error / (work.pretraining.step_masked + EPSILON)

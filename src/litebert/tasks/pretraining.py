@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert import rng
-from litebert.config import EarlyConfig, ElasticConfig, ReplacedConfig, TrainConfig
+from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.fast.moving import moved
 from litebert.fast.precision import exact_dtype
-from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
 from litebert.objectives.sentences.base import NO_LABEL
@@ -65,7 +64,6 @@ class Pretraining:
         train: TrainConfig,
         early: EarlyConfig | None = None,
         elastic: ElasticConfig | None = None,
-        replaced: ReplacedConfig | None = None,
         select: Select | None = None,
         mask_id: int | None = None,
         world: World = ALONE,
@@ -75,7 +73,6 @@ class Pretraining:
         self._open_loader, self._held_out, self._train = open_loader, held_out, train
         self._early, self._mask_id = early or EarlyConfig(), mask_id
         self._elastic, self._select = elastic or ElasticConfig(), select
-        self._replaced = replaced or ReplacedConfig()
         self._deepest = network.albert.depth
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
@@ -249,16 +246,6 @@ def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int)
     if least == deepest or rng.uniform(seed, "is-deepest", step) < 0.5:
         return deepest
     return int(rng.integers(seed, "elastic-depth", least, deepest - 1, step))
-
-
-@contextmanager
-def at_depth(albert: Albert, depth: int) -> Iterator[None]:
-    """Apply only this many steps of an encoder within the block."""
-    before, albert.depth = albert.depth, depth
-    try:
-        yield
-    finally:
-        albert.depth = before
 
 
 def _correct(logits: Tensor, labels: Tensor) -> Tensor:

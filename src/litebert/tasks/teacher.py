@@ -15,7 +15,7 @@ from litebert.errors import LitebertError
 from litebert.fast.moving import mean_by_sequence, moved
 from litebert.fast.precision import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn import Albert, Batch
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
 
@@ -55,31 +55,18 @@ class Reading:
     """The teacher's output for a batch: its hidden states and one vector per text.
 
     `states` are those of the requested layers, each (teacher tokens, teacher hidden); `vectors`
-    (texts, teacher hidden) are pooled as the teacher's folder says, by default to the mean;
-    `inputs` (teacher tokens, teacher hidden) is what its last step reads.
+    (texts, teacher hidden) are pooled as the teacher's folder says, by default to the mean.
     """
 
     states: tuple[Tensor, ...]
     vectors: Tensor
-    inputs: Tensor
 
 
 class Teacher:
-    """An encoder with its own tokenizer; it reads plain text and never learns.
+    """An encoder with its own tokenizer; it reads plain text and never learns."""
 
-    `masked_lm` is its network with a masked-LM head, if it has one.
-    """
-
-    def __init__(
-        self,
-        encoder: Albert,
-        tokenizer: Tokenizer,
-        *,
-        pooling: Pooling = "mean",
-        masked_lm: AlbertForPretraining | None = None,
-    ) -> None:
+    def __init__(self, encoder: Albert, tokenizer: Tokenizer, *, pooling: Pooling = "mean") -> None:
         self.encoder, self.tokenizer, self.pooling = encoder.eval(), tokenizer, pooling
-        self.masked_lm = masked_lm.eval() if masked_lm else None
 
     @classmethod
     def load(cls, folder: Path, *, dtype: torch.dtype) -> Teacher:
@@ -97,12 +84,8 @@ class Teacher:
                 expected="mean or cls",
                 next="choose another teacher",
             )
-        loaded = load_model(folder, dtype=dtype, for_inference=True)
-        network, missing = loaded.network, loaded.missing
-        has_words = not any(name.startswith("masked_lm.") for name in missing)
-        words = network if has_words and isinstance(network, AlbertForPretraining) else None
-        tokenizer = Tokenizer.load(folder)
-        return cls(network.albert, tokenizer, pooling=vectors.pooling, masked_lm=words)
+        network = load_model(folder, dtype=dtype, for_inference=True).network
+        return cls(network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
 
     @property
     def num_layers(self) -> int:
@@ -124,16 +107,7 @@ class Teacher:
         """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
         states = list(self.encoder.states(batch))
         vectors = pool(states[-1].float(), batch, self.pooling)
-        return Reading(tuple(states[layer] for layer in layers), vectors, states[-2])
-
-    @torch.no_grad()
-    def words(self, batch: Batch, masked_positions: Tensor) -> Tensor:
-        """Return the masked-LM logits at the masked positions, shape (masked, vocab)."""
-        assert self.masked_lm is not None
-        *_, hidden = self.encoder.states(batch)
-        table = self.encoder.embedding.word.weight
-        scores: Tensor = self.masked_lm.masked_lm(hidden[masked_positions], table)
-        return scores
+        return Reading(tuple(states[layer] for layer in layers), vectors)
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:

@@ -27,8 +27,7 @@ _MANIFEST, _STATE, _OPTIMIZER = "manifest.json", "state.json", "optimizer.safete
 class RunProgress:
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
-    `losses` are the last ones, kept only if spikes are detected; `omitted` counts the batches that
-    were omitted after spikes. In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps`
+    In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps`
     counts the steps since that changed.
     """
 
@@ -36,21 +35,17 @@ class RunProgress:
     skipped_in_a_row: int = 0
     window: tuple[float, ...] = ()
     window_tokens: int = 0
-    losses: tuple[float, ...] = ()
-    omitted: int = 0
     loss_scale: float = 1.0
     scaled_steps: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """Return the contents of state.json; fields of spikes and fp16 only where they are used."""
+        """Return the contents of state.json; fields of fp16 only where they are used."""
         table: dict[str, Json] = {
             "step": self.step,
             "skipped_in_a_row": self.skipped_in_a_row,
             "window": list(self.window),
             "window_tokens": self.window_tokens,
         }
-        if self.losses:
-            table |= {"losses": list(self.losses), "omitted": self.omitted}
         if self.scaled_steps or self.loss_scale != 1:
             table |= {"loss_scale": self.loss_scale, "scaled_steps": self.scaled_steps}
         return table

@@ -98,21 +98,7 @@ def begin_as_teacher(network: AlbertForPretraining, config: PretrainConfig, sour
 
 
 def distillation(pretraining: Pretraining, config: PretrainConfig, sources: Sources, teacher: Teacher) -> Distillation:
-    """Return the task: pretraining together with learning from a teacher.
-
-    Raises:
-        LitebertError: LB-987, the teacher's masked words cannot be learnt.
-    """
-    is_same = teacher.tokenizer.pieces == sources.tokenizer.pieces
-    if config.distil.logits and not (is_same and teacher.masked_lm):
-        kind = "another" if teacher.masked_lm else "no masked-LM head and its own"
-        raise LitebertError(
-            "LB-987",
-            "distil.logits learns the masked words of a teacher with the same vocabulary",
-            received=f"{config.distil.teacher}, with {'the same' if is_same else kind} vocabulary",
-            expected="a teacher with a masked-LM head, and a corpus made with its tokenizer",
-            next="omit distil.logits",
-        )
+    """Return the task: pretraining together with learning from a teacher."""
     return Distillation(
         pretraining,
         teacher=teacher,

@@ -65,8 +65,6 @@ def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -
     num_sequences = _probe_sequences(config)
     at_once = config.train.micro_batch_size or config.train.batch_size
     passes = _WITH_TEACHER if config.distil.teacher else 1.0
-    if config.replaced.depth:  # the generator's steps, beside those of the whole depth
-        passes += min(1.0, config.replaced.depth / config.model.num_steps)
     return scaled(
         task,
         [_made_up(config, number, device) for number in (num_sequences, 2 * num_sequences)],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Protocol
 
@@ -26,10 +27,13 @@ class Interruption:
     """Whether the run should stop, and by which signal."""
 
     signal_number: int | None = None
+    parent: int = field(default_factory=os.getppid)
 
     @property
     def is_requested(self) -> bool:
-        """Whether the run should stop after this step."""
+        """Whether the run should stop after this step; torchrun's processes also stop when it is gone."""
+        if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
+            self.signal_number = self.signal_number or signal.SIGHUP
         return self.signal_number is not None
 
     @property

@@ -161,8 +161,6 @@ _SHORT = {
     "sentence_order_accuracy": "acc {:.1%}",
     "hidden_error": "hidden {:.3f}",
     "vector_error": "vectors {:.3f}",
-    "relation_error": "relations {:.3f}",
-    "word_error": "words {:.3f}",
 }
 
 

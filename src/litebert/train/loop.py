@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from litebert.config import OptimConfig, TrainConfig
@@ -16,7 +15,6 @@ from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.interrupt import Stopping
 from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.spike import MAX_RETURNS, WINDOW, is_spike
 from litebert.train.step import StepResult, training_step
 
 FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
@@ -46,8 +44,7 @@ def run_steps(trainer: Trainer, task: Task[Work], progress: RunProgress, stoppin
     log.begin(progress.step, pace.total(progress.step))
     if progress.step == 0 and train.eval_at_start:
         _evaluated(trainer, task, 0)
-    batches, is_stopping = _batches(task, progress), False
-    returns: list[int] = []
+    batches, is_stopping = iter(task.batches(progress.step, _NO_END)), False
     while not pace.is_last(progress.step) and not is_stopping:
         works = next(batches)
         rate = trainer.schedule(pace.position(progress.step))
@@ -62,11 +59,6 @@ def run_steps(trainer: Trainer, task: Task[Work], progress: RunProgress, stoppin
             world=trainer.world,
             loss_scale=progress.loss_scale,
         )
-        # After a spike, return to the last checkpoint and omit the batches read since.
-        spikes = is_spike(result.loss, progress.losses, train.spike_sigma)
-        if spikes and (earlier := _returned(trainer, progress, result, returns)):
-            progress, batches = earlier, _batches(task, earlier)
-            continue
         progress = _advanced(trainer, progress, result)
         pace.look(progress.step, log.evaluation_seconds)
         is_last = pace.is_last(progress.step)
@@ -112,11 +104,6 @@ def _restored(trainer: Trainer) -> tuple[RunProgress | None, list[LitebertError]
     return None if table is None else RunProgress.of_json(table), problems
 
 
-def _batches(task: Task[Work], progress: RunProgress) -> Iterator[Sequence[Work]]:
-    """Return the batches from this step on, without those that were omitted."""
-    return iter(task.batches(progress.step + progress.omitted, _NO_END))
-
-
 def _evaluated(trainer: Trainer, task: Task[Work], step: int) -> None:
     """Evaluate the weights, or the optimizer's average of them, and report the measures."""
     with averaged(trainer.optimizer):
@@ -131,32 +118,6 @@ def _saved(trainer: Trainer, progress: RunProgress) -> None:
     trainer.pace.record()
     if trainer.world.is_first:
         trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
-
-
-def _returned(trainer: Trainer, progress: RunProgress, result: StepResult, returns: list[int]) -> RunProgress | None:
-    """Return to the last checkpoint after a spike, and omit the batches since then.
-
-    If the run is killed after this, the resumed run meets the same spike and does the same. Without
-    a checkpoint, the spike is noted and training continues.
-    """
-    step = progress.step + 1
-    text = f"step {step}: the loss of {result.loss:.4g} is a spike"
-    found, _ = _restored(trainer)
-    if found is None:
-        trainer.log.note(step, text)
-        return None
-    returns.append(found.step)
-    if returns.count(found.step) > MAX_RETURNS:
-        raise NonFiniteError(
-            "LB-542",
-            f"the loss spikes after every return to step {found.step}",
-            received=f"loss {result.loss:.4g} at step {step}",
-            expected=f"losses within train.spike_sigma={trainer.train.spike_sigma} of those before",
-            next="start a run with a lower optim.learning_rate under another --name",
-        )
-    trainer.log.resume_at(found.step)
-    trainer.log.note(found.step + 1, f"{text}; returning to step {found.step}")
-    return replace(found, omitted=progress.omitted + step - found.step)
 
 
 def _advanced(trainer: Trainer, progress: RunProgress, result: StepResult) -> RunProgress:
@@ -179,14 +140,12 @@ def _advanced(trainer: Trainer, progress: RunProgress, result: StepResult) -> Ru
     if skipped:  # values that are not finite must not enter the means
         return replace(progress, step=step, skipped_in_a_row=skipped)
     window = progress.window or (0.0,) * len(result.sums)
-    losses = (*progress.losses, result.loss)[-WINDOW:] if trainer.train.spike_sigma else ()
     return replace(
         progress,
         step=step,
         skipped_in_a_row=0,
         window=tuple(a + b for a, b in zip(window, result.sums, strict=True)),
         window_tokens=progress.window_tokens + result.tokens,
-        losses=losses,
     )
 
 

@@ -21,11 +21,8 @@ from litebert.optim import averaged
 from litebert.runs import read_metrics, recorded_setting
 from litebert.tasks import Pretraining, Task
 from litebert.tasks.beginning import attend_locally
-from litebert.tasks.contrast import Contrast
 from litebert.tasks.hardest import hardest, require_alone
 from litebert.tasks.pretraining import Select
-from litebert.tasks.replaced import ReplacedTokens
-from litebert.tasks.taught_depths import TaughtDepths
 from litebert.tokenizer import Tokenizer
 from litebert.train.best import BestModel
 from litebert.train.build import build_trainer
@@ -160,28 +157,18 @@ def _built(
     if config.start.model:
         for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
             log.say(line)
-    task = _kind_of(config)(
+    task = Pretraining(
         network,
         open_loader=open_loader,
         held_out=sources.evaluation(config),
         train=train,
         early=config.early,
         elastic=config.elastic,
-        replaced=config.replaced,
         select=_select(network, config, world),
         mask_id=sources.tokenizer.mask_id,
         world=world,
     )
     return trainer, distillation(task, config, sources, teacher) if teacher else task
-
-
-def _kind_of(config: PretrainConfig) -> type[Pretraining]:
-    """Return the task; the settings allow at most one of these variants at a time."""
-    if config.replaced.depth:
-        return ReplacedTokens
-    if config.elastic.teaching:
-        return TaughtDepths
-    return Contrast if config.objective.sentence == "contrast" else Pretraining
 
 
 def _select(network: AlbertForPretraining, config: PretrainConfig, world: World) -> Select | None:

@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, JsonValue
 
 import litebert
-from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened
+from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened, without_retired
 from litebert.distributed import ALONE, World, local_rank, world_size
 from litebert.errors import LitebertError
 from litebert.fast.precision import DTYPES
@@ -100,9 +100,8 @@ def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: Mapping[s
     if recorded is None:
         write_run(folder, _run_file(resolved, data))
         return
-    changes = difference(
-        {**recorded.settings, **_prefixed(recorded.data)}, {**flattened(resolved.config), **_prefixed(data)}
-    )
+    before = without_retired(recorded.settings) | _prefixed(recorded.data)
+    changes = difference(before, flattened(resolved.config) | _prefixed(data))
     if binding := [change for change in changes if change.split(":")[0] not in FREE_SETTINGS]:
         raise LitebertError(
             "LB-505",

@@ -19,8 +19,6 @@ _CAPTIONS = {
     "sentence_order_accuracy": "Share of the sentence pairs that are judged right.",
     "hidden_error": "Distance to the teacher's hidden states. Lower is better.",
     "vector_error": "Distance to the teacher's text vectors. Lower is better.",
-    "relation_error": "Distance to the teacher's attention relations. Lower is better.",
-    "word_error": "Distance to the teacher's masked words. Lower is better.",
 }
 
 
@@ -78,8 +76,6 @@ def charts_of(record: Record) -> list[Chart]:
         _chart(record, "sentence_order_accuracy", sentence_title, share),
         _chart(record, "hidden_error", "Hidden-state error", loss),
         _chart(record, "vector_error", "Text-vector error", loss),
-        _chart(record, "relation_error", "Attention-relation error", loss),
-        _chart(record, "word_error", "Masked-word error", loss),
         *rate_charts(record),
     )
     return [chart for chart in drawn if chart.lines]

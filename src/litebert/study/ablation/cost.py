@@ -37,8 +37,7 @@ def training_flops(words: Words) -> float:
 def passes(config: PretrainConfig) -> float:
     """Return the cost of a step in forward passes of the full depth; a backward pass costs two.
 
-    Hard-example mining adds a forward pass per candidate, and a generator of replaced words its
-    share of the full depth. Elastic depth omits steps, unless the full depth is the teacher.
+    Hard-example mining adds a forward pass per candidate; elastic depth omits steps.
 
     >>> settings = ["data.corpus=none", "model.num_hidden_layers=4", "elastic.least_depth=1"]
     >>> passes(resolve(PretrainConfig, settings_from_words(settings)).config)
@@ -47,10 +46,10 @@ def passes(config: PretrainConfig) -> float:
     full = config.model.num_steps
     least = config.elastic.least_depth or full
     depth = 1.0
-    if least < full and not config.elastic.teaching:
+    if least < full:
         depth = (1 + (least + full - 1) / 2 / full) / 2
     chosen = config.mining.pool if config.mining.pool > 1 else 0
-    return 3 * (depth + (config.replaced.depth or 0) / full) + chosen
+    return 3 * depth + chosen
 
 
 def measured_rate(scale: Scale) -> float:

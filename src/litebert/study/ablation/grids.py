@@ -120,7 +120,7 @@ def _more_data(scale: Scale) -> tuple[Variant, ...]:
 
 
 def _objectives(scale: Scale) -> tuple[Variant, ...]:
-    names = ("order", "shuffle", "document", "contrast", "none")
+    names = ("order", "shuffle", "none")
     return tuple(Variant(n, _base(scale, f"objective.sentence={n}")) for n in names)
 
 
@@ -146,16 +146,6 @@ def _attention(scale: Scale) -> tuple[Variant, ...]:
     return (Variant("full", _base(scale)), *local)
 
 
-def _replaced(scale: Scale) -> tuple[Variant, ...]:
-    """Give every row the compute of masked words alone; the generator's steps are extra."""
-    full = scale.base.num_layers
-    rows = [Variant("masked words", _base(scale))]
-    for depth in sorted({1, full // 2}):
-        words = _base(scale, f"replaced.depth={depth}")
-        rows.append(Variant(f"replaced, generator of {depth}", words, steps=full / (full + depth)))
-    return tuple(rows)
-
-
 def _elastic(scale: Scale) -> tuple[Variant, ...]:
     """Give one network for all depths the compute of the full depth alone."""
     layers = scale.base.num_layers
@@ -167,7 +157,6 @@ def _elastic(scale: Scale) -> tuple[Variant, ...]:
         Variant(f"{counted(layers, 'step')} alone", _base(scale)),
         *apart,
         Variant("elastic", elastic, steps=1 / share),
-        Variant("elastic, taught", (*elastic, "elastic.teaching=1")),
     )
 
 
@@ -196,7 +185,6 @@ GRIDS = {
         Grid("mining", "Hard examples at equal compute", "5, no table", "none", MLM, _mining),
         Grid("masking", "Masking rate", "5, no table", "none", MLM, _masking),
         Grid("attention", "Local attention", "5, no table", "none", MLM, _attention),
-        Grid("replaced", "Replaced words", "5, no table", "none", PROBES, _replaced, measures_depths=True),
         Grid("elastic", "Elastic depth", "5, no table", "none", MLM, _elastic, measures_depths=True),
     )
 }

@@ -167,10 +167,7 @@ class Bench:
     def _measured(self, variant: Variant, seed: int, words: Words, folder: Path) -> Trial:
         config = resolve(PretrainConfig, settings_from_words(words)).config
         network = _network(folder)
-        sentence = config.objective.sentence
-        # A contrast is trained on single sequences, and its labels are no classes.
-        sentence = "none" if sentence == "contrast" else sentence
-        measures = measure(network, self.corpus, config, sentence=sentence)
+        measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
         rows = [row for row in read_rows(folder / "run") if row.kind == "train"]
         sizes = sizes_of(network.config)
         return Trial(
