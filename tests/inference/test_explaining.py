@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import litebert
+from litebert.answers import Explanation
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.inference import Explanation, Model
-from litebert.inference.attribution import with_words
+from litebert.inference import Model
+from litebert.inference.explain import with_words
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.inference.given import MAX_CHARACTERS, require_bounded
+from litebert.inference.pretrained import MAX_CHARACTERS, require_bounded
 
 MEASURE = """
 import sys

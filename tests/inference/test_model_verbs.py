@@ -89,7 +89,9 @@ def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
 def test_one_string_gives_one_answer_and_a_list_a_list(folder: Path) -> None:
     model = litebert.load(folder)
     np.testing.assert_array_equal(model.embed("a text"), model.embed(["a text"])[0])
-    assert model.fill(["Anna [MASK].", "A [MASK]."], top=2)[0] == model.fill("Anna [MASK].", top=2)
+    alone, beside = model.fill("Anna [MASK].", top=2), model.fill(["Anna [MASK].", "A [MASK] [MASK]."], top=2)[0]
+    assert [each.text for each in beside] == [each.text for each in alone]
+    assert [each.probability for each in beside] == pytest.approx([each.probability for each in alone], rel=1e-5)
     assert model.score(["Anna walked."])[0] == model.score("Anna walked.")
     assert isinstance(model.similar("a", "b"), float)
 

@@ -11,8 +11,7 @@ import torch
 import litebert
 from litebert.api.held_out import measure_pretraining
 from litebert.errors import LitebertError
-from litebert.inference import Model
-from litebert.inference.packaged import packaged_model
+from litebert.inference import Model, packaged_model
 
 TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
 
@@ -67,7 +66,7 @@ def test_sentence_transformers_gives_the_same_vectors(model: Model) -> None:
 
 
 def test_a_build_without_a_model_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("litebert.inference.packaged.files", lambda _: tmp_path)
+    monkeypatch.setattr("litebert.inference.model.files", lambda _: tmp_path)
     with pytest.raises(LitebertError, match="LB-938"):
         packaged_model()
 

@@ -16,7 +16,7 @@ from litebert.corpus.stats import QUANTILES, CorpusStats
 from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.hub import locate
-from litebert.inference.given import count
+from litebert.inference.model import count
 from litebert.report.figure import draw_counts
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer

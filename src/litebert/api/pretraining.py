@@ -16,7 +16,7 @@ from litebert.corpus.build import require_share
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
-from litebert.inference.given import count
+from litebert.inference.model import count
 from litebert.reading.find import find_texts
 from litebert.terminal import counted
 from litebert.tokenizer import Tokenizer

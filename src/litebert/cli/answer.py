@@ -14,8 +14,9 @@ from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.answers import Results, SpanFound
     from litebert.api.bulk import BulkOptions
-    from litebert.inference import Model, Results, SpanFound
+    from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)

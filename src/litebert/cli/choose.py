@@ -14,8 +14,9 @@ from litebert.cli.texts import TEXT, TextCommand
 from litebert.errors import RequestError
 
 if TYPE_CHECKING:
+    from litebert.answers import Choice
     from litebert.api.bulk import BulkOptions
-    from litebert.inference import Choice, Model
+    from litebert.inference import Model
 
 CHOICES = tuple(f"choice{number}" for number in range(1, 10))
 

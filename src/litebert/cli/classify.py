@@ -13,8 +13,9 @@ from litebert.cli.texts import TEXT, TextCommand
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
+    from litebert.answers import Classification
     from litebert.api.bulk import BulkOptions
-    from litebert.inference import Classification, Model
+    from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)

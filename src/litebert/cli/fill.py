@@ -13,8 +13,9 @@ from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, AtLeast, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.answers import Filling, Results
     from litebert.api.bulk import BulkOptions
-    from litebert.inference import Filling, Model, Results
+    from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)

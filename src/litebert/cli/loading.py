@@ -70,21 +70,24 @@ def loaded(model: str | None, precision: Precision, *, depth: int | None = None)
 
 def exported_folder(model: str) -> Path:
     """Return the folder of the model to export; `packaged` is the one in the package."""
-    from litebert.inference.packaged import model_folder
+    from litebert.hub import locate
+    from litebert.inference import packaged_model
 
-    return model_folder(None if model == "packaged" and not Path(model).exists() else model)
+    is_packaged = model is None or (model == "packaged" and not Path(model).exists())
+    return packaged_model() if is_packaged else locate(str(model))
 
 
 def vocabulary_path(tokenizer: str | None) -> Path:
     """Return the path of a vocabulary file or of a folder with one; by default the packaged."""
+    from litebert.hub import locate
     from litebert.hub.names import HubName, looks_local
-    from litebert.inference.packaged import model_folder
+    from litebert.inference import packaged_model
 
     if tokenizer is None:
-        return model_folder(None)
+        return packaged_model()
     path, name = Path(tokenizer), HubName.parse(tokenizer)
     is_file = name is None or looks_local(tokenizer) or path.suffix in (".model", ".txt")
-    return path if is_file or path.exists() else model_folder(tokenizer)
+    return path if is_file or path.exists() else locate(tokenizer)
 
 
 def seed_numbers(text: str) -> list[int]:

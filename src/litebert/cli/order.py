@@ -13,8 +13,9 @@ from litebert.cli.output import show, show_json
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.answers import Coherence, Order
     from litebert.api.bulk import BulkOptions
-    from litebert.inference import Coherence, Model, Order
+    from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)
@@ -57,13 +58,13 @@ def _answers(network: Model, rows: list[dict[str, str]]) -> list[Order | Coheren
 
 
 def _as_json(found: Order | Coherence) -> dict[str, object] | list[dict[str, object]]:
-    from litebert.inference import Order
+    from litebert.answers import Order
 
     return asdict(found) if isinstance(found, Order) else [asdict(join) for join in found.joins]
 
 
 def _shown(found: Order | Coherence) -> str:
-    from litebert.inference import Order
+    from litebert.answers import Order
 
     if isinstance(found, Order):
         verdict = "in order" if found.is_in_order else "swapped"

@@ -12,8 +12,9 @@ from litebert.cli.loading import Load, model_options
 from litebert.cli.texts import TEXT, TextCommand
 
 if TYPE_CHECKING:
+    from litebert.answers import Score
     from litebert.api.bulk import BulkOptions
-    from litebert.inference import Model, Score
+    from litebert.inference import Model
 
 
 @click.command(cls=TextCommand)

@@ -1,9 +1,10 @@
-"""Answer and measure whole data sets with a fine-tuned run, or with an ensemble of them."""
+"""A fine-tuned run, or an ensemble of them, on whole data sets: answers and measures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +27,9 @@ from litebert.errors import LitebertError
 from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
 from litebert.fast.precision import DTYPES
-from litebert.files import Json
 from litebert.folder import load_model
 from litebert.hub import locate
-from litebert.nn import AlbertForTask
+from litebert.nn import AlbertForTask, Network
 from litebert.runs import RUN_FILE, is_run, read_record, read_run
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.ensemble import require_same_data
@@ -57,7 +57,7 @@ class Finetuned:
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: str | PathLike[str],
         *,
         kept: Kept = "last",
         task: str | None = None,
@@ -68,19 +68,15 @@ class Finetuned:
     ) -> Finetuned:
         """Open a run (its last step or its best evaluation), or a model folder with a task name.
 
-        `precision` defaults to the one that the run was trained in; `columns` replace the roles of
-        columns that it was trained with; `depth` is the number of steps applied.
-
-        Raises:
-            LitebertError: LB-613, no file names what the model was trained for; LB-614, its head is
-                not the task's.
+        `precision` defaults to the one that the run was trained in; `columns` replace the roles of columns that it was
+        trained with; `depth` is the number of steps applied.
         """
         run = run_of(path)
         recorded = None if run is None else read_run(run)
         if run is not None and run == Path(path):
             folder = run / {"last": "model", "best": "best"}[kept]
         else:
-            folder = locate(path)
+            folder = locate(fspath(path))
         if recorded is None and task is None:
             raise LitebertError(
                 "LB-613",
@@ -92,9 +88,13 @@ class Finetuned:
         config = recorded_config(FinetuneConfig, recorded.settings) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = config.data if config else TaskDataConfig()
-        settled = recorded.data if recorded and "columns" in recorded.data else None
+        settled = dict(recorded.data) if recorded and "columns" in recorded.data else None
         if columns:
-            where, settled = (where.model_copy(update={"columns": tuple(columns)}), _with(settled, columns))
+            where = where.model_copy(update={"columns": tuple(columns)})
+            if settled is not None:  # the recorded roles, some of them replaced
+                old = settled["columns"]
+                words = [*(old if isinstance(old, list) else []), *columns]
+                settled["columns"] = list({str(word).partition("=")[0]: str(word) for word in words}.values())
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
@@ -108,8 +108,7 @@ class Finetuned:
             )
         if depth is not None:
             limit_depth(network, depth)
-        tokenizer = Tokenizer.load(folder)
-        return cls(folder, network, tokenizer, settings, dataset, used, progress)
+        return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
         """Answer every example."""
@@ -120,15 +119,11 @@ class Finetuned:
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
-    """Answer with one model, or with the mean of several (paper 4.9: its headline results).
-
-    Raises:
-        LitebertError: LB-924, their tasks or labels differ, so that a mean would mix up labels.
-    """
+    """Answer with one model, or with the mean of several (paper 4.9: its headline results)."""
     first = models[0].dataset
     for model in models[1:]:
         ours, theirs = first.family.head, model.dataset.family.head
-        if first.name != model.dataset.name or not ours.answers_as(theirs):
+        if first.name != model.dataset.name or not ours.answers_as(theirs):  # a mean would mix up labels
             raise LitebertError(
                 "LB-924",
                 f"{models[0].folder} and {model.folder} cannot be averaged",
@@ -137,8 +132,10 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
                 next="name only runs of one task with the same labels",
             )
     answers = [model.answers(examples) for model in models]
-    averaged: list[Any] = models[0].dataset.family.averaged(answers)
-    return answers[0] if len(answers) == 1 else averaged
+    if len(answers) == 1:
+        return answers[0]
+    averaged: list[Any] = first.family.averaged(answers)
+    return averaged
 
 
 def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:
@@ -154,22 +151,19 @@ def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetu
     """Return SQuAD 2.0 models whose threshold for "no answer" is tuned on training articles.
 
     That is fair only if the models were not trained on these articles (data.train_split=fit).
-
-    Raises:
-        LitebertError: LB-616, the task has no threshold.
     """
-    family = models[0].dataset.family
-    if not isinstance(family, ConditionalSpanAnswering):
+    dataset = models[0].dataset
+    if not isinstance(dataset.family, ConditionalSpanAnswering):
         raise LitebertError(
             "LB-616",
-            f"{models[0].dataset.name} has no threshold to tune",
-            received=family.head.kind,
+            f"{dataset.name} has no threshold to tune",
+            received=dataset.family.head.kind,
             expected="conditional-question-answering",
             next="omit --clean",
         )
-    examples = models[0].dataset.read(data, "tune")
+    examples = dataset.read(data, "tune")
     threshold = tuned_threshold(examples, ensemble_answers(models, examples))
-    silent = replace(models[0].dataset, family=replace(family, null_threshold=threshold))
+    silent = replace(dataset, family=replace(dataset.family, null_threshold=threshold))
     return [replace(model, dataset=silent) for model in models]
 
 
@@ -183,12 +177,8 @@ def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]
     return [replace(model, dataset=dataset) for model in models]
 
 
-def data_of(folder: str | Path) -> Path:
-    """Return the path of the data that a run was trained on.
-
-    Raises:
-        LitebertError: LB-925, `folder` belongs to no run.
-    """
+def data_of(folder: str | PathLike[str]) -> Path:
+    """Return the path of the data that a run was trained on."""
     found = run_of(folder)
     if found is None:
         raise LitebertError(
@@ -202,7 +192,7 @@ def data_of(folder: str | Path) -> Path:
     return Path(str(data.folder or data.train))
 
 
-def run_of(path: str | Path) -> Path | None:
+def run_of(path: str | PathLike[str]) -> Path | None:
     """Return the run of a folder: itself, or the one whose model it is; None if there is none."""
     folder = Path(path)
     if is_run(folder):
@@ -214,16 +204,6 @@ def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
     """Return the precision that a run was trained in; fp32 where there is no run."""
     recorded = config.train.precision if config else "fp32"
     return "fp32" if recorded == "auto" else recorded
-
-
-def _with(settled: dict[str, Json] | None, columns: Sequence[str]) -> dict[str, Json] | None:
-    """Return the recorded columns with those in `columns`, such as text=body, replaced."""
-    if settled is None:
-        return None
-    old = settled.get("columns")
-    words = [*(old if isinstance(old, list) else []), *columns]
-    roles = {str(word).partition("=")[0]: str(word) for word in words}
-    return {**settled, "columns": list(roles.values())}
 
 
 def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Schema:
@@ -241,8 +221,8 @@ def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
     return is_same_kind and ours.num_outputs == wanted.num_outputs and has_labels
 
 
-def _head(network: object) -> str:
-    if isinstance(network, AlbertForTask):
-        labels = ", ".join(network.head_config.labels[:10])
-        return f"{network.head_config.kind}{f': {labels}' if labels else ''}"
-    return "pretraining heads only"
+def _head(network: Network) -> str:
+    if not isinstance(network, AlbertForTask):
+        return "pretraining heads only"
+    labels = ", ".join(network.head_config.labels[:10])
+    return f"{network.head_config.kind}{f': {labels}' if labels else ''}"

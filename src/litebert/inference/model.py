@@ -1,13 +1,19 @@
-"""A loaded model: the verbs that its heads allow, on strings."""
+"""A loaded model: the verbs that its heads allow, on strings.
+
+These methods are the interface: the commands of the shell, the routes of the server and their schemas are made from
+their signatures, their docstrings and the records that they return (`litebert.answers`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 from itertools import islice
+from os import PathLike, fspath
 from pathlib import Path
-from typing import overload
+from typing import TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,27 +31,29 @@ from litebert.answers import (
     SpanFound,
     Tagged,
 )
-from litebert.config import Backend, Precision
-from litebert.errors import RequestError
+from litebert.config import HEADS, Backend, Precision
+from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.fast import limit_depth, use_backend
 from litebert.fast.precision import DTYPES
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
+from litebert.hub import locate
 from litebert.inference import downstream, pretrained
-from litebert.inference.coherence import coherence
-from litebert.inference.embedding import TextIndex, embed
-from litebert.inference.explaining import explain
-from litebert.inference.given import Texts, count, known_pooling, known_precision, list_of, paired, several, stream_of
-from litebert.inference.packaged import model_folder
-from litebert.inference.scoring import score
+from litebert.inference.explain import explain
+from litebert.inference.pretrained import TextIndex
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
+
+PACKAGED = "the one that comes with litebert"
+"""The packaged model in messages."""
+Texts = str | Iterable[str]
+Found = TypeVar("Found")
 
 
 class Model:
     """A network with its tokenizer; make one with `litebert.load`.
 
-    `fill` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head
-    of that task; `embed` needs none. A verb whose head is missing raises LB-612 or LB-615.
+    `fill`, `score` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head of that
+    task; `embed`, `similar` and `search` need none.
 
     >>> model = Model.load()  # the packaged one
     >>> len(model.embed(["A cat.", "A kitten."]))
@@ -73,7 +81,7 @@ class Model:
     @classmethod
     def load(
         cls,
-        path: str | Path | None = None,
+        path: str | PathLike[str] | None = None,
         *,
         precision: Precision = "fp32",
         depth: int | None = None,
@@ -83,13 +91,14 @@ class Model:
 
         Without a path, this is the packaged model. No code from the files is executed.
 
-        `precision` is that of activations: bf16 is several times faster where the CPU or GPU has
-        it, and within 1 % of fp32. An eight-bit folder (`litebert quantize`) has its own.
-        `depth` is the number of steps applied; if a head was trained after that step, it answers.
-        `backend` computes single short texts; "auto" is onnxruntime where that is faster.
+        `precision` is that of activations: bf16 is several times faster where the CPU or GPU has it, and within 1 % of
+        fp32. An eight-bit folder (`litebert quantize`) has its own. `depth` is the number of steps applied; if a head
+        was trained after that step, it answers. `backend` computes single short texts; "auto" is onnxruntime where
+        that is faster.
         """
-        folder = model_folder(path)
-        loaded = load_model(folder, dtype=DTYPES[known_precision(precision)], for_inference=True)
+        folder = packaged_model() if path is None else locate(fspath(path))
+        precision = _one_of(precision, Precision, "LB-933", "precision", 'precision="fp32"')
+        loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
         if depth is not None:
             limit_depth(loaded.network, depth)
         use_backend(loaded.network.albert, backend)
@@ -118,18 +127,22 @@ class Model:
     def fill(self, text: Texts, *, top: int = 5) -> Results[Filling] | Results[Results[Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-        Blanks are filled independently; the probability of a filling is the product over its
-        blanks. In a long text only the part around the blanks is read. Like `score`, `tag` and
-        `order` of one text, this takes at most a million characters.
-
-        Raises:
-            LitebertError: LB-610, there is no [MASK]; LB-934, the blanks are too far apart; LB-935,
-                the text is too long.
+        Blanks are filled independently; the probability of a filling is the product over its blanks. In a long text
+        only the part around the blanks is read. Like `score`, `tag` and `order` of one text, this takes at most a
+        million characters.
         """
-        network, top = self._pretraining("masked_lm", "fill"), count(top, "top")
-        texts, fill = several(text, "fill"), partial(pretrained.fill, network, self.tokenizer)
-        found = Results(fill(each, top=top) for each in texts)
-        return found[0] if isinstance(text, str) else found
+        network = self._pretraining("masked_lm", "fill")
+        found = pretrained.fill(network, self.tokenizer, several(text, "fill"), top=count(top, "top"))
+        return _as_given(text, found)
+
+    @overload
+    def score(self, text: str) -> Score: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, text: Iterable[str]) -> Results[Score]: ...
+    def score(self, text: Texts) -> Score | Results[Score]:
+        """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
+        network = self._pretraining("masked_lm", "score")
+        return _as_given(text, [pretrained.score(network, self.tokenizer, each) for each in several(text, "score")])
 
     @overload
     def order(self, first: str, second: str) -> Order: ...
@@ -142,18 +155,8 @@ class Model:
         """
         network = self._pretraining("sentence_order", "order")
         if second is None:
-            return coherence(network, self.tokenizer, *several([first], "order"))
+            return pretrained.coherence(network, self.tokenizer, *several([first], "order"))
         return pretrained.order(network, self.tokenizer, *several([first, second], "order"))
-
-    @overload
-    def score(self, text: str) -> Score: ...  # type: ignore[overload-overlap]
-    @overload
-    def score(self, text: Iterable[str]) -> Results[Score]: ...
-    def score(self, text: Texts) -> Score | Results[Score]:
-        """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
-        network = self._pretraining("masked_lm", "score")
-        found = Results(score(network, self.tokenizer, each) for each in several(text, "score"))
-        return found[0] if isinstance(text, str) else found
 
     def embed(
         self,
@@ -165,26 +168,24 @@ class Model:
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
-        The shape is (texts, H); of a single string, (H,). Texts longer than the model reads are cut
-        at their end, see `too_long`. For more texts than fit in memory, see `embed_batches`.
+        The shape is (texts, H); of a single string, (H,). Texts longer than the model reads are cut at their end, see
+        `too_long`. For more texts than fit in memory, see `embed_batches`.
 
-        Unset, `pooling` and `normalize` are what sentence-transformers wrote beside the model; if
-        there is nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained
-        model gives poor vectors. `max_length` cuts texts earlier, to that many pieces including
-        [CLS] and [SEP].
-
-        Raises:
-            LitebertError: LB-674, no pooling has this name.
+        Unset, `pooling` and `normalize` are what the folder says, as sentence-transformers wrote it; where there is
+        nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
+        `max_length` cuts texts earlier, to that many pieces including [CLS] and [SEP].
         """
+        example = 'model.embed(texts, pooling="mean")'
+        chosen = _one_of(pooling or self.vectors.pooling, Pooling, "LB-674", "pooling", example)
         if max_length is not None:
             count(max_length, "max_length", least=3)
         vectors = replace(
             self.vectors,
-            pooling=known_pooling(pooling or self.vectors.pooling),
+            pooling=chosen,
             normalize=self.vectors.normalize if normalize is None else normalize,
             max_length=max_length or self.vectors.max_length,
         )
-        found = embed(self.network, self.tokenizer, several(texts, "embed"), vectors=vectors)
+        found = pretrained.embed(self.network, self.tokenizer, several(texts, "embed"), vectors=vectors)
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
 
@@ -202,7 +203,8 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = stream_of(texts, "embed_batches")
+        _require_list(texts, "embed_batches", "texts")
+        remaining = iter(texts if _is_list(texts) else several(texts, "embed_batches"))
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
@@ -210,8 +212,9 @@ class Model:
 
     def similar(self, first: Texts, second: Texts, *, pooling: Pooling | None = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
-        embed = partial(self.embed, pooling=pooling, normalize=True)
-        left, right = (embed(several(texts, "similar")) for texts in (first, second))
+        left, right = (
+            self.embed(several(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
+        )
         cosines: NDArray[np.float32] = left @ right.T
         is_one = isinstance(first, str) and isinstance(second, str)
         return float(cosines[0, 0]) if is_one else cosines
@@ -220,10 +223,11 @@ class Model:
         self, texts: Iterable[str], *, pooling: Pooling | None = None, progress: Callable[[int], None] | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
-        listed, one = list_of(texts, "index", "texts"), partial(self.embed, pooling=pooling)
-        embed_all = partial(self.embed_batches, batch_size=256, progress=progress)
-        vectors = [one([]), *embed_all(listed, pooling=pooling, normalize=True)]
-        return TextIndex(tuple(listed), np.concatenate(vectors), partial(one, normalize=True))
+        _require_list(texts, "index", "texts")
+        listed = several(texts, "index")
+        embed = partial(self.embed, pooling=pooling, normalize=True)
+        batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
+        return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
 
     def search(
         self, query: str, texts: Iterable[str], *, top: int = 10, pooling: Pooling | None = None
@@ -259,73 +263,179 @@ class Model:
     ) -> Classification | Results[Classification]:
         """Return the label of each text, or of each text with its pair; from regression, a score.
 
-        With `patience`, a text takes no more steps once that many classifiers in a row have agreed
-        with the one before; the model must have been trained with `train.exits`. A text longer
-        than the model reads is cut at its end.
+        With `patience`, a text takes no more steps once that many classifiers in a row have agreed with the one
+        before; the model must have been trained with `train.exits`. A text longer than the model reads is cut at its
+        end.
         """
         network = self._with_head("classify")
         listed, seconds = paired(texts, pairs, "classify")
-        answers = downstream.classify(network, self.tokenizer, listed, seconds, patience=patience)
-        return answers[0] if isinstance(texts, str) else Results(answers)
+        return _as_given(texts, downstream.classify(network, self.tokenizer, listed, seconds, patience=patience))
 
     @overload
     def tag(self, texts: str) -> Results[Tagged]: ...  # type: ignore[overload-overlap]
     @overload
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
-        """Return the tag of every word of each text; words end at white space."""
-        found = downstream.tag(self._with_head("tag"), self.tokenizer, several(texts, "tag"))
-        return found[0] if isinstance(texts, str) else Results(found)
+        """Return the tag of every word and punctuation mark of each text."""
+        return _as_given(texts, downstream.tag(self._with_head("tag"), self.tokenizer, several(texts, "tag")))
 
     def choose(self, question: str, choices: Iterable[str], *, context: str = "") -> Choice:
         """Return which of several choices answers a question about a context.
 
         A context longer than the model reads is cut at its end.
         """
-        network, listed = self._with_head("choose"), list_of(choices, "choose", "choices")
+        network = self._with_head("choose")
+        _require_list(choices, "choose", "choices")
         question, context = several([question, context], "choose")
-        return downstream.choose(network, self.tokenizer, question, listed, context)
+        return downstream.choose(network, self.tokenizer, question, several(choices, "choose"), context)
 
-    def answer(self, question: str, context: Texts, *, top: int = 1) -> Results[SpanFound]:
+    def answer(
+        self, question: str, context: Texts, *, top: int = 1, progress: Callable[[int], None] | None = None
+    ) -> Results[SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
-        The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first.
-        `no_answer` of each span is the probability of that.
+        The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
+        span is the probability of that. `progress` is called with the number of windows that were read.
         """
         network = self._with_head("answer")
         (question,), contexts = several([question], "answer"), several(context, "answer")
-        return downstream.answer(network, self.tokenizer, question, contexts, top=count(top, "top"))
+        top = count(top, "top")
+        return downstream.answer(network, self.tokenizer, question, contexts, top=top, progress=progress)
 
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
 
-        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the
-        question, the context and the choices. Unset, `answer` is the one that the model gives.
+        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the question, the
+        context and the choices. Unset, `answer` is the one that the model gives.
         """
         return explain(self, verb, several(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
-        """Return the network if it has this pretraining head; else raise LB-612."""
+        """Return the network if it has this pretraining head."""
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
-        has = downstream.head_in_words(self.network)
         raise RequestError(
             "LB-612",
             f"{self.source} cannot {verb}: its file lacks weights for that",
-            received=f"no {', '.join(lacking[:3])}" if lacking else has,
+            received=f"no {', '.join(lacking[:3])}" if lacking else _head_in_words(self.network),
             expected=f"the {head} head; hub files often come without sentence order",
             next="use a model that litebert pretrained, or pretrain this one further",
         )
 
     def _with_head(self, verb: str) -> AlbertForTask:
-        """Return the network if its head answers this verb; else raise LB-615."""
+        """Return the network if its head answers this verb."""
         if isinstance(self.network, AlbertForTask) and self.network.head_config.record.verb == verb:
             return self.network
-        has_own = not (self._lacking("masked_lm") and self._lacking("sentence_order"))
-        unknown = () if has_own else self._unused
-        raise downstream.not_trained_for(verb, self.network, unknown, source=self.source)
+        kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
+        has, next_step = _head_in_words(self.network), "litebert finetune --help"
+        if self._unused and self._lacking("masked_lm") and self._lacking("sentence_order"):
+            has = f"a head that no imported module knows, {', '.join(self._unused[:3])}"
+            next_step = "import the module that adds its head before you load it, as in docs/extending/task.md"
+        raise RequestError(
+            "LB-615",
+            f"{self.source} cannot {verb}: it was not fine-tuned for that",
+            received=has,
+            expected=f"a {' or '.join(kinds)} head",
+            next=next_step,
+        )
 
     def _lacking(self, head: str) -> list[str]:
+        """Return the weights of a pretraining head, or of the encoder, that the file lacks."""
         absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
         return sorted(name for name in absent if head != "masked_lm" or "pooler" not in name)
+
+
+def packaged_model() -> Path:
+    """Return the folder of the model inside the package."""
+    folder = Path(str(files("litebert") / "model"))
+    if not (folder / "config.json").is_file():
+        raise LitebertError(
+            "LB-938",
+            "no model comes with this build of litebert",
+            expected="a model folder, a run, or a name on the Hub",
+            next="name a model: litebert embed --model FOLDER, or litebert serve FOLDER",
+        )
+    return folder
+
+
+# Arguments, checked where they enter
+
+
+def several(texts: Texts, verb: str) -> list[str]:
+    """Return one text or several as a list.
+
+    >>> several("one", "fill"), several(("one", "two"), "fill")
+    (['one'], ['one', 'two'])
+    """
+    if isinstance(texts, str):
+        return [texts]
+    found = list(texts) if _is_list(texts) else [texts]
+    for text in found:
+        if not isinstance(text, str):
+            raise LitebertError(
+                "LB-611",
+                f"{verb} takes texts",
+                received=f"{text!r:.100} ({type(text).__name__})",
+                expected="a string, or a list of strings",
+                next="give every text as a str; of a table, one column",
+            )
+    return [str(text) for text in found]  # numpy's strings become plain ones
+
+
+def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
+    """Return the texts, and the second text of each pair; None without pairs."""
+    listed = several(texts, verb)
+    seconds = None if pairs is None else several(pairs, verb)
+    if seconds is not None and len(seconds) != len(listed):
+        raise LitebertError(
+            "LB-931",
+            "texts and pairs do not match",
+            received=f"{len(listed)} texts and {len(seconds)} pairs",
+            expected="one pair for each text",
+            next="give as many pairs as texts",
+        )
+    return listed, seconds
+
+
+def count(value: int, name: str, *, least: int = 1) -> int:
+    """Return a count, such as the number of answers, if it is a whole number that can be."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        expected = f"a whole number, {least} or more"
+        raise LitebertError(
+            "LB-932", f"{name} cannot have this value", received=value, expected=expected, next=f"{name}=5"
+        )
+    return value
+
+
+def _one_of(value: Found, kind: object, code: str, name: str, example: str) -> Found:
+    if value not in get_args(kind):
+        raise no_such_name(code, f"there is no such {name}", str(value), get_args(kind), next=example)
+    return value
+
+
+def _is_list(texts: Texts) -> bool:
+    """Tell whether texts come in an order of their own, as those of a set or a table do not."""
+    is_flat = getattr(texts, "ndim", 1) == 1
+    return isinstance(texts, Iterable) and is_flat and not isinstance(texts, bytes | Mapping | Set)
+
+
+def _require_list(texts: Iterable[str], verb: str, name: str) -> None:
+    """Refuse a single string where it makes no sense, as it would be taken for a list of characters."""
+    if isinstance(texts, str):
+        raise LitebertError(
+            "LB-930",
+            f"{verb} takes several {name}",
+            received="one string",
+            expected="a list of strings",
+            next=f"put the {name} in a list",
+        )
+
+
+def _as_given(texts: Texts, found: list[Found]) -> Found | Results[Found]:
+    """Return one answer for one text, all answers for several."""
+    return found[0] if isinstance(texts, str) else Results(found)
+
+
+def _head_in_words(network: Network) -> str:
+    return f"a {network.head_config.kind} head" if isinstance(network, AlbertForTask) else "pretraining heads only"

@@ -1,68 +1,74 @@
-"""The verbs of pretrained heads, on strings: fill the blanks, decide which sentence comes first."""
+"""What a pretrained encoder answers, on strings: blanks, likelihoods, order, vectors.
+
+Every function reads its texts in ragged batches of like lengths, at most `TOKENS_AT_ONCE` tokens together, so that
+a hundred short texts cost one pass and a long one costs no more memory.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
-from litebert.answers import Filling, Order, Results
+from litebert.answers import Coherence, Filling, Join, Match, Order, Results, Score, WordScore
+from litebert.corpus.sentences import split_sentences
+from litebert.corpus.settings import TextSettings
 from litebert.errors import LitebertError
-from litebert.inference.given import require_bounded
+from litebert.fast.moving import mean_by_sequence
+from litebert.folder import Pooling, SentenceVectors
 from litebert.nn import AlbertForPretraining, Batch, Network
+from litebert.tasks.finetuning import by_length
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 MASK = "[MASK]"
+MAX_CHARACTERS = 1_000_000
+"""The longest text for `fill`, whose answers repeat it, and for `tag`, `score` and `order`."""
+BLANKS_AT_ONCE = 256
+"""Blanks whose probabilities of all pieces are held together: 30 MB with 30,000 pieces."""
 
 
-@torch.inference_mode()
-def fill(network: AlbertForPretraining, tokenizer: Tokenizer, text: str, *, top: int) -> Results[Filling]:
-    """Return the `top` likeliest fillings of every [MASK] in a text, best first.
+def frame(
+    network: Network,
+    tokenizer: Tokenizer,
+    first: Sequence[Sequence[int]],
+    second: Sequence[Sequence[int]] | None = None,
+    *,
+    longest: int | None = None,
+) -> Batch:
+    """Return [CLS] first [SEP] (second [SEP]) of each sequence, cut to what the model can read, on its device."""
+    positions = network.config.max_position_embeddings
+    longest = min(longest or positions, positions)
+    pairs = zip(first, second if second is not None else [None] * len(first), strict=True)
+    sequences = [frame_ids(tokenizer, a, b, max_length=longest) for a, b in pairs]
+    batch = Batch.from_lists([ids for ids, _ in sequences], [types for _, types in sequences])
+    return batch.to(next(network.parameters()).device)
 
-    A word's probability is the sum over the pieces that spell it: the one that begins a word and
-    the one that continues it. In a text longer than the model reads, the part around the blanks
-    is read.
-    """
-    require_bounded(text, "fill")
-    (ids,) = tokenizer.encode_ids([text], special_tokens=True, num_threads=1)
-    blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
-    if not blanks:
+
+def require_bounded(text: str, verb: str) -> None:
+    """Refuse a text whose answer, which grows with the text, would not fit in memory."""
+    if len(text) > MAX_CHARACTERS:
         raise LitebertError(
-            "LB-610",
-            "there is nothing to fill in this text",
-            received=text,
-            expected="at least one [MASK]",
-            next='litebert fill "The cat sat on the [MASK]."',
+            "LB-935",
+            f"this text is too long for {verb}",
+            received=f"{len(text):,} characters",
+            expected=f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
+            next="split the text into chapters, one per row of a file",
         )
-    ids = ids[window(blanks, len(ids), network.config.max_position_embeddings - 2)]
-    batch = framed(network, tokenizer, [ids])
-    positions = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
-    logits = masked_logits(network, batch, positions)
-    logits[:, tokenizer.special_ids] = -torch.inf
-    alike = torch.from_numpy(tokenizer.first_alike)
-    by_word = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
-    offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
-    return Results(
-        Filling(_filled(text, words, offsets), tuple(words), probability, offsets)
-        for words, probability in _likeliest(tokenizer, by_word, top)
-    )
-
-
-def masked_logits(network: AlbertForPretraining, batch: Batch, positions: Tensor) -> Tensor:
-    """Return the logits of every piece at some positions, shape (positions, vocab), float32."""
-    hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
-    logits: Tensor = network.masked_lm(hidden, table).float()
-    return logits
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:
-    """Return which of `size` tokens to read: at most `room`, all `places` among them.
-
-    Raises:
-        LitebertError: LB-934, the places are too far apart.
+    """Return which of `size` tokens to read: at most `room`, all `places` among them, in the middle.
 
     >>> window([700], 1000, 10)
     slice(695, 705, None)
@@ -82,55 +88,238 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
     return slice(start, start + room)
 
 
+def masked_logits(network: AlbertForPretraining, batch: Batch, positions: Tensor) -> Float[Tensor, "positions vocab"]:
+    """Return the logits of every piece at some token positions, in float32."""
+    logits: Tensor = network.masked_lm(network.albert(batch, positions), network.albert.embedding.word.weight)
+    return logits.float()
+
+
+# Blanks
+
+
 @torch.inference_mode()
+def fill(
+    network: AlbertForPretraining, tokenizer: Tokenizer, texts: Sequence[str], *, top: int
+) -> list[Results[Filling]]:
+    """Return the `top` likeliest fillings of every [MASK] in each text, best first.
+
+    In a text longer than the model reads, the part around the blanks is read.
+    """
+    room = network.config.max_position_embeddings - 2
+    for text in texts:
+        require_bounded(text, "fill")
+    encoded = tokenizer.encode_ids(texts, special_tokens=True, num_threads=1 if len(texts) == 1 else -1)
+    for number, ids in enumerate(encoded):
+        blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
+        if not blanks:
+            raise LitebertError(
+                "LB-610",
+                "there is nothing to fill in this text",
+                received=texts[number],
+                expected="at least one [MASK]",
+                next='litebert fill "The cat sat on the [MASK]."',
+            )
+        encoded[number] = ids[window(blanks, len(ids), room)]
+    found: list[Results[Filling]] = [Results()] * len(texts)
+    for rows in by_length([len(ids) + 2 for ids in encoded]):
+        batch = frame(network, tokenizer, [encoded[row] for row in rows])
+        positions = (batch.ids == tokenizer.mask_id).nonzero().flatten()
+        hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
+        words = [
+            each
+            for some in hidden.split(BLANKS_AT_ONCE)
+            for each in _likeliest_words(network.masked_lm(some, table).float(), tokenizer, top)
+        ]
+        for row in rows:  # the blanks of a batch lie in the order of its texts
+            count = encoded[row].count(tokenizer.mask_id)
+            found[row] = Results(_fillings(texts[row], words[:count], top))
+            words = words[count:]
+    return found
+
+
+def _likeliest_words(logits: Tensor, tokenizer: Tokenizer, top: int) -> list[list[tuple[str, float]]]:
+    """Return the likeliest words of each blank with their probabilities.
+
+    A word can be spelt by two pieces, the one that begins a word and the one that continues it ("▁he" and "he"): their
+    probabilities are added up.
+    """
+    logits[:, tokenizer.special_ids] = -torch.inf
+    alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
+    best = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1)).topk(min(top, logits.shape[1]))
+    return [
+        [(tokenizer.decode([piece]), p) for piece, p in zip(pieces, values, strict=True) if p > 0]
+        for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def _fillings(text: str, words: Sequence[Sequence[tuple[str, float]]], top: int) -> Iterator[Filling]:
+    """Combine the words of all blanks: these are independent, so the best combinations extend the best shorter ones."""
+    beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+    for blank in words:
+        longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
+        beams = sorted(longer, key=lambda beam: -beam[1])[:top]
+    offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
+    between = text.split(MASK)
+    for chosen, probability in beams:
+        filled = "".join(part + word for part, word in zip(between, (*chosen, ""), strict=True))
+        yield Filling(filled, chosen, probability, offsets)
+
+
+# Likelihoods
+
+
+@torch.inference_mode()
+def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Score:
+    """Mask each piece in turn and sum the log-probabilities of the masked pieces, in nats (Salazar et al. 2020).
+
+    In a text longer than the model reads, the part around each piece is read.
+    """
+    require_bounded(text, "score")
+    encoding = tokenizer.encode(text)
+    ids, room = encoding.ids, network.config.max_position_embeddings - 2
+    spans = [window([place], len(ids), room) for place in range(len(ids))]
+    found = [0.0] * len(ids)
+    for places in by_length([min(len(ids), room) + 2] * len(ids)):
+        copies = []
+        for place in places:
+            copies.append(ids[spans[place]])
+            copies[-1][place - spans[place].start] = tokenizer.mask_id
+        batch = frame(network, tokenizer, copies)
+        masked = torch.tensor([1 + place - spans[place].start for place in places])  # [CLS] is before them
+        logits = masked_logits(network, batch, batch.offsets[:-1] + masked.to(batch.offsets.device))
+        labels = torch.tensor([ids[place] for place in places], device=logits.device)
+        picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten()
+        for place, value in zip(places, picked.tolist(), strict=True):
+            found[place] = value
+    total = math.fsum(found)
+    perplexity = math.exp(min(700.0, -total / max(1, len(ids))))
+    return Score(text, total, perplexity, tuple(WordScore(*word) for word in by_word(text, encoding.offsets, found)))
+
+
+class WordValue(NamedTuple):
+    """A word, `start` to `end` in its text, and the sum of its pieces' values."""
+
+    word: str
+    start: int
+    end: int
+    value: float
+
+
+def by_word(text: str, offsets: Sequence[tuple[int, int]], values: Sequence[float]) -> list[WordValue]:
+    """Add up the values of the pieces of each word; words end at white space.
+
+    >>> by_word("a cat", [(0, 1), (2, 3), (3, 5)], [1.0, 2.0, 3.0])[-1]
+    WordValue(word='cat', start=2, end=5, value=5.0)
+    """
+    words: list[WordValue] = []
+    for (start, end), value in zip(offsets, values, strict=True):
+        last = words[-1] if words else None
+        if last is not None and not any(map(str.isspace, text[last.end : max(start, last.end)])):
+            end = max(end, last.end)
+            words[-1] = WordValue(text[last.start : end], last.start, end, last.value + value)
+        else:
+            words.append(WordValue(text[start:end], start, end, value))
+    return words
+
+
+# Order
+
+
+@torch.inference_mode()
+def in_order(
+    network: AlbertForPretraining, tokenizer: Tokenizer, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
+) -> list[float]:
+    """Return the probability that each first text comes before its second one."""
+    found = [0.0] * len(first)
+    for rows in by_length([len(a) + len(b) + 3 for a, b in zip(first, second, strict=True)]):
+        batch = frame(network, tokenizer, [first[row] for row in rows], [second[row] for row in rows])
+        pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
+        probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]
+        for row, value in zip(rows, probabilities.tolist(), strict=True):
+            found[row] = value
+    return found
+
+
 def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, second: str) -> Order:
     """Say whether `first` comes before `second` in running text."""
     longest = network.config.max_position_embeddings
     a, b = tokenizer.encode_ids([tokenizer.beginning(text, longest) for text in (first, second)])
-    batch = framed(network, tokenizer, [a], [b])
-    pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-    probability = float(network.sentence_order(pooled).softmax(-1)[0, 0])
+    (probability,) = in_order(network, tokenizer, [a], [b])
     return Order(probability >= 0.5, probability)
 
 
-def framed(
-    network: Network,
-    tokenizer: Tokenizer,
-    first: Sequence[Sequence[int]],
-    second: Sequence[Sequence[int]] | None = None,
-    *,
-    longest: int | None = None,
-) -> Batch:
-    """Frame ids, cut to what the model can read (and to `longest`), on its device."""
+def coherence(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Coherence:
+    """Return the probability that each two neighbouring sentences of a text are in order."""
+    require_bounded(text, "order")
+    sentences = list(split_sentences(text, TextSettings()))
+    if len(sentences) < 2:
+        raise LitebertError(
+            "LB-936",
+            "there is no order in one sentence",
+            received=f"{len(sentences)} sentences",
+            expected="a text of two sentences or more, or two texts",
+            next='litebert order "He opened the door. Nobody was there." --model runs/mine',
+        )
+    ids = tokenizer.encode_ids(sentences)
+    joins, end = [], text.index(sentences[0]) + len(sentences[0])
+    for (first, second), probability in zip(
+        pairwise(sentences), in_order(network, tokenizer, ids[:-1], ids[1:]), strict=True
+    ):
+        start = text.index(second, end)
+        joins.append(Join(first, second, start, probability))
+        end = start + len(second)
+    return Coherence(tuple(joins))
+
+
+# Vectors
+
+
+@torch.inference_mode()
+def embed(
+    network: Network, tokenizer: Tokenizer, texts: Sequence[str], *, vectors: SentenceVectors
+) -> NDArray[np.float32]:
+    """Return the vectors of texts, shape (texts, H); texts longer than the model are cut."""
     positions = network.config.max_position_embeddings
-    longest = min(longest or positions, positions)
-    pairs = zip(first, second if second is not None else [None] * len(first), strict=True)
-    sequences = [frame_ids(tokenizer, a, b, max_length=longest) for a, b in pairs]
-    batch = Batch.from_lists([ids for ids, _ in sequences], [types for _, types in sequences])
-    return batch.to(next(network.parameters()).device)
+    encoded = tokenizer.encode_ids([tokenizer.beginning(vectors.prompt + text, positions) for text in texts])
+    found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
+    for rows in by_length([len(ids) + 2 for ids in encoded]):
+        batch = frame(network, tokenizer, [encoded[row] for row in rows], longest=vectors.max_length)
+        pooled = pool(network, batch, vectors.pooling)
+        if vectors.normalize:
+            pooled = F.normalize(pooled)
+        found[rows] = pooled.cpu().numpy()
+    return found
 
 
-def _likeliest(tokenizer: Tokenizer, probabilities: Tensor, top: int) -> list[tuple[list[str], float]]:
-    """Return the best combinations of words over all blanks."""
-    beams: list[tuple[list[str], float]] = [([], 1.0)]
-    for blank in probabilities:
-        best = blank.topk(min(top, len(blank)))
-        words = [tokenizer.decode([piece]) for piece in best.indices.tolist()]
-        longer = [
-            ([*chosen, word], so_far * p)
-            for chosen, so_far in beams
-            for word, p in zip(words, best.values.tolist(), strict=True)
-            if p > 0
-        ]
-        # Blanks are independent, so the best combinations extend the best shorter ones.
-        beams = sorted(longer, key=lambda beam: -beam[1])[:top]
-    return beams
+def pool(network: Network, batch: Batch, pooling: Pooling) -> Float[Tensor, "sequences hidden"]:
+    """Return one float32 vector for each sequence: [CLS], or the mean or the maximum of its tokens."""
+    if pooling == "cls":
+        hidden: Tensor = network.albert(batch, batch.first_tokens)
+        return hidden.float()
+    hidden = network.albert(batch).float()
+    if pooling == "max":
+        return torch.segment_reduce(hidden, "max", lengths=batch.offsets.diff())
+    return mean_by_sequence(hidden, batch)
 
 
-def _filled(text: str, words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> str:
-    """Put the words in place of the blanks."""
-    parts, end = [], 0
-    for word, (start, stop) in zip(words, offsets, strict=True):
-        parts += [text[end:start], word]
-        end = stop
-    return "".join([*parts, text[end:]])
+@dataclass(frozen=True)
+class TextIndex:
+    """Texts with their vectors; `embed` is the model that made them."""
+
+    texts: tuple[str, ...]
+    vectors: NDArray[np.float32]
+    embed: Callable[[Sequence[str]], NDArray[np.float32]]
+
+    def search(self, query: str, *, top: int = 10) -> Results[Match]:
+        """Return the nearest texts, best first."""
+        if not self.texts:
+            raise LitebertError(
+                "LB-937",
+                "there is nothing to search",
+                received="no texts",
+                expected="one text or more",
+                next='litebert search "a query" texts.txt',
+            )
+        scores = self.vectors @ self.embed([query])[0]
+        best = np.argsort(-scores, kind="stable")[:top]
+        return Results(Match(int(n), self.texts[n], float(scores[n])) for n in best)

@@ -14,8 +14,8 @@ import torch
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file
-from litebert.inference import Model
-from litebert.inference.packaged import model_folder
+from litebert.hub import locate
+from litebert.inference import Model, packaged_model
 from litebert.nn import depth_plan
 from litebert.serve.answering import VerbRequest, answer_all
 from litebert.serve.entry import ModelSource
@@ -78,7 +78,7 @@ def self_test(model: Model) -> None:
 
 
 def _facts(model: Model, source: ModelSource) -> Json:
-    folder = model_folder(source.path)
+    folder = packaged_model() if source.path is None else locate(source.path)
     files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])
     return {
         "verbs": [*model.verbs],

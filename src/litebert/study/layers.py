@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
-from litebert.inference.pretrained import framed
+from litebert.inference.pretrained import frame
 from litebert.nn import Albert, Batch
 from litebert.nn.batch import Layout
 from litebert.study.jacobian import Eigenvalue, dominant_eigenvalue
@@ -124,7 +124,7 @@ def measure_layers(
             expected="at least one text",
             next="litebert study layers --help",
         )
-    batch = framed(model.network, model.tokenizer, encoded)
+    batch = frame(model.network, model.tokenizer, encoded)
     specials = torch.tensor([model.tokenizer.cls_id, model.tokenizer.sep_id])
     counted = ~torch.isin(batch.ids, specials)
     return layers_of(model.network.albert, batch, counted, source=model.source, depths=depths, power_steps=power_steps)

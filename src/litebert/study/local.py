@@ -15,7 +15,7 @@ from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack
 from litebert.fast.steps import blocks
 from litebert.inference.model import Model
-from litebert.inference.pretrained import framed
+from litebert.inference.pretrained import frame
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.batch import Layout
 from litebert.nn.block import AttentionBlock
@@ -99,7 +99,7 @@ def measure_local_attention(
     masked, network = masked_texts(model, texts, longest=longest), model.network
     assert isinstance(network, AlbertForPretraining)
     encoded = [ids for ids in model.tokenizer.encode_ids(texts) if ids]
-    differences = _differences(network, framed(network, model.tokenizer, encoded), window)
+    differences = _differences(network, frame(network, model.tokenizer, encoded), window)
     return LocalAttention(
         source=model.source,
         window=window,

@@ -15,7 +15,7 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
-from litebert.inference.pretrained import framed
+from litebert.inference.pretrained import frame
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import mask
 from litebert.train.sources import vocabulary_of
@@ -58,7 +58,7 @@ def masked_texts(model: Model, texts: Sequence[str], *, longest: int) -> MaskedT
             next="give more texts, or lower --longest",
         )
     pieces = [joined[start : start + size] for start in range(0, whole, size)]
-    batch = framed(model.network, model.tokenizer, pieces)
+    batch = frame(model.network, model.tokenizer, pieces)
     vocabulary, config = vocabulary_of(model.tokenizer), ObjectiveConfig()
     ids, places = batch.ids.numpy().copy(), []
     for number, (start, stop) in enumerate(pairwise(batch.offsets.tolist())):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
-from litebert.inference.pretrained import framed
+from litebert.inference.pretrained import frame
 from litebert.metrics.labels import regression_measures
 from litebert.nn import AlbertForPretraining
 from litebert.reading.delimited import Dialect, scan_delimited
@@ -131,7 +131,7 @@ def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.flo
             originals.append(ids[place])
             ids[place] = tokenizer.mask_id
             sequences.append(ids)
-        batch = framed(network, tokenizer, sequences)
+        batch = frame(network, tokenizer, sequences)
         places = torch.tensor([1 + copies[row][1] for row in rows], device=batch.ids.device)
         hidden = network.albert(batch, batch.first_tokens + places)
         logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()

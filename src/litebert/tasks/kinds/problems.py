@@ -54,6 +54,10 @@ class LabelProblem(ABC):
         """Turn rows of logits into probabilities, or into scores."""
 
     @abstractmethod
+    def log_values(self, logits: Tensor) -> Tensor:
+        """Return the logarithms of the probabilities, or the scores: what an explanation adds up to."""
+
+    @abstractmethod
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         """Compare rows of values with the labels."""
 
@@ -104,6 +108,10 @@ class SingleLabel(LabelProblem):
         """Return probabilities that add up to 1."""
         return softmax(logits)
 
+    def log_values(self, logits: Tensor) -> Tensor:
+        """Return log-probabilities of labels that exclude each other."""
+        return logits.log_softmax(-1)
+
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         """Return accuracy, F1 and Matthews correlation."""
         return classification_measures(np.array(labels, dtype=np.int64), values)
@@ -144,6 +152,10 @@ class MultiLabel(LabelProblem):
         """Return an independent probability for each label."""
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
         return probabilities
+
+    def log_values(self, logits: Tensor) -> Tensor:
+        """Return the log-probability of each label."""
+        return F.logsigmoid(logits)
 
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         """Return micro F1, macro F1 and the share of rows with all labels right."""
@@ -186,6 +198,10 @@ class Regression(LabelProblem):
 
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return the scores unchanged."""
+        return logits
+
+    def log_values(self, logits: Tensor) -> Tensor:
+        """Return the scores."""
         return logits
 
     def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:

@@ -1,0 +1,360 @@
+"""Why an answer is what it is: what each word adds to its score.
+
+Integrated gradients (Sundararajan et al. 2017): the gradient of the answer's score by the word vectors, averaged along
+the straight line from the text with every token masked to the text, times the difference of the two. The values of a
+text add up to the difference of both scores, but for the error of the numerical integral.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from litebert.answers import Explanation, WordAttribution
+from litebert.errors import LitebertError, did_you_mean, no_such_name
+from litebert.fast import is_int8
+from litebert.inference.pretrained import by_word, masked_logits, pool, window
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.tasks.kinds.choice import ChoiceExample, question_texts
+from litebert.tasks.kinds.problems import problem_of
+from litebert.tasks.kinds.spans import SPAN_FAMILIES
+from litebert.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from litebert.inference.model import Model
+
+NUM_POINTS = 50
+"""Points of the integral, those of Gauss-Legendre quadrature."""
+TOKENS_AT_ONCE = 4_096
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A text of a sequence by its name, as ids with the span of each in the text."""
+
+    name: str
+    text: str
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+    def cut(self, kept: slice) -> Part:
+        """Return some of the pieces."""
+        return Part(self.name, self.text, self.ids[kept], self.offsets[kept])
+
+
+@dataclass(frozen=True)
+class FramedText:
+    """What the network reads as one sequence; the tokens of `parts[i]` start at `begins[i]`."""
+
+    ids: list[int]
+    segments: list[int]
+    parts: tuple[Part, ...]
+    begins: tuple[int, ...]
+
+
+ScoreOf: TypeAlias = Callable[[Network, Batch], Float[Tensor, " copies"]]
+"""(network, copies of the sequences end to end) -> the score of each copy."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is explained: `score` returns the score of `answer` for each copy of the sequences."""
+
+    sequences: tuple[FramedText, ...]
+    score: ScoreOf
+    answer: str
+    kind: str = "log-probability"
+
+
+def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
+    """Attribute the score of an answer to the words of its texts."""
+    if verb not in QUESTIONS:
+        next_step = 'model.explain("similar", "a cat", "a kitten")'
+        raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=next_step)
+    ask, counts, takes = QUESTIONS[verb]
+    if len(texts) not in counts:
+        raise LitebertError(
+            "LB-874",
+            f"{verb} cannot be explained with these texts",
+            received=f"{len(texts)} texts",
+            expected=takes,
+            next=f'model.explain("{verb}", ...)',
+        )
+    if is_int8(model.network.albert):
+        raise LitebertError(
+            "LB-872",
+            "an eight-bit model has no gradients to explain its answers with",
+            received="int8 weights",
+            expected="float weights",
+            next="use the float model that it was made from",
+        )
+    question = ask(model, texts, answer)
+    values, score, blank = integrated_gradients(model.network, question, model.tokenizer)
+    words, start = list[WordAttribution](), 0
+    for sequence in question.sequences:
+        for part, begin in zip(sequence.parts, sequence.begins, strict=True):
+            first = start + begin
+            found = by_word(part.text, part.offsets, values[first : first + len(part.ids)])
+            words += [WordAttribution(each.word, part.name, each.start, each.end, each.value) for each in found]
+        start += len(sequence.ids)
+    error = sum(values) - (score - blank)
+    return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(words))
+
+
+def integrated_gradients(
+    network: Network, question: Question, tokenizer: Tokenizer
+) -> tuple[list[float], float, float]:
+    """Return what each token adds to the score, the score of the text and that of the masked text."""
+    device = next(network.parameters()).device
+    ids = [sequence.ids for sequence in question.sequences]
+    segments = [sequence.segments for sequence in question.sequences]
+    flat = torch.tensor([id_ for one in ids for id_ in one], device=device)
+    special = torch.tensor([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device)
+    is_text = torch.isin(flat, special, invert=True)
+    table = network.albert.embedding.word.weight.detach()
+    words = table[flat]  # (tokens, embed)
+    blanks = torch.where(is_text[:, None], table[tokenizer.mask_id], words)
+
+    def scores(vectors: Float[Tensor, "copies tokens embed"]) -> Float[Tensor, " copies"]:
+        batch = Batch.from_lists(ids * len(vectors), segments * len(vectors)).to(device)
+        return question.score(with_words(network, vectors.flatten(0, 1)), batch).float()
+
+    with torch.no_grad():
+        score, blank = scores(torch.stack([words, blanks])).tolist()
+    points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)
+    alphas = torch.tensor((points + 1) / 2, dtype=words.dtype, device=device)[:, None, None]
+    shares = torch.tensor(weights / 2, dtype=torch.float32, device=device)[:, None, None]
+    gradient = torch.zeros_like(words, dtype=torch.float32)
+    size = max(1, TOKENS_AT_ONCE // len(flat))
+    for first in range(0, NUM_POINTS, size):
+        chosen = slice(first, first + size)
+        with torch.enable_grad():
+            line = (blanks + alphas[chosen] * (words - blanks)).requires_grad_()
+            (found,) = torch.autograd.grad(scores(line).sum(), line)
+        gradient += (found.float() * shares[chosen]).sum(0)
+    values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()
+    return values, score, blank
+
+
+def with_words(network: Network, vectors: Float[Tensor, "tokens embed"]) -> Network:
+    """Return a copy of the network that reads `vectors`; weights are shared."""
+    albert = network.albert
+    embedding = _replaced(albert.embedding, "word", _GivenWords(albert.embedding.word.weight, vectors))
+    return _replaced(network, "albert", _replaced(albert, "embedding", embedding))
+
+
+class _GivenWords(nn.Module):
+    """An embedding table whose look-up returns given vectors."""
+
+    def __init__(self, weight: Tensor, vectors: Tensor) -> None:
+        super().__init__()
+        self.weight, self._vectors = weight, vectors
+
+    def forward(self, _: Tensor) -> Tensor:
+        return self._vectors
+
+
+def _replaced(module: ModuleT, name: str, part: nn.Module) -> ModuleT:
+    """Return a shallow copy with one part replaced; threads share the original."""
+    view = copy.copy(module)
+    view._modules = {**module._modules, name: part}
+    return view
+
+
+# Sequences that remember where each token is in its text
+
+
+def _part(tokenizer: Tokenizer, name: str, text: str, *, special: bool = False) -> Part:
+    """Encode a text without [CLS] and [SEP]; with `special`, [MASK] in it is a blank."""
+    encoding = tokenizer.encode(text, special_tokens=special, frame=False)
+    return Part(name, text, encoding.ids, encoding.offsets)
+
+
+def _framed(tokenizer: Tokenizer, parts: Sequence[Part], longest: int) -> FramedText:
+    """Return [CLS] and one text or two, each with its [SEP]; if they do not fit, the longer one loses its end."""
+    sizes = [len(part.ids) for part in parts]
+    while sum(sizes) + len(parts) + 1 > longest:
+        sizes[0 if sizes[0] > sizes[-1] else -1] -= 1
+    kept = tuple(part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True))
+    ids, segments, begins = [tokenizer.cls_id], [0], list[int]()
+    for number, part in enumerate(kept):
+        begins.append(len(ids))
+        ids += [*part.ids, tokenizer.sep_id]
+        segments += [number] * (len(part.ids) + 1)
+    return FramedText(ids, segments, kept, tuple(begins))
+
+
+def _sequence(model: Model, texts: Mapping[str, str]) -> FramedText:
+    """Frame one text or two, by the names of their parts."""
+    longest = model.network.config.max_position_embeddings
+    parts = [_part(model.tokenizer, name, model.tokenizer.beginning(text, longest)) for name, text in texts.items()]
+    return _framed(model.tokenizer, parts, longest)
+
+
+# The question that each verb asks of the network
+
+
+def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+    """Score a label as its kind of problem does: a log-probability, or the output itself."""
+    found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
+    labels, problem = list(found.values), problem_of(cast(AlbertForTask, model.network).head_config)
+    likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
+    label = 0 if problem.is_number else labels.index(_known(answer or likeliest, labels))
+
+    def score(network: Network, batch: Batch) -> Tensor:
+        return problem.log_values(network(batch))[:, label]
+
+    sequence = _sequence(model, dict(zip(("text", "pair"), texts, strict=False)))
+    return Question((sequence,), score, labels[label], "score" if problem.is_number else "log-probability")
+
+
+def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+    """Score the words in the blanks: the sum of their log-probabilities."""
+    model.fill(texts[0], top=1)  # refuses what cannot be filled
+    tokenizer, longest = model.tokenizer, model.network.config.max_position_embeddings
+    text = _part(tokenizer, "text", texts[0], special=True)
+    blanks = [place for place, id_ in enumerate(text.ids) if id_ == tokenizer.mask_id]
+    sequence = _framed(tokenizer, [text.cut(window(blanks, len(text.ids), longest - 2))], longest)
+
+    def logits(network: Network, batch: Batch) -> Float[Tensor, "copies blanks vocab"]:
+        places = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
+        found = masked_logits(cast(AlbertForPretraining, network), batch, places)
+        return found.view(len(batch.lengths), len(blanks), -1)
+
+    if answer is None:
+        batch = Batch.from_lists([sequence.ids]).to(next(model.network.parameters()).device)
+        with torch.inference_mode():
+            found = logits(model.network, batch)[0]
+            found[:, tokenizer.special_ids] = -torch.inf
+            ids = found.argmax(-1).tolist()
+    else:
+        ids = [_piece(tokenizer, word) for word in answer.split()]
+    if len(ids) != len(blanks) or tokenizer.unk_id in ids:
+        raise _no_such(answer, f"{len(blanks)} words of one piece each")
+
+    def score(network: Network, batch: Batch) -> Tensor:
+        by_blank = logits(network, batch).log_softmax(-1)
+        return torch.stack([by_blank[:, blank, id_] for blank, id_ in enumerate(ids)]).sum(0)
+
+    return Question((sequence,), score, " ".join(tokenizer.decode([id_]) for id_ in ids))
+
+
+def _piece(tokenizer: Tokenizer, word: str) -> int:
+    """Return the piece that spells a word; of two, the one that begins a word."""
+    found = (tokenizer.id(piece) for piece in (f"▁{word.lower()}", word.lower(), f"▁{word}", word))
+    return next((id_ for id_ in found if id_ != tokenizer.unk_id), tokenizer.unk_id)
+
+
+def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+    """Score the order as given, or swapped."""
+    names = ["in order", "swapped"]
+    likeliest = names[0 if model.order(texts[0], texts[1]).is_in_order else 1]
+    label = names.index(_known(answer or likeliest, names))
+
+    def score(network: Network, batch: Batch) -> Tensor:
+        pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
+        logits: Tensor = cast(AlbertForPretraining, network).sentence_order(pooled)
+        return logits.log_softmax(-1)[:, label]
+
+    return Question((_sequence(model, dict(zip(("first", "second"), texts, strict=True))),), score, names[label])
+
+
+def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
+    """Score how near two texts are: the cosine of their vectors; what their prompt adds stands apart."""
+    vectors, tokenizer = model.vectors, model.tokenizer
+    longest = min(vectors.max_length or 1 << 30, model.network.config.max_position_embeddings)
+
+    def score(network: Network, batch: Batch) -> Tensor:
+        rows = pool(network, batch, vectors.pooling)
+        return F.cosine_similarity(rows[::2], rows[1::2])
+
+    sequences = []
+    for name, text in zip(("first", "second"), texts, strict=True):
+        prompted = _part(tokenizer, "prompt", tokenizer.beginning(vectors.prompt + text, longest))
+        framed = _framed(tokenizer, [prompted], longest)
+        (whole,), shift = framed.parts, len(vectors.prompt)
+        size = sum(stop <= shift for _, stop in whole.offsets) if shift else 0
+        spans = [(max(0, start - shift), stop - shift) for start, stop in whole.offsets[size:]]
+        parts = (whole.cut(slice(size)), Part(name, text, whole.ids[size:], spans))
+        sequences.append(FramedText(framed.ids, framed.segments, parts, (1, 1 + size)))
+    return Question(tuple(sequences), score, f"{float(model.similar(*texts)):.3f}", "cosine")
+
+
+def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+    """Score a choice against the others."""
+    question, context, *choices = texts
+    chosen = model.choose(question, choices, context=context).index
+    chosen = choices.index(_known(answer or choices[chosen], choices))
+
+    def score(network: Network, batch: Batch) -> Tensor:
+        logits: Tensor = network(batch)
+        return logits.view(-1, len(choices)).log_softmax(-1)[:, chosen]
+
+    variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
+    sequences = (_sequence(model, {"context": context, f"choice {n}": each}) for n, each in enumerate(variants, 1))
+    return Question(tuple(sequences), score, choices[chosen])
+
+
+def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+    """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
+    question, context = texts
+    network, tokenizer = cast(AlbertForTask, model.network), model.tokenizer
+    best = model.answer(question, context)[0]
+    start, stop = best.start, best.stop
+    if answer is not None:
+        start = context.find(answer)
+        stop = start + len(answer)
+    if start < 0:
+        raise _no_such(answer, "words of the context")
+    family = SPAN_FAMILIES[network.head_config.kind]
+    posed = _part(tokenizer, "question", question).cut(slice(family.max_query_length))
+    ids, offsets = tokenizer.encode_arrays(context)
+    inside: list[int] = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start)).tolist()
+    longest = network.config.max_position_embeddings
+    kept = window(inside or [0], len(ids), longest - len(posed.ids) - 3)
+    spans = [(begin, end) for begin, end in offsets[kept].tolist()]
+    sequence = _framed(tokenizer, [posed, Part("context", context, ids[kept].tolist(), spans)], longest)
+    first = sequence.begins[1] - kept.start
+    target = [first + inside[0], first + inside[-1], 0] if inside else [0, 0, 1]
+
+    def score(network: Network, batch: Batch) -> Tensor:
+        targets = torch.tensor(target * len(batch.lengths), device=batch.ids.device)
+        return -2 * family.losses(cast(AlbertForTask, network), batch, targets)
+
+    return Question((sequence,), score, context[start:stop] or "no answer")
+
+
+QUESTIONS: dict[str, tuple[Callable[[Model, Sequence[str], str | None], Question], range, str]] = {
+    "answer": (_answer, range(2, 3), "a question and a context"),
+    "choose": (_choose, range(3, 99), "a question, a context (or an empty text), the choices"),
+    "classify": (_classify, range(1, 3), "a text, or a text and its pair"),
+    "fill": (_fill, range(1, 2), "one text with [MASK]"),
+    "order": (_order, range(2, 3), "two sentences"),
+    "similar": (_similar, range(2, 3), "two texts"),
+}
+"""The verbs whose answers can be explained: how each asks, how many texts it takes, and which."""
+
+
+def _known(answer: str, answers: Sequence[str]) -> str:
+    if answer not in answers:
+        raise _no_such(answer, did_you_mean(answer, answers))
+    return answer
+
+
+def _no_such(answer: str | None, expected: str) -> LitebertError:
+    return LitebertError(
+        "LB-875",
+        "this is not an answer that the model can give",
+        received=str(answer),
+        expected=expected,
+        next="omit the answer to explain the likeliest one",
+    )
