@@ -1,0 +1,3 @@
+"""What the contract's tests share."""
+
+from .desk import desk as desk

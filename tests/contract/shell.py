@@ -1,0 +1,151 @@
+"""The shell as a user has it: a command in this process, or in one of its own where signals and pipes matter."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "litebert"]
+QUICK = ("train.steps=2", "train.batch_size=4", "train.loader_workers=0", "optim.warmup_steps=1", "--quiet")
+"""Settings of a training that only has to happen."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left: its exit code and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> object:
+        return json.loads(self.stdout)
+
+    @property
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None = None) -> Done:
+    """Run a command in this process, through the entry point that the shell has."""
+    from litebert.cli import main
+
+    typed = stdin.encode() if isinstance(stdin, str) else stdin
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    own = sys.argv, sys.stdin
+    code: object = 0
+    try:
+        sys.argv = ["litebert", *map(str, words)]
+        sys.stdin = None if typed is None else io.TextIOWrapper(io.BytesIO(typed))
+        with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as stopped:
+        code = stopped.code or 0
+    finally:
+        sys.argv, sys.stdin = own
+    assert isinstance(code, int)
+    shown = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return Done(code, *shown)
+
+
+def interrupted(*words: object, once: Path, **options: object) -> Done:
+    """Run a command in this process and send Ctrl-C once a file has content; the command must not have ended before."""
+    is_over, was_sent = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        while not is_over.wait(0.002):
+            if once.exists() and (once.is_dir() or once.stat().st_size):
+                was_sent.set()
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    try:
+        done = litebert(*words, **options)
+    finally:
+        is_over.set()
+        waiter.join()
+    assert was_sent.is_set(), done
+    return done
+
+
+def fault(number: int, what: str) -> pytest.MarkDecorator:
+    """Mark a fault that is known: the case fails until it is mended."""
+    return pytest.mark.xfail(strict=True, reason=f"fault {number}: {what}")
+
+
+def process(*words: object, **options: object) -> subprocess.CompletedProcess:
+    """Run a command in a process of its own."""
+    given = {"capture_output": True, "text": True, "timeout": 120, "check": False, **options}
+    return subprocess.run([*COMMAND, *map(str, words)], **given)
+
+
+def refusal(done: Done | subprocess.CompletedProcess) -> dict[str, str]:
+    """Return the parts of the one clear error that a command ended with; there must be one and no traceback."""
+    stderr = done.stderr
+    assert "Traceback" not in stderr, stderr
+    lines = stderr.splitlines()
+    (start,) = [number for number, line in enumerate(lines) if line.startswith("LB-")] or [None]
+    assert start is not None, f"no error in: {stderr!r}"
+    code, _, what = lines[start].partition(": ")
+    parts = {"code": code, "what": what}
+    for line in lines[start + 1 :]:
+        name, colon, rest = line.strip().partition(":")
+        if colon and name in ("received", "expected", "next"):
+            parts[name] = rest.strip()
+    return parts
+
+
+def says(done: Done, code: int, *words: str) -> dict[str, str]:
+    """Assert that a command ended with one error, that it says these words, and what to do next."""
+    found = refusal(done)
+    assert done.code == code, done
+    whole = done.stderr.lower()
+    missing = [word for word in words if word.lower() not in whole]
+    assert not missing, (missing, done.stderr)
+    assert found["what"] and found.get("next"), done.stderr
+    return found
+
+
+def story(number: int) -> str:
+    """Write a document of four sentences, one a line."""
+    who = ["Anna", "Bert", "Clara", "David"][number % 4]
+    where = ["house", "garden", "market", "river"][number // 4 % 4]
+    return (
+        f"In the morning {who} walked to the {where}.\nThere {who} found a red ball under a tree.\n"
+        f"Nobody at the {where} knew where it came from.\nAt night the {where} was quiet again.\n"
+    )
+
+
+TEXTS = [f"{who} walked to the {where}." for who in ("Anna", "Bert") for where in ("house", "garden", "market")]
+
+TABLES = {
+    "reviews.csv": "text,label\n"
+    + "".join(f"Anna walked {n} times.,{'good' if n % 2 else 'bad'}\n" for n in range(20)),
+    "stars.csv": "text,score\n" + "".join(f"Anna walked {n} times.,{n / 7}\n" for n in range(20)),
+    "tags.conll": "Anna B-PER\nwalked O\nhome O\n\n" * 20,
+    "choices.csv": "question,context,choice1,choice2,answer\n"
+    + "".join(f"Who {n}?,Ada left.,Ada,Bert,{n % 2}\n" for n in range(20)),
+    "tickets.csv": "id,body,dept\n"
+    + "".join(f"{n},Anna walked {n} times to the market.,{'in' if n % 2 else 'out'}\n" for n in range(20)),
+    "spans.jsonl": "".join(
+        json.dumps({"question": f"Who left {n}?", "context": "Ada left at noon.", "answer": "Ada", "start": 0}) + "\n"
+        for n in range(20)
+    ),
+}
+"""Examples of each kind of task; the run of a table has the name of its file."""
+
+
+def digest(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder with its content: nothing may be lost."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,331 @@
+"""Every verb on texts answers alike whatever the input: typed, piped, from files of each format, into each format."""
+
+import csv
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from .desk import Desk
+from .shell import litebert, says
+
+Row = dict[str, str]
+
+
+class Verb(NamedTuple):
+    """How a verb is typed, which rows a file of it has, and what an answer of it holds."""
+
+    run: str
+    rows: list[Row]
+    typed: list[list[str]]
+    fields: set[str]
+    shown: str
+
+
+TEXTS = ["Anna walked to the house.", "Bert found a red ball.", "Nobody at the river knew."]
+VERBS = {
+    "fill": Verb(
+        "base",
+        [{"text": text.replace("the", "[MASK]").replace("red", "[MASK]")} for text in TEXTS[:2]],
+        [["Anna walked to [MASK] house."], ["Bert found a [MASK] ball."]],
+        {"text", "words", "probability", "offsets"},
+        "house.",
+    ),
+    "score": Verb(
+        "base",
+        [{"text": text} for text in TEXTS],
+        [[text] for text in TEXTS],
+        {"text", "log_likelihood", "perplexity", "words"},
+        TEXTS[0],
+    ),
+    "order": Verb(
+        "base",
+        [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]],
+        [[TEXTS[0], text] for text in TEXTS[1:]],
+        {"is_in_order", "probability"},
+        "in order",
+    ),
+    "similar": Verb(
+        "base",
+        [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]],
+        [[TEXTS[0], text] for text in TEXTS[1:]],
+        {"cosine"},
+        "0.",
+    ),
+    "embed": Verb("base", [{"text": text} for text in TEXTS], [[text] for text in TEXTS], set(), "128 numbers"),
+    "classify": Verb(
+        "reviews", [{"text": text} for text in TEXTS], [[text] for text in TEXTS], {"labels", "values"}, "good"
+    ),
+    "tag": Verb(
+        "tags", [{"text": text} for text in TEXTS], [[text] for text in TEXTS], {"word", "tag", "start", "end"}, "/O"
+    ),
+    "answer": Verb(
+        "spans",
+        [{"question": "Who left?", "context": text} for text in TEXTS],
+        [["Who left?", "--context", text] for text in TEXTS],
+        {"text", "start", "stop", "probability", "document", "no_answer"},
+        "%",
+    ),
+    "choose": Verb(
+        "choices",
+        [{"question": "Who?", "context": text, "choice1": "Ada", "choice2": "Bert"} for text in TEXTS],
+        [["Who?", "Ada", "Bert", "--context", text] for text in TEXTS],
+        {"index", "text", "probabilities"},
+        "Bert",
+    ),
+}
+FORMATS = (
+    "csv",
+    "tsv",
+    "jsonl",
+    "ndjson",
+    "parquet",
+    "csv.gz",
+    "jsonl.gz",
+    "jsonl.zst",
+    "txt",
+    "txt.gz",
+    "stdin",
+    "files",
+)
+OF_TEXT = [name for name, verb in VERBS.items() if list(verb.rows[0]) == ["text"]]
+CASES = [
+    (name, kind)
+    for name in VERBS
+    for kind in FORMATS
+    if name in OF_TEXT or kind.split(".")[0] not in ("txt", "stdin", "files")
+]
+
+
+def written(folder: Path, rows: list[Row], kind: str) -> list[Path]:
+    """Write the rows as files of this kind."""
+    path = folder / f"rows.{kind}"
+    lines = [json.dumps(row) for row in rows]
+    if kind == "files":
+        return [*written(folder, rows[:1], "jsonl"), *written(folder, rows[1:], "txt")]
+    base = kind.removesuffix(".gz").removesuffix(".zst")
+    if base in ("csv", "tsv"):
+        with open(path.with_name("plain"), "w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, rows[0], delimiter="," if base == "csv" else "\t")
+            table.writeheader()
+            table.writerows(rows)
+        data = path.with_name("plain").read_bytes()
+    elif base == "parquet":
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.Table.from_pylist(rows), path)
+        return [path]
+    else:
+        data = ("\n".join([row["text"] for row in rows] if base == "txt" else lines) + "\n").encode()
+    if kind.endswith(".gz"):
+        data = gzip.compress(data)
+    if kind.endswith(".zst"):
+        data = pytest.importorskip("zstandard").compress(data)
+    path.write_bytes(data)
+    return [path]
+
+
+def near(value: object) -> object:
+    """Numbers of a batch may differ in the last bits from those of a row alone."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=1e-4, abs=1e-5)
+    if isinstance(value, list):
+        return [near(each) for each in value]
+    return {name: near(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+@cache
+def alone(desk: Desk, name: str) -> list[object]:
+    """Return the answers to the typed rows, one command each."""
+    verb = VERBS[name]
+    found = [litebert(name, *words, "--model", getattr(desk, verb.run), "--json") for words in verb.typed]
+    assert {done.code for done in found} == {0}, found
+    several = name in {"score", "embed", "classify", "tag"}  # these take several texts: a list
+    return [done.json[0] if several else done.json for done in found]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: str) -> None:
+    verb = VERBS[name]
+    done = litebert(name, *verb.typed[0], "--model", getattr(desk, verb.run))
+    assert done.code == 0, done.stderr
+    assert verb.shown in done.stdout
+    assert done.stderr.splitlines()[0].startswith("model: ")
+    for answer in alone(desk, name):
+        if name == "embed":
+            assert len(answer) == 128
+            continue
+        for each in answer if isinstance(answer, list) else [answer]:
+            assert set(each) == verb.fields
+
+
+@pytest.mark.parametrize("name", ["fill", *[name for name in OF_TEXT if name != "fill"]])
+def test_several_typed_texts_are_one_list(desk: Desk, name: str) -> None:
+    verb = VERBS[name]
+    words = [word for typed in verb.typed for word in typed]
+    done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json")
+    assert done.code == 0, done.stderr
+    assert done.json == near(alone(desk, name))
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_rows_of_every_kind_of_file_have_the_answers_of_typed_ones(
+    desk: Desk, tmp_path: Path, name: str, kind: str
+) -> None:
+    verb = VERBS[name]
+    words: list[object] = ["-"]
+    typed = "".join(row.get("text", "") + "\n" for row in verb.rows)
+    if kind != "stdin":
+        words = list(written(tmp_path, verb.rows, kind))
+    done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed)
+    assert done.code == 0, done.stderr
+    assert [set(row) for row in done.rows] == [{"row", "answer"}] * len(verb.rows)
+    assert [row["answer"] for row in done.rows] == near(alone(desk, name))
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_answers_go_to_a_file_of_lines_or_a_table_and_rows_keep_their_order(
+    desk: Desk, tmp_path: Path, name: str
+) -> None:
+    verb = VERBS[name]
+    words = (name, *written(tmp_path, verb.rows, "jsonl"), "--model", getattr(desk, verb.run), "--quiet")
+    for output in ("a.jsonl", "a.csv"):
+        done = litebert(*words, "--output", tmp_path / output)
+        assert (done.code, done.stdout) == (0, ""), done.stderr
+        assert f"{len(verb.rows)} rows" in done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
+    assert lines == [{"row": n, "answer": near(answer)} for n, answer in enumerate(alone(desk, name), 1)]
+    with open(tmp_path / "a.csv", encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [row["row"] for row in table] == [str(line["row"]) for line in lines]
+    assert {row["error"] for row in table} == {""}
+    if name in ("order", "similar", "choose"):
+        (field,) = {"order": ["probability"], "similar": ["cosine"], "choose": ["index"]}[name]
+        assert [float(row[field]) for row in table] == near([float(line["answer"][field]) for line in lines])
+    else:
+        assert len(table[0]) >= 3
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_answer_to_typed_texts_goes_to_the_output(desk: Desk, tmp_path: Path, name: str) -> None:
+    verb = VERBS[name]
+    output = tmp_path / "a.jsonl"
+    done = litebert(name, *verb.typed[0], "--model", getattr(desk, verb.run), "--output", output)
+    assert (done.code, done.stdout) == (0, ""), done.stderr
+    (found,) = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    assert found == {"row": 1, "answer": near(alone(desk, name)[0])}
+
+
+def test_vectors_are_an_array_and_a_row_without_text_is_not_a_number(desk: Desk, tmp_path: Path) -> None:
+    lines = [json.dumps({"text": text}) for text in TEXTS]
+    lines[1:1] = ['{"text": null}']
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
+    done = litebert("embed", tmp_path / "t.jsonl", "--model", desk.base, "--output", tmp_path / "v.npy")
+    assert done.code == 0
+    assert "1 of them skipped" in done.stderr and "row 2" in done.stderr
+    found = np.load(tmp_path / "v.npy")
+    assert found.dtype == np.float32
+    assert np.isnan(found[1]).all()
+    np.testing.assert_allclose(found[[0, 2, 3]], alone(desk, "embed"), atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.jsonl", "v.npy"]
+
+
+@pytest.mark.parametrize("given", ["run", "folder", "relative", "packaged"])
+def test_a_model_is_a_run_a_folder_or_the_one_that_comes_along(desk: Desk, given: str) -> None:
+    model = {
+        "run": ("--model", desk.base),
+        "folder": ("--model", desk.base / "model"),
+        "relative": ("--model", "runs/base"),
+        "packaged": (),
+    }[given]
+    done = litebert("embed", "Anna", *model, "--json", cwd=desk.folder)
+    assert done.code == 0, done.stderr
+    assert len(done.json[0]) == (384 if given == "packaged" else 128)
+
+
+def test_a_name_on_a_hub_that_is_not_there_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    says(litebert("embed", "a", "--model", "nobody/nothing"), 1, "nobody/nothing", "Hub")
+
+
+COLUMNS = {
+    "a name": (["--column", "body"], "id,body\n1,{0}\n2,{1}\n3,{2}\n"),
+    "a role": (["--column", "text=body"], "id,body\n1,{0}\n2,{1}\n3,{2}\n"),
+    "a number": (["--column", "2", "--column", "header=no"], "1,{0}\n2,{1}\n3,{2}\n"),
+    "a number of a role": (["--column", "header=no", "--column", "text=2"], "1,{0}\n2,{1}\n3,{2}\n"),
+}
+
+
+@pytest.mark.parametrize(("words", "table"), COLUMNS.values(), ids=COLUMNS)
+def test_a_column_is_chosen_by_name_role_or_number(desk: Desk, tmp_path: Path, words: list[str], table: str) -> None:
+    (tmp_path / "t.csv").write_text(table.format(*TEXTS))
+    done = litebert("embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet")
+    assert done.code == 0, done.stderr
+    assert [row["answer"] for row in done.rows] == near(alone(desk, "embed"))
+
+
+@pytest.mark.parametrize("role", ["second", "pair"])
+def test_the_second_text_of_a_pair_has_its_names(desk: Desk, tmp_path: Path, role: str) -> None:
+    model = ("--model", desk.reviews, "--json")
+    pairs = [word for _ in TEXTS for word in ("--pair", TEXTS[0])]
+    expected = litebert("classify", *TEXTS, *pairs, *model).json
+    for header, words in ((f"text,{role}", []), ("text,b", ["--column", f"{role}=b"])):
+        (tmp_path / "t.csv").write_text(header + "\n" + "".join(f"{text},{TEXTS[0]}\n" for text in TEXTS))
+        done = litebert("classify", tmp_path / "t.csv", *words, *model)
+        assert done.code == 0, done.stderr
+        assert [row["answer"] for row in done.rows] == near(expected)
+
+
+def test_one_text_serves_all_questions(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("Who left?\nWhere?\n")
+    (tmp_path / "report.txt").write_text(TEXTS[0])
+    words = ("answer", tmp_path / "q.txt", "--model", desk.spans, "--json")
+    typed = litebert(*words, "--context", TEXTS[0])
+    assert (typed.code, len(typed.rows)) == (0, 2), typed.stderr
+    assert litebert(*words, "--file", tmp_path / "report.txt").rows == typed.rows
+
+
+def test_a_text_of_several_sentences_is_ordered_at_its_joins(desk: Desk, tmp_path: Path) -> None:
+    text = "Anna left. Bert came. It was night."
+    joins = litebert("order", text, "--model", desk.base, "--json").json
+    assert [set(join) for join in joins] == [{"first", "second", "start", "probability"}] * 2
+    assert [text[join["start"] :].startswith(join["second"]) for join in joins] == [True, True]
+    (tmp_path / "t.txt").write_text(f"{text}\nOne sentence only\n")
+    rows = litebert("order", tmp_path / "t.txt", "--model", desk.base, "--json").rows
+    assert rows[0]["answer"] == near(joins)
+    assert "no order in one sentence" in rows[1]["error"]
+
+
+def test_search_finds_the_nearest_and_explain_adds_up(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS))
+    matches = litebert("search", TEXTS[1], tmp_path / "t.txt", "--model", desk.base, "--json").json
+    assert [set(match) for match in matches] == [{"number", "text", "score"}] * 3
+    assert (matches[0]["number"], matches[0]["score"]) == (1, pytest.approx(1, abs=1e-5))
+    assert [match["score"] for match in matches] == sorted((match["score"] for match in matches), reverse=True)
+    pytest.importorskip("captum")
+    found = litebert("explain", "classify", TEXTS[0], "--model", desk.reviews, "--json").json
+    assert set(found) == {"verb", "answer", "kind", "score", "blank", "error", "words"}
+    total = sum(word["attribution"] for word in found["words"])
+    assert total == pytest.approx(found["score"] - found["blank"], abs=1e-3)
+    assert [TEXTS[0][word["start"] : word["end"]] for word in found["words"]] == [
+        word["word"] for word in found["words"]
+    ]
+
+
+def test_texts_may_begin_with_a_dash(desk: Desk) -> None:
+    done = litebert("classify", "- a bad film", "-3 of 10", "--model", desk.reviews, "--json")
+    assert (done.code, len(done.json)) == (0, 2), done.stderr
+
+
+def test_standard_input_may_have_marks_of_windows_and_rows_that_cannot_be_answered(desk: Desk) -> None:
+    words = ("fill", "-", "--model", desk.base, "--json", "--top", 1)
+    done = litebert(*words, stdin="\ufeffAnna [MASK].\r\nno blank\nBert [MASK].")
+    assert [set(row) for row in done.rows] == [{"row", "answer"}, {"row", "error"}, {"row", "answer"}]
+    assert done.rows[0]["answer"][0]["offsets"] == [[5, 11]]
+    assert "1 of them skipped" in done.stderr
+    says(litebert(*words, stdin=b"a\nB\xf6se [MASK]\n"), 1, "line 2", "UTF-8", "0xf6")
+    assert litebert(*words, stdin=None).stdout == ""
