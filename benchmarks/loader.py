@@ -16,7 +16,10 @@ import numpy as np
 
 from litebert import rng
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import Library, Loader, PlainShard, Vocabulary, plan_epoch
+from litebert.corpus import Shard
+from litebert.objectives import Loader, Vocabulary
+from litebert.objectives.sampling import plan_epoch
+from litebert.objectives.sentences import Library
 
 NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_000, 64
 
@@ -36,10 +39,10 @@ def main() -> None:
             sentence,
             options.rounds,
         )
-        report_plan(Library.of([shard]), config, options.rounds)
+        report_plan(Library([shard]), config, options.rounds)
 
 
-def corpus() -> tuple[PlainShard, Vocabulary]:
+def corpus() -> tuple[Shard, Vocabulary]:
     """Return a shard of random pieces in random sentence lengths, and its vocabulary."""
     numbers = np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT)
     lengths = rng.integers(0, "benchmark-length", 8, 40, numbers)
@@ -48,7 +51,7 @@ def corpus() -> tuple[PlainShard, Vocabulary]:
     documents = np.arange(NUM_DOCUMENTS + 1) * SENTENCES_PER_DOCUMENT
     starts = rng.uniform(0, "benchmark-start", np.arange(VOCAB_SIZE)) < 0.72
     vocabulary = Vocabulary(VOCAB_SIZE, cls_id=2, sep_id=3, mask_id=4, starts_word=starts)
-    return PlainShard(tokens.astype(np.uint16), sentences, documents), vocabulary
+    return Shard(tokens.astype(np.uint16), sentences, documents), vocabulary
 
 
 def report_batches(loader: Loader, name: str, rounds: int) -> None:

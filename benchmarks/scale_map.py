@@ -28,23 +28,13 @@ import torch
 from sentencepiece import SentencePieceProcessor
 
 from litebert.config import PRESETS, ObjectiveConfig
-from litebert.corpus import build_corpus
+from litebert.corpus import Shard, build_corpus
 from litebert.corpus.read import read_passages
 from litebert.corpus.sentences import sentence_chunks
 from litebert.corpus.settings import text_settings
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import (
-    WINDOW_PIECES,
-    Loader,
-    PlainShard,
-    ShardArrays,
-    ShardSizes,
-    Vocabulary,
-    Windowed,
-    WindowOrder,
-    estimated_samples,
-    sentence_objective,
-)
+from litebert.objectives import Loader, Vocabulary, sentence_objective
+from litebert.objectives.windows import WINDOW_PIECES, ShardSizes, Windowed, WindowOrder, estimated_samples
 from litebert.optim import Lamb
 from litebert.reading.find import find_texts
 from litebert.tokenizer import Tokenizer
@@ -142,7 +132,7 @@ def sampler(num_documents: int) -> dict[str, float]:
     sizes = [ShardSizes(documents, documents * SENTENCES_A_DOCUMENT, pieces)] * count
     order = WindowOrder(estimated_samples(sizes, config, sentence), (pieces,) * count, WINDOW_PIECES, 1, "train")
 
-    def open_loader(shards: Sequence[ShardArrays], purpose: str, _early: int) -> Loader:
+    def open_loader(shards: Sequence[Shard], purpose: str, _early: int) -> Loader:
         return Loader(
             shards,
             vocabulary=Vocabulary(10, 2, 3, 4, np.ones(10, np.bool_)),
@@ -167,9 +157,9 @@ def sampler(num_documents: int) -> dict[str, float]:
     }
 
 
-def _shard(num_documents: int) -> PlainShard:
+def _shard(num_documents: int) -> Shard:
     sentences = num_documents * SENTENCES_A_DOCUMENT
-    return PlainShard(
+    return Shard(
         np.broadcast_to(np.uint16(5), sentences * PIECES_A_SENTENCE),
         np.arange(sentences + 1, dtype=np.int64) * PIECES_A_SENTENCE,
         np.arange(num_documents + 1, dtype=np.int64) * SENTENCES_A_DOCUMENT,

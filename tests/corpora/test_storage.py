@@ -18,7 +18,8 @@ from litebert.corpus import Corpus, build_corpus, remote
 from litebert.corpus.remote import local_corpus, push_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
-from litebert.objectives import Loader, Windowed, sentence_objective
+from litebert.objectives import Loader, sentence_objective
+from litebert.objectives.windows import Windowed
 from litebert.reading import storage
 from litebert.train.sources import loader_for
 

@@ -284,21 +284,21 @@ CUT_OFF = """
 import os, sys
 from litebert.corpus import Corpus
 from litebert.errors import DamagedError
-from litebert.objectives.shards import Library
-library = Library.of(Corpus.open(sys.argv[1]).shards)
+from litebert.objectives.sentences import Library
+library = Library(Corpus.open(sys.argv[1]).shards)
 os.truncate(sys.argv[2], 0)
 first = int(library.first_document[1])
 try:
     print({"find": lambda: library.sentences_of(first), "own": lambda: library.document_of(1, 0),
-           "read": lambda: library.texts[1].between(0, 1)}[sys.argv[3]]())
+           "read": lambda: library.shards[1].between(0, 1)}[sys.argv[3]]())
 except DamagedError as error:
     sys.exit(error.code)
 """
 
 
 UNGUARDED = """
-from litebert.objectives.shards import PlainShard
-PlainShard.require_unchanged = lambda _: None
+from litebert.corpus import Shard
+Shard.require_unchanged = lambda _: None
 """
 
 

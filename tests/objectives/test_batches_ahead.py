@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,15 +19,16 @@ import numpy as np
 import pytest
 
 from litebert.config.schema import ObjectiveConfig
+from litebert.corpus import Shard
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.objectives import Loader, PlainShard, PretrainingBatch, Vocabulary, prefetch
+from litebert.objectives import Loader, PretrainingBatch, Vocabulary, prefetch, sampling
 from litebert.rng import Ints
 
 STEPS = range(30, 230)
 
 
 @pytest.fixture(scope="module")
-def open_loader(corpus: list[PlainShard], vocabulary: Vocabulary) -> partial[Loader]:
+def open_loader(corpus: list[Shard], vocabulary: Vocabulary) -> partial[Loader]:
     config = ObjectiveConfig(max_seq_length=64)
     return partial(Loader, corpus, vocabulary=vocabulary, config=config, batch_size=8, seed=3)
 
@@ -55,7 +57,7 @@ def laid_out(shares: tuple[PretrainingBatch, ...]) -> Iterator[Ints]:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
-@pytest.mark.parametrize(("workers", "depth"), [(0, 1), (1, 1), (1, 4), (2, 1), (2, 4)])
+@pytest.mark.parametrize(("workers", "depth"), [(0, 1), (1, 4), (2, 1)])
 def test_batches_do_not_depend_on_workers_depth_or_ranks(
     open_loader: partial[Loader], expected: str, workers: int, depth: int, world_size: int
 ) -> None:
@@ -81,9 +83,8 @@ def test_workers_end_with_the_iterator(open_loader: partial[Loader]) -> None:
     assert not multiprocessing.active_children()
 
 
-def test_an_error_in_a_worker_reaches_the_reader_whole(open_loader: partial[Loader], vocabulary: Vocabulary) -> None:
-    lone = PlainShard(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
-    open_nothing = partial(open_loader.func, [lone], **open_loader.keywords)
+def test_an_error_in_a_worker_reaches_the_reader_whole(open_loader: partial[Loader]) -> None:
+    open_nothing = partial(open_loader.func, [], **open_loader.keywords)  # LB-400: there is nothing to learn from
     with pytest.raises(LitebertError) as there:
         next(prefetch(open_nothing, range(5), workers=1))
     with pytest.raises(LitebertError) as here:
@@ -92,25 +93,22 @@ def test_an_error_in_a_worker_reaches_the_reader_whole(open_loader: partial[Load
     assert not multiprocessing.active_children()
 
 
-def test_a_killed_worker_is_reported(open_loader: partial[Loader]) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (signal.SIGKILL, ResourceError, r"LB-403: .*\n.*exit code -9"),
+        (signal.SIGBUS, DamagedError, "LB-344"),  # what the system sends to a reader of a file cut off
+    ],
+)
+def test_a_killed_worker_is_reported(
+    open_loader: partial[Loader], number: int, kind: type[LitebertError], message: str
+) -> None:
     batches = prefetch(open_loader, range(10**9), workers=1)
     next(batches)
     [worker] = multiprocessing.active_children()
-    worker.kill()
-    with pytest.raises(ResourceError, match=r"LB-403: .*\n.*exit code -9"):
-        for _ in batches:
-            pass
-
-
-def test_a_corpus_that_is_cut_off_under_a_worker_is_named(open_loader: partial[Loader]) -> None:
-    batches = prefetch(open_loader, range(10**9), workers=1)
-    next(batches)
-    [worker] = multiprocessing.active_children()
-    assert worker.pid is not None
-    os.kill(worker.pid, signal.SIGBUS)  # what the system sends to a reader of a file cut off
-    with pytest.raises(DamagedError, match="LB-344"):
-        for _ in batches:
-            pass
+    os.kill(int(str(worker.pid)), number)
+    with pytest.raises(kind, match=message):
+        list(batches)
 
 
 PARENT = """
@@ -118,10 +116,11 @@ import multiprocessing
 from functools import partial
 import numpy as np
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import Loader, PlainShard, Vocabulary, prefetch
+from litebert.corpus import Shard
+from litebert.objectives import Loader, Vocabulary, prefetch
 
 if __name__ == "__main__":
-    text = PlainShard(np.arange(5, 2405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
+    text = Shard(np.arange(5, 2405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
     vocabulary = Vocabulary(2405, 2, 3, 4, np.ones(2405, bool))
     opened = partial(
         Loader, [text], vocabulary=vocabulary, config=ObjectiveConfig(), batch_size=8, seed=1
@@ -148,17 +147,21 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         assert ended
 
 
+@pytest.mark.parametrize("batch_size", [8, 2_000])  # a batch of 2,000 does not fit a pipe: one is half sent
 def test_a_worker_that_is_stopped_is_replaced(
-    open_loader: partial[Loader], expected: str, monkeypatch: pytest.MonkeyPatch
+    open_loader: partial[Loader], batch_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["litebert.objectives.prefetch"], "STUCK_SECONDS", 1.5)
-    seen = []
-    for batch in prefetch(open_loader, STEPS, workers=1):
+    monkeypatch.setattr(sampling, "STUCK_SECONDS", 1.5)
+    opener = partial(open_loader.func, *open_loader.args, **{**open_loader.keywords, "batch_size": batch_size})
+    steps, seen = range(3, 23), []
+    for batch in prefetch(opener, steps, workers=1):
         seen.append((batch,))
         if len(seen) == 5:
+            time.sleep(0.5)
             (worker,) = multiprocessing.active_children()
             os.kill(int(str(worker.pid)), signal.SIGSTOP)
-    assert digest(seen) == expected
+    loader = opener()
+    assert digest(seen) == digest((loader.batch(step),) for step in steps)
 
 
 def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
@@ -178,7 +181,7 @@ def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
 def test_control_a_worker_that_nobody_replaces_stays_stopped(
     open_loader: partial[Loader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["litebert.objectives.prefetch"], "STUCK_SECONDS", 1e9)
+    monkeypatch.setattr(sampling, "STUCK_SECONDS", 1e9)
     batches = prefetch(open_loader, range(10**9), workers=1, depth=1)
     next(batches)
     (worker,) = multiprocessing.active_children()

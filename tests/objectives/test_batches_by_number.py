@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from litebert.config.schema import ObjectiveConfig
+from litebert.corpus import Shard
 from litebert.errors import LitebertError
-from litebert.objectives import Loader, PlainShard, PretrainingBatch, Vocabulary, evaluation_batches
+from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, Vocabulary, evaluation_batches, longest_first
 from litebert.rng import Ints
 
 SENTENCES = ("order", "order-official", "next", "none")
@@ -19,7 +20,7 @@ CONFIG = ObjectiveConfig(max_seq_length=64)
 
 
 def loader(
-    shards: list[PlainShard],
+    shards: list[Shard],
     vocabulary: Vocabulary,
     *,
     config: ObjectiveConfig = CONFIG,
@@ -44,7 +45,7 @@ def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(original_ids(batch), batch.offsets[1:-1])]
 
 
-def test_any_batch_is_the_same_in_any_order(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
+def test_any_batch_is_the_same_in_any_order(corpus: list[Shard], vocabulary: Vocabulary) -> None:
     in_order = loader(corpus, vocabulary)
     batches = [in_order.batch(step) for step in range(100)]
     assert 2 * in_order.epoch_size < 100 * 12  # crosses epochs
@@ -55,9 +56,7 @@ def test_any_batch_is_the_same_in_any_order(corpus: list[PlainShard], vocabulary
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 5, 12])
-def test_shares_of_ranks_end_to_end_are_the_batch(
-    corpus: list[PlainShard], vocabulary: Vocabulary, world_size: int
-) -> None:
+def test_shares_of_ranks_end_to_end_are_the_batch(corpus: list[Shard], vocabulary: Vocabulary, world_size: int) -> None:
     made = loader(corpus, vocabulary)
     shares = [made.batch(4, rank=rank, world_size=world_size) for rank in range(world_size)]
     whole = made.batch(4)
@@ -66,30 +65,23 @@ def test_shares_of_ranks_end_to_end_are_the_batch(
     np.testing.assert_array_equal(np.concatenate(labels), whole.sentence_labels)
 
 
-def test_small_batches_end_to_end_are_the_large_one(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
+def test_small_batches_end_to_end_are_the_large_one(corpus: list[Shard], vocabulary: Vocabulary) -> None:
     large = loader(corpus, vocabulary, batch_size=12).batch(7)
     made = loader(corpus, vocabulary, batch_size=4)
     small = [made.batch(21 + part) for part in range(3)]
     np.testing.assert_array_equal(np.concatenate([batch.ids for batch in small]), large.ids)
 
 
-def test_another_seed_or_epoch_gives_other_batches(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
-    made = loader(corpus, vocabulary)
-    size = made.epoch_size
-    first = made.samples(0, 12)
-    assert sequences_of(first) != sequences_of(loader(corpus, vocabulary, seed=4).batch(0))
-    assert sequences_of(first) != sequences_of(made.samples(size, size + 12))
-
-
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_a_batch_is_consistent(corpus: list[PlainShard], vocabulary: Vocabulary, sentence: Sentence) -> None:
+def test_a_batch_is_consistent(corpus: list[Shard], vocabulary: Vocabulary, sentence: Sentence) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=64)
     batch = loader(corpus, vocabulary, config=config, batch_size=300).batch(0)
     assert {array.dtype for array in vars(batch).values() if array is not None} == {np.dtype("i8")}
     assert batch.ids.max() < vocabulary.size
-    separators = 1 if sentence == "none" else 2
     ids = original_ids(batch)
-    for start, stop in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):
+    labels = batch.sentence_labels if batch.sentence_labels is not None else [NO_LABEL] * 300
+    for start, stop, label in zip(batch.offsets[:-1], batch.offsets[1:], labels, strict=True):
+        separators = 1 if label == NO_LABEL else 2
         sequence, segments = ids[start:stop], batch.segments[start:stop]
         ends = np.flatnonzero(sequence == 3)
         assert 3 <= len(sequence) <= 64
@@ -104,7 +96,7 @@ def test_a_batch_is_consistent(corpus: list[PlainShard], vocabulary: Vocabulary,
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_unmasked_text_stands_in_the_corpus(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary, sentence: Sentence
+    numbered: Shard, numbered_vocabulary: Vocabulary, sentence: Sentence
 ) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=50)
     batch = loader([numbered], numbered_vocabulary, config=config, batch_size=200).batch(0)
@@ -120,7 +112,7 @@ def test_unmasked_text_stands_in_the_corpus(
             assert (first[0] - 5) // 120 == (second[0] - 5) // 120
 
 
-def test_an_epoch_shows_every_token_once(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
+def test_an_epoch_shows_every_token_once(numbered: Shard, numbered_vocabulary: Vocabulary) -> None:
     config = ObjectiveConfig(short_seq_prob=0.0, max_seq_length=131)
     made = loader([numbered], numbered_vocabulary, config=config)
     sequences = sequences_of(made.samples(0, made.epoch_size))
@@ -128,9 +120,7 @@ def test_an_epoch_shows_every_token_once(numbered: PlainShard, numbered_vocabula
     assert tokens == numbered.tokens.tolist()
 
 
-def test_epochs_with_other_counts_of_instances_fill_the_same_size(
-    corpus: list[PlainShard], vocabulary: Vocabulary
-) -> None:
+def test_epochs_with_other_counts_of_instances_fill_the_same_size(corpus: list[Shard], vocabulary: Vocabulary) -> None:
     config = ObjectiveConfig(
         sentence="order-official", max_seq_length=128, short_seq_prob=0.5, short_seq_per="document"
     )
@@ -145,33 +135,18 @@ def test_epochs_with_other_counts_of_instances_fill_the_same_size(
     assert min(counts) < size  # fewer: some are shown twice
 
 
-def test_masks_are_fresh_in_every_epoch(numbered_vocabulary: Vocabulary) -> None:
-    text = PlainShard(np.arange(5, 45, dtype=np.uint16), np.array([0, 20, 40]), np.array([0, 2]))
-    made = loader([text], numbered_vocabulary)
-    assert made.epoch_size == 1
-    masks = {tuple(made.samples(n, n + 1).masked_positions.tolist()) for n in range(40)}
-    assert len(masks) > 30
-
-
-def test_a_batch_may_be_larger_than_several_epochs(numbered: PlainShard, numbered_vocabulary: Vocabulary) -> None:
-    config = ObjectiveConfig(max_seq_length=512)
-    made = loader([numbered], numbered_vocabulary, config=config, batch_size=100)
-    assert made.epoch_size < 40
-    assert len(made.batch(1).offsets) == 101
-
-
 def test_memory_maps_give_the_same_batches_as_arrays(
-    corpus: list[PlainShard], vocabulary: Vocabulary, tmp_path: Path
+    corpus: list[Shard], vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     names = ("tokens", "sentences", "documents")
     for name in names:
         np.save(tmp_path / f"{name}.npy", getattr(corpus[0], name))
-    mapped = PlainShard(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in names))
+    mapped = Shard(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in names))
     assert_equal(loader([mapped], vocabulary).batch(3), loader(corpus[:1], vocabulary).batch(3))
 
 
 def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
-    numbered: PlainShard, numbered_vocabulary: Vocabulary
+    numbered: Shard, numbered_vocabulary: Vocabulary
 ) -> None:
     def batches(num_sequences: int) -> list[PretrainingBatch]:
         return list(
@@ -195,21 +170,38 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
     assert sequences_of(few[0]) != sequences_of(training)
 
 
-def test_a_corpus_of_single_sentences_teaches_no_order(vocabulary: Vocabulary) -> None:
-    text = PlainShard(np.arange(5, 25, dtype=np.uint16), np.array([0, 10, 20]), np.array([0, 1, 2]))
-    with pytest.raises(LitebertError, match=r"LB-400: .*\n.*2 documents\n.*two sentences"):
-        loader([text], vocabulary)
-    with pytest.raises(LitebertError, match="LB-400"):
-        loader([], vocabulary)
-    official = ObjectiveConfig(sentence="order-official")
-    assert loader([text], vocabulary, config=official).epoch_size == 2
-
-
-def test_documents_without_a_pair_are_counted(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
-    sizes = np.concatenate([np.diff(text.documents) for text in corpus])
-    assert loader(corpus, vocabulary).skipped_documents == np.count_nonzero(sizes == 1) > 0
-
-
-def test_more_processes_than_sequences_are_refused(corpus: list[PlainShard], vocabulary: Vocabulary) -> None:
+def test_more_processes_than_sequences_are_refused(corpus: list[Shard], vocabulary: Vocabulary) -> None:
     with pytest.raises(LitebertError, match=r"LB-401: .*\n.*12 sequences for 13 processes"):
         loader(corpus, vocabulary).batch(0, world_size=13)
+
+
+def test_a_document_of_one_sentence_is_a_segment_without_a_label(vocabulary: Vocabulary) -> None:
+    text = Shard(np.arange(5, 45, dtype=np.uint16), np.arange(0, 41, 10), np.array([0, 1, 2, 4]))
+    made = loader([text], vocabulary)
+    assert (made.epoch_size, made.skipped_documents) == (3, 0)
+    batch = made.samples(0, 3)
+    assert batch.sentence_labels is not None
+    by_length = {len(ids): label for ids, label in zip(sequences_of(batch), batch.sentence_labels, strict=True)}
+    assert by_length[12] == NO_LABEL
+    assert by_length[23] in (0, 1)
+    official = ObjectiveConfig(sentence="order-official")
+    assert loader([text], vocabulary, config=official).samples(0, 3).sentence_labels is not None
+    with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*one sentence"):
+        loader([], vocabulary)
+
+
+def test_sorting_by_length_moves_sequences_and_changes_none(corpus: list[Shard], vocabulary: Vocabulary) -> None:
+    batch = loader(corpus, vocabulary, batch_size=40).batch(0)
+    ordered = longest_first(batch)
+    assert np.all(np.diff(np.diff(ordered.offsets)) <= 0)
+    assert np.all(np.diff(ordered.masked_positions) > 0)
+    assert rows_of(ordered) == rows_of(batch)
+
+
+def rows_of(batch: PretrainingBatch) -> list[tuple[object, ...]]:
+    """Return the tokens, positions, segments, masks and label of each sequence, sorted."""
+    cuts, is_masked = batch.offsets[1:-1], np.isin(np.arange(len(batch.ids)), batch.masked_positions)
+    columns = (batch.ids, batch.positions, batch.segments, original_ids(batch), is_masked)
+    parts = [[part.tolist() for part in np.split(column, cuts)] for column in columns]
+    assert batch.sentence_labels is not None
+    return sorted(zip(*parts, batch.sentence_labels.tolist(), strict=True))

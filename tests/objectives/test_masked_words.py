@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import Masking, Vocabulary, mask, num_to_predict, run_length_law
+from litebert.objectives.batch import Masking, Vocabulary, mask, num_to_predict, run_length_law
 from litebert.rng import Ints, stream
 
 CLS, SEP, MASK = 2, 3, 4
@@ -73,16 +73,6 @@ def test_chosen_positions_equal_those_of_the_official_loop(
     assert masking.positions.tolist() == sorted(expected)
 
 
-@given(pieces, configs)
-@settings(max_examples=100, deadline=None)
-def test_the_budget_is_kept_and_special_tokens_stay(piece_ids: list[int], config: ObjectiveConfig) -> None:
-    ids = np.array([CLS, *piece_ids, SEP])
-    masking = masked(ids, config)
-    assert len(masking.positions) <= num_to_predict(len(ids), config)
-    assert not np.isin(ids[masking.positions], SPECIALS).any()
-    assert masking.replacements.shape == masking.positions.shape
-
-
 @pytest.mark.parametrize(
     ("length", "cap", "expected"),
     [(3, None, 1), (10, None, 2), (30, None, 4), (50, None, 8), (512, None, 77), (512, 20, 20)],
@@ -97,11 +87,6 @@ def test_a_continuation_after_a_separator_belongs_to_the_word_before_it() -> Non
     assert masked(ids, config).positions.tolist() == [1, 3]
 
 
-def test_a_word_longer_than_the_budget_is_never_masked() -> None:
-    ids = np.array([CLS, 5, 10, 10, 10, SEP])
-    assert masked(ids, ObjectiveConfig()).positions.tolist() == []
-
-
 def test_run_lengths_follow_the_law_of_the_paper() -> None:
     # Budget 3, words of one piece: the first run is 3 with p 2/11, all are 1 with p (6/11)^2
     ids = np.full(4_000, 5)
@@ -113,11 +98,6 @@ def test_run_lengths_follow_the_law_of_the_paper() -> None:
     expected = np.array([36 / 121, 1 - 36 / 121 - 2 / 11, 2 / 11])
     # 5 sigma, and the chance that runs touch
     assert np.abs(shares - expected).max() < 5 * np.sqrt(0.25 / 2_000) + 0.002
-
-
-def test_the_law_is_reversed_where_longer_runs_are_favoured() -> None:
-    reversed_law = run_length_law(ObjectiveConfig(favor_shorter_ngram=False))
-    np.testing.assert_allclose(reversed_law * 11, [2, 3, 6])
 
 
 def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:

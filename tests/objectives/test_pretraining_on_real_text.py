@@ -12,7 +12,8 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 
 from litebert.config.schema import ObjectiveConfig
-from litebert.objectives import Loader, PlainShard, PretrainingBatch, Vocabulary
+from litebert.corpus import Shard
+from litebert.objectives import Loader, PretrainingBatch, Vocabulary
 
 PUNCTUATION = set('!"#$%&"()*+,-./:;?@[\\]^_`{|}~')
 CONTINUING = PUNCTUATION | set("abcdefghijklmnopqrstuvwxyz")
@@ -34,7 +35,7 @@ def vocabulary(pieces: SentencePieceProcessor) -> Vocabulary:
 
 
 @pytest.fixture(scope="module")
-def articles(real_data: Path, pieces: SentencePieceProcessor) -> PlainShard:
+def articles(real_data: Path, pieces: SentencePieceProcessor) -> Shard:
     """Read sections of articles as documents of sentences."""
     with gzip.open(real_data / "text/wikitext2_valid.txt.gz", "rt", encoding="utf-8") as file:
         sections = re.split(r"\n = .*\n", file.read().lower())
@@ -42,7 +43,7 @@ def articles(real_data: Path, pieces: SentencePieceProcessor) -> PlainShard:
     encoded = [[ids for ids in pieces.encode(document) if ids] for document in documents]
     encoded = [document for document in encoded if document]
     sentences = [ids for document in encoded for ids in document]
-    return PlainShard(
+    return Shard(
         np.concatenate(sentences).astype(np.uint16),
         np.cumsum([0, *map(len, sentences)]),
         np.cumsum([0, *map(len, encoded)]),
@@ -63,7 +64,7 @@ def runs_of_masked_words(batch: PretrainingBatch, vocabulary: Vocabulary) -> Cou
     return counts
 
 
-def test_official_settings_give_the_official_shares(articles: PlainShard, vocabulary: Vocabulary) -> None:
+def test_official_settings_give_the_official_shares(articles: Shard, vocabulary: Vocabulary) -> None:
     config = ObjectiveConfig(sentence="order-official", short_seq_per="document", max_predictions=77)
     loader = Loader([articles], vocabulary=vocabulary, config=config, batch_size=1, seed=1)
     batch = loader.samples(0, 2_000)

@@ -149,16 +149,6 @@ def test_one_network_is_measured_at_every_depth(corpus: Path, tmp_path: Path, sm
         assert {f"mask_token_accuracy_at_{n}" for n in (1, 2)} <= set(trial.measures)
 
 
-def test_rows_of_probes_are_compared_by_their_mean(corpus: Path, tmp_path: Path, small: None) -> None:
-    names = ("order", "shuffle")
-    found = ablate("objectives", corpus, tmp_path, scale="small", plan=Plan(seeds=(1,), only=names))
-    first, second = (row.trials[0].probes for row in found.rows if row.trials)
-    assert not any(found.compared)
-    first.update({"a": 0.5, "b": 0.7, "hard": 0.1})
-    second.update({"a": 0.4, "b": 0.6})
-    assert found.compared[:2] == [[pytest.approx(0.6)], [pytest.approx(0.5)]], "not of one length"
-
-
 def test_additional_data_is_drawn_beside_the_first_corpus(corpus: Path, tmp_path: Path, small: None) -> None:
     plan = Plan(seeds=(1,), more=corpus)
     found = ablate("data", corpus, tmp_path, scale="small", plan=plan)

@@ -12,7 +12,8 @@ from litebert.corpus import Corpus
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Loader, PretrainingBatch, of_sequences
+from litebert.objectives.batch import PretrainingBatch, of_sequences
+from litebert.objectives.sampling import Loader
 from litebert.tasks.hardest import hardest, require_alone, sequence_losses
 from litebert.tasks.pretraining import micro_batches
 from litebert.train.sources import vocabulary_of

@@ -8,9 +8,8 @@ import pytest
 
 from litebert.config import PretrainConfig, Resolved, resolve, settings_from_words
 from litebert.errors import LitebertError
-from litebert.objectives import Mixed, counts_in_cycle
-from litebert.objectives.mixed import CYCLE
-from litebert.objectives.sentences import sentence_objective
+from litebert.objectives import sentence_objective
+from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
 from litebert.train.sources import batches_of
 
 Words = Callable[..., Resolved[PretrainConfig]]

@@ -59,7 +59,7 @@ def ablation(
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth
     (11), width (12), ngram or groups; or an experiment that the authors name as future work:
-    objectives, mining, masking, attention or elastic. A trained row is not trained
+    mining, masking, attention or elastic. A trained row is not trained
     again: rerun the command to resume.
 
     \b

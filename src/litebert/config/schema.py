@@ -138,9 +138,7 @@ class ObjectiveConfig(Section):
     """Choose the objectives (paper 3.1 and 4.2; official create_pretraining_data.py)."""
 
     sentence: str = Field(
-        "order",
-        description="order: swapped neighbours; order-official: with upstream's leak; next; none; "
-        "shuffle: all sentences",
+        "order", description="order: swapped neighbours; order-official: with upstream's leak; next; none"
     )
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")

@@ -1,26 +1,204 @@
-"""A pretraining batch: sequences lie end to end, without padding."""
+"""From an instance to a batch: tokens framed, words masked (create_pretraining_data.py L426-540), laid end to end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from litebert.objectives.masking import Masking
-from litebert.objectives.pairs import FramedPair
+from litebert.config import ObjectiveConfig
+from litebert.corpus import Shard
+from litebert.errors import DamagedError
+from litebert.objectives.sentences import Instance, Library, SentenceObjective, Tokens
 from litebert.rng import Ints
+
+MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
+"""Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
+
+ENOUGH_PIECES = 20_000_000
+"""The most pieces that are counted for their frequency; more would hardly change a logarithm."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The ids that frame and mask; `starts_word` (size,) marks pieces that begin a word."""
+
+    size: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    starts_word: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        assert self.starts_word.shape == (self.size,), (self.starts_word.shape, self.size)
+        assert max(self.cls_id, self.sep_id, self.mask_id) < self.size
+
+
+def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.float32]:
+    """Return log p of every piece, shape (vocab,), with one added to each count.
+
+    In a large corpus only the first part of every shard is counted.
+
+    >>> text = Shard(np.array([3, 1, 1], np.uint16), np.array([0, 3]), np.array([0, 1]))
+    >>> (7 * np.exp(log_frequencies([text], 4))).round().tolist()
+    [1.0, 3.0, 1.0, 2.0]
+    """
+    counts = np.ones(vocab_size, dtype=np.int64)
+    for shard in shards:
+        counts += np.bincount(shard.tokens[: ENOUGH_PIECES // len(shards)], minlength=vocab_size)
+    logs: NDArray[np.float64] = np.log(counts / counts.sum())
+    return logs.astype(np.float32)
+
+
+# One instance as tokens.
+
+
+def frame(
+    library: Library,
+    instance: Instance,
+    *,
+    sentence: SentenceObjective,
+    vocabulary: Vocabulary,
+    max_seq_length: int,
+    generator: np.random.Generator,
+) -> tuple[Ints, int]:
+    """Return the ids of `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, and how many of them are segment 0."""
+    first, second = sentence.segments(library, instance, generator)
+    special = 3 if second.size else 2
+    first_size, second_size = truncated_sizes(first.size, second.size, max_seq_length - special)
+    separator = [vocabulary.sep_id]
+    parts: list[Tokens | list[int]] = [[vocabulary.cls_id], _cut(first, first_size, generator), separator]
+    if second.size:
+        parts += [_cut(second, second_size, generator), separator]
+    ids = np.concatenate(parts, dtype=np.int64)
+    if ids.max() >= vocabulary.size:
+        raise DamagedError(
+            "LB-402",
+            f"shard {instance.shard} of the corpus has a token that is not in the vocabulary",
+            received=f"id {ids.max()} near sentence {instance.start}",
+            expected=f"ids below {vocabulary.size}, the size of the vocabulary",
+            next="litebert corpus check",
+        )
+    return ids, first_size + 2
+
+
+def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return two sizes that fit `room`: the larger (the second, if equal) shrinks first (L601-616).
+
+    >>> truncated_sizes(300, 400, 509), truncated_sizes(100, 900, 509), truncated_sizes(5, 6, 509)
+    ((255, 254), (100, 409), (5, 6))
+    """
+    first = min(first, max(room - second, (room + 1) // 2))
+    return first, min(second, room - first)
+
+
+def _cut(tokens: Tokens, size: int, generator: np.random.Generator) -> Tokens:
+    """Shorten to `size`, taking each surplus token from the front or the back, p = 0.5 each."""
+    surplus = tokens.size - size
+    front = np.count_nonzero(generator.random(surplus) < 0.5)
+    return tokens[front : front + size]
+
+
+# Masked LM: choose tokens and replace them.
+
+
+class Masking(NamedTuple):
+    """The chosen positions of a sequence, ascending, and the ids that replace them."""
+
+    positions: Ints
+    replacements: Ints
+
+
+def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generator: np.random.Generator) -> Masking:
+    """Choose runs of 1 to `ngram` words up to the budget, then a replacement for each token.
+
+    >>> vocabulary = Vocabulary(9, cls_id=2, sep_id=3, mask_id=4, starts_word=np.ones(9, bool))
+    >>> ids = np.array([2, 5, 6, 7, 3, 8, 5, 3])
+    >>> generator = np.random.Generator(np.random.Philox(0))
+    >>> len(mask(ids, vocabulary=vocabulary, config=ObjectiveConfig(), generator=generator).positions)
+    1
+    """
+    maskable = np.flatnonzero((ids != vocabulary.cls_id) & (ids != vocabulary.sep_id))
+    starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)
+    starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
+    begins = np.flatnonzero(starts_word)
+    order = generator.random(begins.size).argsort()
+    bounds = np.cumsum(run_length_law(config))[:-1]
+    runs = np.searchsorted(bounds, generator.random(begins.size), side="right") + 1
+    positions = maskable[_choose(order, runs, begins, maskable.size, num_to_predict(ids.size, config))]
+    # Each token, not run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
+    originals = ids[positions]
+    choice, piece = generator.random((2, positions.size))
+    random_pieces = (piece * vocabulary.size).astype(np.int64)
+    kept_or_random = np.where(choice < MASKED_SHARE + KEPT_SHARE, originals, random_pieces)
+    return Masking(positions, np.where(choice < MASKED_SHARE, vocabulary.mask_id, kept_or_random))
+
+
+def num_to_predict(length: int, config: ObjectiveConfig) -> int:
+    """Return the most tokens that are predicted; `length` includes the special ones.
+
+    >>> num_to_predict(512, ObjectiveConfig()), num_to_predict(512, ObjectiveConfig(max_predictions=20))
+    (77, 20)
+    """
+    wanted = max(1, round(length * config.mask_prob))
+    return wanted if config.max_predictions is None else min(wanted, config.max_predictions)
+
+
+def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
+    """Return p(n) for runs of n = 1 .. ngram words, proportional to 1/n (paper, 4.2) or reversed.
+
+    >>> run_length_law(ObjectiveConfig()) * 11
+    array([6., 3., 2.])
+    """
+    weights = 1 / np.arange(1, config.ngram + 1, dtype=np.float64)
+    law: NDArray[np.float64] = weights / weights.sum()
+    return law if config.favor_shorter_ngram else law[::-1]
+
+
+def _choose(order: Ints, runs: Ints, begins: Ints, size: int, budget: int) -> NDArray[np.bool_]:
+    """Take runs of words in `order`, shortened to the budget, that overlap no earlier one.
+
+    Words lie end to end here, so that a run is one interval and the loop handles slices of bytes.
+    """
+    bounds = begins.tolist() + [size] * int(runs.max(initial=0))
+    taken = bytearray(size)
+    for word, run in zip(order.tolist(), runs.tolist(), strict=True):
+        start, stop = bounds[word], bounds[word + run]
+        while stop - start > budget and run > 1:
+            run -= 1
+            stop = bounds[word + run]
+        if stop - start > budget or 1 in taken[start:stop]:
+            continue
+        taken[start:stop] = b"\x01" * (stop - start)
+        budget -= stop - start
+        if not budget:
+            break
+    return np.frombuffer(taken, dtype=np.bool_)
+
+
+# Samples as a batch.
+
+
+class Sample(NamedTuple):
+    """One sequence: its ids, how many are segment 0, its label (None: no sentence task), and its masks."""
+
+    ids: Ints
+    first_length: int
+    label: int | None
+    masking: Masking
 
 
 @dataclass(frozen=True)
 class PretrainingBatch:
-    """Hold masked sequences and their targets, all int64.
+    """Masked sequences and their targets, all int64, without padding.
 
-    `ids`, `positions` (within the sequence) and `segments` have shape (tokens,), `offsets`
-    (sequences + 1,). `masked_positions` (masked,) index the token axis; `masked_ids` are the
-    original tokens there. `sentence_labels` (sequences,) are 0 for in order, 1 for swapped or
-    random, and None where the objective has no sentence task. For a contrast they are numbers,
-    equal for sequences that belong together.
+    `ids`, `positions` (within the sequence) and `segments` have shape (tokens,), `offsets` (sequences + 1,).
+    `masked_positions` (masked,) index the token axis; `masked_ids` are the original tokens there. `sentence_labels`
+    (sequences,) are 0 for in order, 1 for swapped or random, NO_LABEL for a lone sentence, and None where the
+    objective has no sentence task.
     """
 
     ids: Ints
@@ -30,6 +208,30 @@ class PretrainingBatch:
     masked_positions: Ints
     masked_ids: Ints
     sentence_labels: Ints | None
+
+
+def collate(samples: Sequence[Sample]) -> PretrainingBatch:
+    """Lay samples end to end."""
+    lengths = np.array([sample.ids.size for sample in samples])
+    first_lengths = np.array([sample.first_length for sample in samples])
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    num_masked = [sample.masking.positions.size for sample in samples]
+    masked_positions = np.concatenate([sample.masking.positions for sample in samples])
+    masked_positions += np.repeat(offsets[:-1], num_masked)
+    ids = np.concatenate([sample.ids for sample in samples])
+    masked_ids = ids[masked_positions]
+    ids[masked_positions] = np.concatenate([sample.masking.replacements for sample in samples])
+    has_labels = samples[0].label is not None
+    return PretrainingBatch(
+        ids=ids,
+        positions=positions,
+        segments=(positions >= np.repeat(first_lengths, lengths)).astype(np.int64),
+        offsets=offsets,
+        masked_positions=masked_positions,
+        masked_ids=masked_ids,
+        sentence_labels=np.array([sample.label for sample in samples]) if has_labels else None,
+    )
 
 
 def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
@@ -56,48 +258,4 @@ def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
         masked_positions=places[masked],
         masked_ids=batch.masked_ids[masked],
         sentence_labels=None if labels is None else labels[order],
-    )
-
-
-def apart(
-    pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, cls_id: int
-) -> tuple[tuple[FramedPair, ...], tuple[Masking, ...]]:
-    """Split each pair into `[CLS] A [SEP]` and `[CLS] B [SEP]`, labelled by the pair's number.
-
-    Masked tokens stay masked.
-    """
-    framed, masked = [], []
-    for number, (pair, masking) in enumerate(zip(pairs, maskings, strict=True)):
-        size = pair.first_length
-        first, second = pair.ids[:size], np.concatenate([[cls_id], pair.ids[size:]])
-        framed += [FramedPair(ids, len(ids), number) for ids in (first, second)]
-        is_first = masking.positions < size
-        masked += [
-            Masking(masking.positions[is_first], masking.replacements[is_first]),
-            Masking(masking.positions[~is_first] - size + 1, masking.replacements[~is_first]),
-        ]
-    return tuple(framed), tuple(masked)
-
-
-def collate(pairs: Sequence[FramedPair], maskings: Sequence[Masking], *, has_sentence_task: bool) -> PretrainingBatch:
-    """Lay masked pairs end to end."""
-    lengths = np.array([pair.ids.size for pair in pairs])
-    first_lengths = np.array([pair.first_length for pair in pairs])
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    starts = np.repeat(offsets[:-1], lengths)  # (tokens,)
-    positions = np.arange(offsets[-1]) - starts
-    masked_counts = [masking.positions.size for masking in maskings]
-    masked_starts = np.repeat(offsets[:-1], masked_counts)
-    masked_positions = np.concatenate([masking.positions for masking in maskings]) + masked_starts
-    ids = np.concatenate([pair.ids for pair in pairs])
-    masked_ids = ids[masked_positions]
-    ids[masked_positions] = np.concatenate([masking.replacements for masking in maskings])
-    return PretrainingBatch(
-        ids=ids,
-        positions=positions,
-        segments=(positions >= np.repeat(first_lengths, lengths)).astype(np.int64),
-        offsets=offsets,
-        masked_positions=masked_positions,
-        masked_ids=masked_ids,
-        sentence_labels=np.array([pair.label for pair in pairs]) if has_sentence_task else None,
     )

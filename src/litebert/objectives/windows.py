@@ -1,10 +1,12 @@
-"""Corpora too large to plan at once: shuffle shards, then instances within windows of shards.
+"""Samples of more than one planned corpus: windows of a large corpus, mixes of corpora, stages of a run.
 
-Memory does not grow with the corpus, but for a few numbers per shard: two windows are held.
+A corpus too large to plan at once has its shards shuffled, then its instances within windows of shards. Memory does
+not grow with the corpus, but for a few numbers per shard: two windows are held.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,20 +16,23 @@ from typing import NamedTuple
 import numpy as np
 
 from litebert import rng
-from litebert.config.schema import ObjectiveConfig
-from litebert.objectives.batch import PretrainingBatch
-from litebert.objectives.instances import plan_epoch
-from litebert.objectives.loader import Loader, Made, rank_range
-from litebert.objectives.sentences import SentenceObjective
-from litebert.objectives.shards import Library, PlainShard, ShardArrays
+from litebert.config import ObjectiveConfig
+from litebert.corpus import Shard
+from litebert.errors import LitebertError
+from litebert.objectives.batch import PretrainingBatch, Sample
+from litebert.objectives.sampling import Batches, Loader, Samples, plan_epoch
+from litebert.objectives.sentences import Library, SentenceObjective
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32
 """Pieces that are shuffled together; a corpus with no more is one window, planned exactly."""
-_TRIAL_DOCUMENTS, _TRIAL_SENTENCES = 64, 1_000
+TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
 
-OpenShards = Callable[[Sequence[int]], Sequence[ShardArrays]]
-OpenLoader = Callable[[Sequence[ShardArrays], str, int], Loader]
+CYCLE = 10_000
+"""Samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order."""
+
+OpenShards = Callable[[Sequence[int]], Sequence[Shard]]
+OpenLoader = Callable[[Sequence[Shard], str, int], Loader]
 """(shards, purpose, early samples) -> their loader."""
 
 
@@ -70,8 +75,7 @@ class WindowOrder:
     def windows(self, epoch: int) -> list[Window]:
         """Shuffle the shards, and start a new window wherever one is full."""
         count = len(self.samples)
-        positions = np.arange(count)
-        shuffled = rng.permutation(self.seed, f"{self.purpose}-shards", epoch, count, positions)
+        shuffled = rng.permutation(self.seed, f"{self.purpose}-shards", epoch, count, np.arange(count))
         groups, size = [list[int]()], 0
         for shard in shuffled.tolist():
             if groups[-1] and size + self.pieces[shard] > self.window_pieces:
@@ -87,11 +91,11 @@ class WindowOrder:
         return windows
 
 
-class Windowed:
-    """Make batches as `Loader` does, window by window; the next window is opened ahead of time.
+class Windowed(Samples):
+    """The samples of a large corpus, window by window; the next window is opened ahead of time.
 
-    The number of samples of a shard is estimated from its sizes. If its plan has more, a random few
-    stay unseen in this epoch; if it has fewer, a random few are seen twice.
+    The number of samples of a shard is estimated from its sizes. If its plan has more, a random few stay unseen in
+    this epoch; if it has fewer, a random few are seen twice.
     """
 
     def __init__(
@@ -103,58 +107,36 @@ class Windowed:
         batch_size: int,
         early_samples: int = 0,
     ) -> None:
-        self._order, self._batch_size, self._early = order, batch_size, early_samples
+        self.batch_size, self.epoch_size = batch_size, order.epoch_size
+        self._order, self._early = order, early_samples
         self._open_shards, self._open_loader = open_shards, open_loader
         self._windows = lru_cache(maxsize=2)(order.windows)
         self._opener = ThreadPoolExecutor(1, "windows")
         self._held: dict[tuple[int, int], Future[Loader]] = {}
 
-    @property
-    def epoch_size(self) -> int:
-        """Samples of every epoch."""
-        return self._order.epoch_size
-
-    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return one rank's share of the batch of one step."""
-        numbers = rank_range(step, self._batch_size, rank, world_size)
-        return self.samples(numbers.start, numbers.stop)
-
-    def sample(self, number: int) -> Made:
-        """Return one sample, framed and masked."""
-        return next(self._made(number, number + 1))
-
-    def samples(self, start: int, stop: int) -> PretrainingBatch:
-        """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
-        return self.joined(list(self._made(start, stop)))
-
-    def joined(self, made: Sequence[Made]) -> PretrainingBatch:
-        """Lay samples end to end as a batch."""
-        return next(iter(self._held.values())).result().joined(made)
-
-    def _made(self, start: int, stop: int) -> Iterator[Made]:
+    def made(self, start: int, stop: int) -> Iterator[Sample]:
+        """Yield samples, framed and masked."""
         while start < stop:
             epoch, position = divmod(start, self.epoch_size)
-            windows = self._windows(epoch)
-            window = next(each for each in windows if position in each.samples)
+            window = next(each for each in self._windows(epoch) if position in each.samples)
             count = min(stop - start, window.samples.stop - position)
             first = position - window.samples.start
             yield from self._loader(epoch, window).made(first, first + count)
             start += count
 
     def _loader(self, epoch: int, window: Window) -> Loader:
-        """Return the loader of a window, and start to open the next one."""
+        """Return the loader of a window, and start to open the next one; all others are let go."""
         windows = self._windows(epoch)
         if window.number + 1 < len(windows):
             following = (epoch, windows[window.number + 1])
         else:
             following = (epoch + 1, self._order.windows(epoch + 1)[0])
-        wanted = ((epoch, window), following)
-        keys = [(epoch, window.number) for epoch, window in wanted]
-        self._held = {key: self._held[key] for key in keys if key in self._held}
-        for key, (of_epoch, each) in zip(keys, wanted, strict=True):
+        wanted = {(of_epoch, each.number): each for of_epoch, each in ((epoch, window), following)}
+        self._held = {key: self._held[key] for key in wanted if key in self._held}
+        for key, each in wanted.items():
             if key not in self._held:
-                self._held[key] = self._opener.submit(self._open, of_epoch, each)
-        return self._held[keys[0]].result()
+                self._held[key] = self._opener.submit(self._open, key[0], each)
+        return self._held[epoch, window.number].result()
 
     def _open(self, epoch: int, window: Window) -> Loader:
         purpose = f"{self._order.purpose}-{epoch}-{window.number}"
@@ -168,8 +150,8 @@ def estimated_samples(
 ) -> tuple[int, ...]:
     """Estimate the number of instances of each shard without reading it.
 
-    A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If
-    lengths are distributed exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
+    A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If lengths are distributed
+    exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
     """
     _, sentences, pieces = (sum(column) for column in zip(*sizes, strict=True))
     advance = _advance(sentences and pieces / sentences, config, sentence)
@@ -183,13 +165,90 @@ def estimated_samples(
 
 def _advance(mean: float, config: ObjectiveConfig, sentence: SentenceObjective) -> float:
     """Return the mean pieces from one instance to the next, for sentences of `mean` pieces."""
-    count, length = _TRIAL_DOCUMENTS, _TRIAL_SENTENCES
+    count, length = TRIAL_DOCUMENTS, TRIAL_SENTENCES
     drawn = rng.uniform(0, "trial", np.arange(count * length))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))
-    text = PlainShard(np.empty(0, np.uint16), sentences, np.arange(count + 1) * length)
-    plan = plan_epoch(Library.of([text]), config, sentence=sentence, seed=0, purpose="trial", epoch=0)
+    trial = Shard(np.empty(0, np.uint16), sentences, np.arange(count + 1) * length)
+    plan = plan_epoch(Library([trial]), config, sentence=sentence, seed=0, purpose="trial", epoch=0)
     starts = np.sort(plan.start)
     documents = starts // length
     advances = np.diff(sentences[starts])[documents[1:] == documents[:-1]]
     return float(advances.mean()) if advances.size else float(sentences[-1] / len(plan))
+
+
+class Mixed(Samples):
+    """Samples of several corpora by weight: a sample's number decides which of them it comes from."""
+
+    def __init__(self, corpora: Sequence[Samples], weights: Sequence[float], *, batch_size: int, seed: int) -> None:
+        self.batch_size = batch_size
+        self._corpora, self._seed = corpora, seed
+        self._counts = counts_in_cycle(weights)
+        self._ends = np.cumsum(self._counts)
+
+    def made(self, start: int, stop: int) -> Iterator[Sample]:
+        """Yield samples, framed and masked."""
+        corpora, numbers = self.places(np.arange(start, stop))
+        for corpus, number in zip(corpora.tolist(), numbers.tolist(), strict=True):
+            yield from self._corpora[corpus].made(number, number + 1)
+
+    def places(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """Return the corpus of each sample, and its number within that corpus."""
+        cycles, positions = np.divmod(numbers, CYCLE)
+        slots = np.empty_like(positions)
+        for cycle in np.unique(cycles):
+            chosen = cycles == cycle
+            slots[chosen] = rng.permutation(self._seed, "mix", int(cycle), CYCLE, positions[chosen])
+        corpora = np.searchsorted(self._ends, slots, side="right")
+        counts = self._counts[corpora]
+        return corpora, cycles * counts + slots - (self._ends[corpora] - counts)
+
+
+def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0) -> list[float]:
+    """Return the share of each corpus: its weight (its size by default) to the power 1 / T.
+
+    A temperature T above 1 favours the small ones (as in XLM-R, arXiv 1911.02116, section 3.1).
+
+    >>> shares([900, 100]), [round(share, 2) for share in shares([900, 100], temperature=2.0)]
+    ([0.9, 0.1], [0.75, 0.25])
+    """
+    powers = np.array(weights or sizes, dtype=np.float64) ** (1 / temperature)
+    return [float(share) for share in powers / powers.sum()]
+
+
+def counts_in_cycle(weights: Sequence[float]) -> Ints:
+    """Return how many samples of a cycle each corpus has, rounded by largest remainder.
+
+    >>> counts_in_cycle([2, 1]).tolist()
+    [6667, 3333]
+    """
+    exact = np.array(weights, dtype=np.float64) / np.sum(weights) * CYCLE
+    counts: Ints = np.floor(exact).astype(np.int64)
+    missing = CYCLE - counts.sum()
+    counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
+    if (counts == 0).any():
+        raise LitebertError(
+            "LB-268",
+            "a corpus of the mix has almost no share",
+            received=", ".join(f"{weight:g}" for weight in weights),
+            expected=f"shares of at least 1 in {CYCLE:,}",
+            next="omit that corpus, or raise data.temperature",
+        )
+    return counts
+
+
+class Staged:
+    """The batches of a run's stages, each with its own length and size; `starts` has the first step of each, from 0.
+
+    A stage is opened when it begins, and closed when the next one does.
+    """
+
+    def __init__(self, starts: Sequence[int], opens: Sequence[Callable[[], Batches]]) -> None:
+        assert starts[0] == 0 and len(starts) == len(opens)
+        self._starts = list(starts)
+        self._opened = lru_cache(maxsize=1)(lambda stage: opens[stage]())
+
+    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
+        """Return one rank's share of the batch of one step."""
+        stage = bisect_right(self._starts, step) - 1
+        return self._opened(stage).batch(step - self._starts[stage], rank=rank, world_size=world_size)

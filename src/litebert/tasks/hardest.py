@@ -14,7 +14,7 @@ from litebert.config import MiningConfig
 from litebert.distributed import World
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.objectives import PretrainingBatch, longest_first, of_sequences
+from litebert.objectives.batch import PretrainingBatch, longest_first, of_sequences
 from litebert.tasks.base import device_of
 from litebert.tasks.finetuning import by_length
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, joined, targets_of

@@ -19,8 +19,7 @@ from litebert.fast.moving import moved
 from litebert.fast.precision import exact_dtype
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import PretrainingOutput
-from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
-from litebert.objectives.sentences.base import NO_LABEL
+from litebert.objectives import NO_LABEL, Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.masked_loss import masked_loss
 

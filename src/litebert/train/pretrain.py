@@ -16,7 +16,8 @@ from litebert.distributed import ALONE, World
 from litebert.fast import checkpoint_gradients
 from litebert.files import Json
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Batches, log_frequencies
+from litebert.objectives import Batches
+from litebert.objectives.batch import log_frequencies
 from litebert.optim import averaged
 from litebert.runs import read_metrics, recorded_setting
 from litebert.tasks import Pretraining, Task

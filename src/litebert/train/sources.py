@@ -8,27 +8,28 @@ from functools import partial
 from pathlib import Path
 
 from litebert.config import Origin, PretrainConfig
-from litebert.corpus import Corpus
+from litebert.corpus import Corpus, Shard
 from litebert.corpus.manifest import MANIFEST, ShardRecord
 from litebert.corpus.remote import local_corpus
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
 from litebert.objectives import (
-    WINDOW_PIECES,
     Batches,
     Loader,
-    Mixed,
     PretrainingBatch,
     SentenceObjective,
-    ShardArrays,
+    Vocabulary,
+    evaluation_batches,
+    sentence_objective,
+)
+from litebert.objectives.windows import (
+    WINDOW_PIECES,
+    Mixed,
     ShardSizes,
     Staged,
-    Vocabulary,
     Windowed,
     WindowOrder,
     estimated_samples,
-    evaluation_batches,
-    sentence_objective,
     shares,
 )
 from litebert.tokenizer import Tokenizer
@@ -212,7 +213,7 @@ def loader_for(
     early_samples = round(early_steps * drawn * share)
     vocabulary = vocabulary_of(found.tokenizer())
 
-    def open_loader(shards: Sequence[ShardArrays], purpose: str, early_samples: int) -> Loader:
+    def open_loader(shards: Sequence[Shard], purpose: str, early_samples: int) -> Loader:
         return Loader(
             shards,
             vocabulary=vocabulary,

@@ -12,7 +12,6 @@ AVERAGE = "average of five tasks, %"
 MLM = "mask_token_accuracy"
 """Only positions that show [MASK] count: at the others the answer may be in sight."""
 
-PROBES = "probes"
 
 # Table 3: (E, not shared, all shared).
 _EMBEDDING = ((64, 81.3, 79.0), (128, 81.7, 80.1), (256, 81.8, 79.6), (768, 82.3, 79.8))
@@ -119,11 +118,6 @@ def _more_data(scale: Scale) -> tuple[Variant, ...]:
     return (Variant("one corpus", base, 80.1), Variant("additional data", base, 80.8, has_more_data=True))
 
 
-def _objectives(scale: Scale) -> tuple[Variant, ...]:
-    names = ("order", "shuffle", "none")
-    return tuple(Variant(n, _base(scale, f"objective.sentence={n}")) for n in names)
-
-
 def _mining(scale: Scale) -> tuple[Variant, ...]:
     """Give every row the same compute: a choice among n sequences adds n forward passes to 3."""
     choices = [Variant(f"hardest of {n}", _base(scale, f"mining.pool={n}"), steps=3 / (3 + n)) for n in (2, 4)]
@@ -173,15 +167,6 @@ GRIDS = {
         Grid("width", "Width of three layers", "Table 12", AVERAGE, MLM, _width),
         Grid("ngram", "Longest masked run", "4.2, no table", "none", MLM, _ngram),
         Grid("groups", "Groups that share", "4.5, no table", "none", MLM, _groups),
-        Grid(
-            "objectives",
-            "Other sentence objectives",
-            "5, no table",
-            "none",
-            PROBES,
-            _objectives,
-            crosses_objectives=True,
-        ),
         Grid("mining", "Hard examples at equal compute", "5, no table", "none", MLM, _mining),
         Grid("masking", "Masking rate", "5, no table", "none", MLM, _masking),
         Grid("attention", "Local attention", "5, no table", "none", MLM, _attention),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -15,7 +14,7 @@ from litebert.files import read_json, write_json
 from litebert.metrics.spread import Spread
 from litebert.study.ablation.cost import measured_rate, predicted
 from litebert.study.ablation.grid import SCALES, Grid, Variant
-from litebert.study.ablation.grids import GRIDS, PROBES
+from litebert.study.ablation.grids import GRIDS
 from litebert.study.ablation.ordering import Ordering, differences, ordering
 from litebert.study.ablation.probes import Probe
 from litebert.study.ablation.trial import Bench, Trial
@@ -56,17 +55,8 @@ class Ablation(BaseModel):
 
     @property
     def compared(self) -> list[list[float]]:
-        """The deciding measure of each row, for every seed.
-
-        `probes` is the mean of the probes that every probed trial has: a row that is also in
-        another table may have more of them, and an easier probe must not raise its mean.
-        """
-        if self.measure != PROBES:
-            return [row.values(self.measure) for row in self.rows]
-        probed = [[t.probes for t in row.trials if t.probes] for row in self.rows]
-        sets = [set(trial) for trials in probed for trial in trials]
-        common = set.intersection(*sets) if sets else set()
-        return [[fmean(t[n] for n in common) for t in trials if common] for trials in probed]
+        """The deciding measure of each row, for every seed."""
+        return [row.values(self.measure) for row in self.rows]
 
     @property
     def orderings(self) -> dict[str, Ordering]:

@@ -1,0 +1,425 @@
+"""Any batch of a pretraining run directly from its number: plans of epochs, their samples, and reading ahead.
+
+The plan of an epoch says which sentences form each instance (create_pretraining_data.py L266-386). Every random number
+is a function of (seed, purpose, epoch, shard, sentence), so none depends on another or on the order of the work.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert import rng
+from litebert.config import ObjectiveConfig
+from litebert.corpus import Shard
+from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.objectives.batch import PretrainingBatch, Sample, Vocabulary, collate, frame, mask
+from litebert.objectives.sentences import Draws, Instance, Library, SentenceObjective, sentence_objective
+from litebert.rng import Ints
+
+SHORTEST_TARGET = 2
+"""The smallest target length of a short sequence, in tokens (L284)."""
+
+STUCK_SECONDS = 30.0
+"""A worker that uses no processor time for this long is replaced."""
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """The instances of one epoch, one per row, as columns; see `Instance` for their meaning.
+
+    The rows of shard s are `first_row[s]` to `first_row[s + 1]`. `skipped_documents` counts those with fewer
+    sentences than the objective needs.
+    """
+
+    first_row: Ints
+    start: NDArray[np.int32]
+    middle: NDArray[np.int32]
+    end: NDArray[np.int32]
+    kind: NDArray[np.int32]
+    target: NDArray[np.int32]
+    skipped_documents: int
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def instance(self, row: int) -> Instance:
+        """Return one row."""
+        shard = int(np.searchsorted(self.first_row, row, side="right")) - 1
+        columns = (self.start, self.middle, self.end, self.kind, self.target)
+        return Instance(shard, *(int(column[row]) for column in columns))
+
+
+def plan_epoch(
+    library: Library,
+    config: ObjectiveConfig,
+    *,
+    sentence: SentenceObjective | None = None,
+    seed: int,
+    purpose: str,
+    epoch: int,
+) -> EpochPlan:
+    """Cut every document of a library into the instances of one epoch.
+
+    `sentence` is the objective that `config` names, unless it is given.
+
+    >>> shard = Shard(np.zeros(900, np.uint16), np.arange(0, 901, 9), np.array([0, 100]))
+    >>> plan = plan_epoch(Library([shard]), ObjectiveConfig(), seed=1, purpose="train", epoch=0)
+    >>> int(plan.start[0]), int(plan.end[-1])
+    (0, 100)
+    """
+    sentence = sentence or sentence_objective(config.sentence)
+    planned = [
+        _plan_shard(shard, config, sentence, Draws(seed, purpose, epoch, number))
+        for number, shard in enumerate(library.shards)
+    ]
+    counts = [columns.shape[1] for columns, _ in planned]
+    rows = np.concatenate([np.empty((5, 0), np.int32), *(columns for columns, _ in planned)], axis=1)
+    start, middle, end, kind, target = rows
+    skipped = sum(skipped for _, skipped in planned)
+    return EpochPlan(np.cumsum([0, *counts], dtype=np.int64), start, middle, end, kind, target, skipped)
+
+
+def _plan_shard(
+    shard: Shard, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws
+) -> tuple[NDArray[np.int32], int]:
+    """Return the columns start, middle, end, kind, target and the number of documents left out.
+
+    All documents advance by one chunk at a time: `start` has a number per document that is not at its end.
+    """
+    shard.require_unchanged()
+    longest = room(config, sentence)
+    start, stop = shard.documents[:-1], shard.documents[1:]
+    fewest = np.full_like(start, sentence.fewest_sentences)
+    if sentence.keeps_single_sentences:
+        fewest = np.minimum(fewest, stop - start)
+    usable = (stop > start) & (stop - start >= fewest)
+    start, stop, fewest = start[usable], stop[usable], fewest[usable]
+    document, rounds = start, [np.empty((3, 0), np.int64)]
+    while start.size:
+        start = np.minimum(start, stop - fewest)  # too few sentences left: reuse those before
+        # The target length in tokens (L282-284) is drawn per chunk; upstream, once per document and pass.
+        key = document if config.short_seq_per == "document" else start
+        is_short = draws.uniform("is-short", key) < config.short_seq_prob
+        target = np.full_like(key, longest)
+        target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
+        reached = np.searchsorted(shard.sentences, shard.sentences[start] + target)
+        end = np.minimum(np.maximum(reached, start + fewest), stop)
+        rounds.append(np.stack((start, end, target)))
+        before, start = start, sentence.following(draws, start, end)
+        # Too few sentences left to move on: stop, or the same chunk would repeat for ever.
+        unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
+        start, stop, fewest = start[unfinished], stop[unfinished], fewest[unfinished]
+        document = document[unfinished]
+    start, end, target = np.concatenate(rounds, axis=1)
+    middle, kind = sentence.divide(draws, start, end)
+    columns = np.stack((start, middle, end, kind, target)).astype(np.int32)
+    return columns, int(np.count_nonzero(~usable))
+
+
+def room(config: ObjectiveConfig, sentence: SentenceObjective | None = None) -> int:
+    """Return the most tokens of text in a sequence: without [CLS] and one [SEP] per segment.
+
+    >>> room(ObjectiveConfig(max_seq_length=512))
+    509
+    """
+    sentence = sentence or sentence_objective(config.sentence)
+    return config.max_seq_length - (3 if sentence.has_labels else 2)
+
+
+class Batches(Protocol):
+    """Makes the batch of any step, or one process's share of it."""
+
+    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch: ...
+
+
+class Samples(ABC):
+    """Samples found by number, each a function of the seed and its number: whoever asks, in whatever order."""
+
+    batch_size: int
+
+    @abstractmethod
+    def made(self, start: int, stop: int) -> Iterator[Sample]:
+        """Yield the samples with the numbers start, start + 1, ... stop - 1."""
+
+    def samples(self, start: int, stop: int) -> PretrainingBatch:
+        """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
+        return collate(list(self.made(start, stop)))
+
+    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
+        """Return one rank's share of the batch of one step.
+
+        Shares are contiguous: concatenated in rank order they are the whole batch. Likewise, batches 2k and 2k + 1 of
+        size n are batch k of size 2n, as gradient accumulation needs.
+        """
+        numbers = rank_range(step, self.batch_size, rank, world_size)
+        return self.samples(numbers.start, numbers.stop)
+
+
+class Loader(Samples):
+    """The samples of a corpus, numbered consecutively over all epochs.
+
+    Every epoch has `epoch_size` of them, the number of instances of epoch 0. Epochs cut documents differently: if a
+    later one has a few more instances, a random few stay unseen; if it has fewer, a random few are seen twice, with
+    other masks. In return, a sample needs only the plan of its own epoch: a resumed run replays nothing.
+
+    `sentence` defaults to the objective that `config` names. If `early_mask_prob` is given, it is the share of masked
+    pieces in the first `early_samples`. `purpose` selects the random numbers, so that evaluation never draws what
+    training draws.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        *,
+        vocabulary: Vocabulary,
+        config: ObjectiveConfig,
+        batch_size: int,
+        seed: int,
+        purpose: str = "train",
+        sentence: SentenceObjective | None = None,
+        early_mask_prob: float | None = None,
+        early_samples: int = 0,
+    ) -> None:
+        self.batch_size = batch_size
+        self._library = Library(shards)
+        self._early_samples = early_samples if early_mask_prob else 0
+        self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
+        self._vocabulary, self._config, self._seed, self._purpose = vocabulary, config, seed, purpose
+        self._sentence = sentence or sentence_objective(config.sentence)
+        plan = partial(plan_epoch, self._library, config, sentence=self._sentence, seed=seed, purpose=purpose)
+        self._plan = lru_cache(maxsize=2)(plan)
+        first = self._plan(epoch=0)
+        if not len(first):
+            fewest = 1 if self._sentence.keeps_single_sentences else self._sentence.fewest_sentences
+            raise LitebertError(
+                "LB-400",
+                f"the corpus has no training sequence for objective.sentence = {self._sentence.name!r}",
+                received=f"{self._library.num_documents:,} documents",
+                expected=f"a document of {'two sentences' if fewest == 2 else 'one sentence'} or more",
+                next="give more text, or tell its documents apart (--documents blank-line)",
+            )
+        self.epoch_size = len(first)
+        self.skipped_documents = first.skipped_documents
+
+    def made(self, start: int, stop: int) -> Iterator[Sample]:
+        """Yield samples, framed and masked."""
+        while start < stop:
+            epoch, first = divmod(start, self.epoch_size)
+            count = min(stop - start, self.epoch_size - first)
+            positions = np.arange(first, first + count)
+            # The order of an epoch is a random permutation of the rows of its plan.
+            size = len(self._plan(epoch=epoch))
+            rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, size, positions % size)
+            for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+                yield self._sample(epoch, position, row)
+            start += count
+
+    def _sample(self, epoch: int, position: int, row: int) -> Sample:
+        generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
+        instance = self._plan(epoch=epoch).instance(row)
+        ids, first_length = frame(
+            self._library,
+            instance,
+            sentence=self._sentence,
+            vocabulary=self._vocabulary,
+            max_seq_length=self._config.max_seq_length,
+            generator=generator,
+        )
+        is_early = epoch * self.epoch_size + position < self._early_samples
+        config = self._early_config if is_early else self._config
+        masking = mask(ids, vocabulary=self._vocabulary, config=config, generator=generator)
+        label = self._sentence.label(instance.kind) if self._sentence.has_labels else None
+        return Sample(ids, first_length, label, masking)
+
+
+def rank_range(step: int, batch_size: int, rank: int, world_size: int) -> range:
+    """Return the sample numbers of one rank's share of the batch of one step.
+
+    >>> [rank_range(2, 8, rank, 3) for rank in range(3)]
+    [range(16, 18), range(18, 21), range(21, 24)]
+    """
+    if batch_size < world_size:
+        raise LitebertError(
+            "LB-401",
+            "the batch has fewer sequences than there are processes to share it",
+            received=f"{batch_size} sequences for {world_size} processes",
+            expected="at least one sequence for each process",
+            next=f"repeat the command with train.batch_size={world_size}",
+        )
+    start, stop = (batch_size * place // world_size for place in (rank, rank + 1))
+    return range(step * batch_size + start, step * batch_size + stop)
+
+
+def evaluation_batches(
+    shards: Sequence[Shard],
+    *,
+    vocabulary: Vocabulary,
+    config: ObjectiveConfig,
+    batch_size: int,
+    seed: int,
+    num_sequences: int,
+    sentence: SentenceObjective | None = None,
+) -> Iterator[PretrainingBatch]:
+    """Yield at most `num_sequences` held-out sequences in batches, the same ones at every call.
+
+    They are drawn at random from one pass over the corpus, none twice.
+    """
+    loader = Loader(
+        shards,
+        vocabulary=vocabulary,
+        config=config,
+        batch_size=batch_size,
+        seed=seed,
+        purpose="evaluation",
+        sentence=sentence,
+    )
+    total = min(num_sequences, loader.epoch_size)
+    for start in range(0, total, batch_size):
+        yield loader.samples(start, min(start + batch_size, total))
+
+
+# Reading ahead, in worker processes. torch's DataLoader lacks a pipe per worker: all of its workers share one, whose
+# writing end stays open, so a worker that is stopped or killed within a message hangs the reader for ever.
+
+
+def prefetch(
+    open_loader: Callable[[], Batches],
+    steps: range,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    workers: int,
+    depth: int = 2,
+) -> Iterator[PretrainingBatch]:
+    """Yield one rank's batches of `steps` in order, each worker up to `depth` batches ahead.
+
+    Without workers, batches are made here on demand. Worker i of n makes steps i, i + n, ...; it receives
+    `open_loader`, which must pickle small (a `partial` of a module's function and paths), and opens the corpus itself.
+    Workers end with the iterator, or when this process is killed.
+    """
+    if not workers:
+        loader = open_loader()
+        yield from (loader.batch(step, rank=rank, world_size=world_size) for step in steps)
+        return
+    workers = min(workers, len(steps))
+    start = partial(_Worker, open_loader, rank=rank, world_size=world_size, depth=depth)
+    crew = [start(steps[place::workers]) for place in range(workers)]
+    try:
+        for index in range(len(steps)):
+            place = index % workers
+            batch = crew[place].receive()
+            if batch is None:  # stuck; a batch depends only on its number, so that another worker makes the same ones
+                crew[place] = start(steps[index::workers])
+                batch = crew[place].receive()
+            if batch is None:
+                raise ResourceError(
+                    "LB-545",
+                    "the processes that prepare batches are stuck",
+                    received=f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row",
+                    expected="a corpus on a disk that responds, and processes that are not killed",
+                    next="repeat the command with train.loader_workers=0",
+                )
+            yield batch
+    finally:
+        for worker in crew:
+            worker.dismiss()
+
+
+class _Worker:
+    """A process that makes the batches of some steps, and the reading end of its pipe."""
+
+    def __init__(
+        self, open_loader: Callable[[], Batches], steps: range, *, rank: int, world_size: int, depth: int
+    ) -> None:
+        context = get_context("spawn")
+        self._receiver, sender = context.Pipe(duplex=False)
+        arguments = (open_loader, steps, rank, world_size, depth, sender)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        sender.close()  # the worker alone holds this end now, so its death ends the pipe
+        self._reader = ThreadPoolExecutor(1)
+
+    def receive(self) -> PretrainingBatch | None:
+        """Wait for the next batch; if the worker is stuck, kill it and return None.
+
+        It is stuck if it uses no processor time for STUCK_SECONDS: the first batch of a large corpus may take longer
+        than that, but it computes. A thread reads the pipe, because a worker may be stuck within a message.
+        """
+        coming = self._reader.submit(self._receiver.recv)
+        used, since = self._processor_time(), time.monotonic()
+        while not wait([coming], timeout=1).done:
+            if (now_used := self._processor_time()) != used:
+                used, since = now_used, time.monotonic()
+            elif time.monotonic() - since > STUCK_SECONDS:
+                self.dismiss()
+                return None
+        try:
+            message = coming.result()
+        except (EOFError, OSError):  # ended between two messages, or within one
+            self._process.join()
+            raise _lost(self._process.exitcode) from None
+        if isinstance(message, LitebertError):
+            raise message
+        assert isinstance(message, PretrainingBatch)
+        return message
+
+    def _processor_time(self) -> list[str]:
+        """Return the processor time of the process, where the system tells it (Linux)."""
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        return stat.read_text().rpartition(")")[2].split()[11:13] if stat.exists() else []  # utime, stime
+
+    def dismiss(self) -> None:
+        self._process.kill()  # a stopped process would not see a gentler signal
+        self._process.join()
+        self._reader.shutdown()  # the pipe has ended with the process
+        self._receiver.close()
+
+
+def _serve(
+    open_loader: Callable[[], Batches], steps: range, rank: int, world_size: int, depth: int, sender: Connection
+) -> None:
+    """Make batches while a thread sends those before, at most `depth` of them; in a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
+    unsent: deque[Future[None]] = deque()
+    with suppress(BrokenPipeError), ThreadPoolExecutor(1) as outbox:  # a broken pipe: the reader is gone
+        try:
+            loader = open_loader()
+            for step in steps:
+                unsent.append(outbox.submit(sender.send, loader.batch(step, rank=rank, world_size=world_size)))
+                if len(unsent) > depth:
+                    unsent.popleft().result()
+        except LitebertError as error:
+            outbox.submit(sender.send, error)
+
+
+def _lost(exit_code: int | None) -> LitebertError:
+    if exit_code == -signal.SIGBUS:  # a mapped file became shorter
+        return DamagedError(
+            "LB-344",
+            "a file of the corpus was truncated while it was read",
+            received="SIGBUS in a process that prepares batches",
+            expected="a corpus that does not change during the run",
+            next="litebert corpus check CORPUS, then rerun the command to resume",
+        )
+    return ResourceError(
+        "LB-403",
+        "a process that prepares batches ended before its work was done",
+        received=f"exit code {exit_code}",
+        expected="a process that lives as long as the run; exit code -9 mostly means out of memory",
+        next="rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'",
+    )
