@@ -1,0 +1,305 @@
+"""Faults of issue 25 that lose or falsify data: each is a strict expected failure until it is mended."""
+
+import contextlib
+import csv
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .desk import Desk
+from .shell import COMMAND, QUICK, TEXTS, digest, fault, interrupted, litebert, says
+
+STUDY = ("--lengths", 16, "--window", 8, "--longest", 16, "--rounds", 1)
+
+
+def writers(desk: Desk) -> dict[str, list[object]]:
+    """Return commands that write what --output (or the last option) names."""
+    few = desk.folder / "few.txt"
+    few.write_text("".join(f"{text}\n" for text in TEXTS))
+    return {
+        "average": ["runs", "average", desk.base, "--output"],
+        "write-model": ["study", "attention", desk.base, "--texts", few, *STUDY, "--write-model"],
+        "predict": ["predict", desk.reviews, "--data", desk.table("reviews.csv"), "--quiet", "--output"],
+        "filter": ["corpus", "filter", desk.stories, "--documents", "blank-line", "--output"],
+        "html": ["study", "layers", desk.base, "--texts", few, "--depths", 16, "--html"],
+    }
+
+
+def somebodys_files(place: Path, _: Desk) -> Path:
+    (place / "own").mkdir()
+    (place / "own" / "notes.txt").write_text("mine")
+    return place / "own"
+
+
+def another_model(place: Path, desk: Desk) -> Path:
+    return Path(shutil.copytree(desk.reviews / "model", place / "own"))
+
+
+def all_runs(place: Path, desk: Desk) -> Path:
+    shutil.copytree(desk.reviews, place / "runs" / "own")
+    return place / "runs"
+
+
+def behind_a_link(place: Path, desk: Desk) -> Path:
+    (place / "link").symlink_to(somebodys_files(place, desk))
+    return place / "link"
+
+
+def a_socket(place: Path, _: Desk) -> Path:
+    with contextlib.chdir(place), socket.socket(socket.AF_UNIX) as link:  # a path of a socket has at most 107 bytes
+        link.bind("node")
+    return place / "node"
+
+
+def a_file(place: Path, _: Desk) -> Path:
+    (place / "own.jsonl").write_text("mine")
+    return place / "own.jsonl"
+
+
+def another_prediction(place: Path, desk: Desk) -> Path:
+    words = ("predict", desk.reviews, "--data", desk.table("stars.csv"), "--column", "label=score", "--output")
+    litebert(*words, place / "own", "--quiet")
+    (place / "own").mkdir(exist_ok=True)
+    (place / "own" / "test.csv").write_text("another run's answers")
+    return place / "own"
+
+
+REPLACED = [
+    *[(verb, there) for verb in ("average", "write-model") for there in (somebodys_files, another_model)],
+    ("average", all_runs),
+    ("average", behind_a_link),
+    ("write-model", a_socket),
+    ("average", a_file),
+    ("filter", a_file),
+    ("html", a_file),
+    ("predict", another_prediction),
+]
+
+
+@fault(1, "what exists is replaced without a question")
+@pytest.mark.parametrize(("verb", "there"), REPLACED, ids=[f"{verb}-{there.__name__}" for verb, there in REPLACED])
+def test_what_exists_is_not_replaced(
+    desk: Desk, tmp_path: Path, verb: str, there: Callable[[Path, Desk], Path]
+) -> None:
+    output = there(tmp_path, desk)
+    before, kinds = digest(tmp_path), sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
+    done = litebert(*writers(desk)[verb], output)
+    assert digest(tmp_path) == before
+    assert sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*")) == kinds
+    says(done, 1, str(output))
+
+
+@fault(1, "there is no --force, which replaces what litebert wrote and nothing else")
+@pytest.mark.parametrize("verb", ["average", "predict", "filter", "html"])
+def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_path: Path, verb: str) -> None:
+    words = writers(desk)[verb]
+    output = tmp_path / {"filter": "kept.jsonl", "html": "page.html"}.get(verb, "made")
+    assert litebert(*words, output).code == 0
+    assert litebert(*words, output).code == 1
+    done = litebert(*words, output, "--force")
+    assert done.code == 0, done.stderr
+    foreign = somebodys_files(tmp_path, desk)
+    says(litebert(*words, foreign, "--force"), 1, "own")
+    assert (foreign / "notes.txt").read_text() == "mine"
+
+
+@fault(2, "two processes with one --output write over each other")
+def test_a_second_process_with_the_same_output_refuses(desk: Desk, tmp_path: Path) -> None:
+    output = tmp_path / "v.npy"
+    words = ["embed", "-", "--model", desk.base, "--output", output, "--quiet"]
+    rows = "".join(f"Anna walked {n} times.\n" for n in range(600))
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*COMMAND, *map(str, words)], text=True, **streams) as first:
+        try:
+            first.stdin.write(rows)
+            first.stdin.flush()
+            deadline = time.monotonic() + 60
+            while not any(tmp_path.glob("v.npy*")) or not output.with_name("v.npy.unfinished").exists():
+                assert first.poll() is None and time.monotonic() < deadline
+                time.sleep(0.01)
+            second = litebert(*words, stdin=rows)
+            _, said = first.communicate(timeout=60)
+        finally:
+            first.kill()
+    assert (first.returncode, second.code) == (0, 1), (said, second)
+    assert len(np.load(output)) == 600
+    says(second, 1, "v.npy", str(first.pid))
+
+
+@pytest.fixture
+def holes(tmp_path: Path) -> Path:
+    """Three hundred rows, of which the last forty-four have a text."""
+    path = tmp_path / "holes.jsonl"
+    path.write_text('{"text": null}\n' * 256 + '{"text": "Anna walked."}\n' * 44)
+    return path
+
+
+@fault(3, "an array lacks the rows without a text that come first")
+def test_an_array_has_every_row_also_where_the_first_have_no_text(desk: Desk, holes: Path) -> None:
+    output = holes.with_name("v.npy")
+    assert litebert("embed", holes, "--model", desk.base, "--output", output, "--quiet").code == 0
+    found = np.load(output)
+    assert found.shape == (300, 128)
+    assert np.isnan(found).any(axis=1).tolist() == [True] * 256 + [False] * 44
+
+
+@fault(3, "a table drops all answers where the first rows have no text")
+@pytest.mark.parametrize("verb", ["classify", "embed", "score"])
+def test_a_table_has_every_answer_also_where_the_first_rows_have_no_text(desk: Desk, holes: Path, verb: str) -> None:
+    output = holes.with_name("a.csv")
+    model = desk.reviews if verb == "classify" else desk.base
+    assert litebert(verb, holes, "--model", model, "--output", output, "--quiet").code == 0
+    with open(output, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 300
+    answers = [{name: cell for name, cell in row.items() if name not in ("row", "error")} for row in rows]
+    assert all(any(answer.values()) for answer in answers[256:])
+    assert not any(any(answer.values()) for answer in answers[:256])
+
+
+@fault(3, "row numbers start again in every file")
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_a_row_of_several_files_can_be_told(desk: Desk, tmp_path: Path, kind: str) -> None:
+    for name in ("a", "b"):
+        lines = ["text\n"] * (kind == "csv") + [f"Anna {name}.\n", f"Bert {name}.\n"]
+        (tmp_path / f"{name}.{kind}").write_text("".join(lines))
+    files = [tmp_path / f"{name}.{kind}" for name in ("a", "b")]
+    rows = litebert("embed", *files, "--model", desk.base, "--json", "--quiet").rows
+    assert len({json.dumps({name: row[name] for name in row if name != "answer"}) for row in rows}) == 4
+
+
+MANY = "".join(f"Anna walked {n} times to the market and home again.\n" for n in range(1_500))
+
+
+@pytest.fixture(scope="module")
+def broken_off(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with files of answers, each broken off by Ctrl-C after some rows."""
+    folder = tmp_path_factory.mktemp("broken")
+    (folder / "t.txt").write_text(MANY)
+    shutil.copytree(desk.base / "model", folder / "m")
+    for name in ("v.npy", "v.csv", "v.jsonl"):
+        words = ("embed", "t.txt", "--model", "m", "--output", name, "--quiet")
+        done = interrupted(*words, once=folder / f"{name}.unfinished", cwd=folder)
+        assert (done.code, (folder / name).exists()) == (130, False), done
+    return folder
+
+
+@fault(4, "the width of the vectors of a forgotten beginning survives --force")
+def test_a_beginning_that_is_forgotten_leaves_no_width_behind(broken_off: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(broken_off, tmp_path / "place")
+    (place / "t.txt").write_text("Anna left.\n" * 300)
+    done = litebert("embed", "t.txt", "--output", "v.npy", "--force", "--quiet", cwd=place)
+    assert done.code == 0, done.stderr
+    assert np.load(place / "v.npy").shape == (300, 384)
+    assert not list(place.glob("v.npy.*"))
+
+
+@fault(4, "an unfinished table whose header is cut is a traceback")
+def test_an_unfinished_table_whose_header_is_cut_is_begun_again(broken_off: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(broken_off, tmp_path / "place")
+    (place / "t.txt").write_text("Anna left.\n" * 20)
+    (place / "v.csv.unfinished").write_bytes(b"row,ans")
+    words = ("embed", "t.txt", "--model", "m", "--output", "v.csv", "--quiet")
+    done = litebert(*words, cwd=place)
+    assert "Traceback" not in done.stderr
+    if done.code:  # it may refuse, because the text is another one
+        says(done, 1, "v.csv")
+        done = litebert(*words, "--force", cwd=place)
+    assert len((place / "v.csv").read_text().splitlines()) == 21
+
+
+def other_input(place: Path, _: Desk) -> None:
+    (place / "t.txt").write_text(MANY.replace("Anna", "Bert"))
+
+
+def shorter_input(place: Path, _: Desk) -> None:
+    (place / "t.txt").write_text("Anna left.\n")
+
+
+def other_weights(place: Path, desk: Desk) -> None:
+    shutil.rmtree(place / "m")
+    shutil.copytree(desk.stars / "model", place / "m")
+
+
+@fault(5, "a resume mixes answers to another input, or of other weights, with those that are there")
+@pytest.mark.parametrize("name", ["v.jsonl", "v.npy"])
+@pytest.mark.parametrize("change", [other_input, shorter_input, other_weights])
+def test_answers_are_not_continued_with_another_content(
+    broken_off: Path, desk: Desk, tmp_path: Path, name: str, change: Callable[[Path, Desk], None]
+) -> None:
+    place = shutil.copytree(broken_off, tmp_path / "place")
+    change(place, desk)
+    before = (place / f"{name}.unfinished").read_bytes()
+    done = litebert("embed", "t.txt", "--model", "m", "--output", name, "--quiet", cwd=place)
+    says(done, 1, name)
+    assert (place / f"{name}.unfinished").read_bytes() == before
+    assert not (place / name).exists()
+
+
+@fault(5, "a resume takes another standard input for the same one")
+def test_answers_are_not_continued_with_another_standard_input(desk: Desk, tmp_path: Path) -> None:
+    words = ("embed", "-", "--model", desk.base, "--output", tmp_path / "v.jsonl", "--quiet")
+    interrupted(*words, once=tmp_path / "v.jsonl.unfinished", stdin=MANY)
+    done = litebert(*words, stdin="Clara slept.\n" * 300)
+    says(done, 1, "v.jsonl")
+
+
+def without_a_manifest(corpus: Path) -> None:
+    next(corpus.glob("shard-*/shard.json")).unlink()
+
+
+def with_that_of_another(corpus: Path) -> None:
+    one, two = next(corpus.glob("shard-*/shard.json")), next(corpus.parent.glob("other/shard-*/shard.json"))
+    one.write_bytes(two.read_bytes())
+
+
+def with_a_cut_tokenizer(corpus: Path) -> None:
+    (path,) = corpus.glob("tokenizer/tokenizer.json")
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@fault(8, "corpus check --verify passes over files that are missing, swapped or cut")
+@pytest.mark.parametrize("damage", [without_a_manifest, with_that_of_another, with_a_cut_tokenizer])
+def test_verifying_a_corpus_looks_at_every_file(desk: Desk, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    corpus = shutil.copytree(desk.corpus, tmp_path / "corpus")
+    (tmp_path / "other.txt").write_text("Anna left.\nBert came.\n" * 9)
+    build = ("corpus", "build", tmp_path / "other.txt", "--tokenizer", desk.tokenizer, "--held-out", 0, "--quiet")
+    assert litebert(*build, "--output", tmp_path / "other", "--workers", 1).code == 0
+    assert litebert("corpus", "check", corpus, "--verify").code == 0
+    damage(corpus)
+    done = litebert("corpus", "check", corpus, "--verify")
+    assert done.code == 3, done
+    assert "shard.json" in done.stdout + done.stderr or "tokenizer.json" in done.stdout + done.stderr
+
+
+@fault(8, "--quiet hides that a damaged checkpoint was passed over")
+def test_a_damaged_checkpoint_is_named_also_where_progress_is_not_wanted(desk: Desk, tmp_path: Path) -> None:
+    words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *QUICK)
+    words += ("--name", "own", "train.steps=30", "--runs", tmp_path)
+    stopped = interrupted(*words, once=tmp_path / "own" / "metrics.jsonl")
+    assert stopped.code == 130, stopped
+    (checkpoint,) = (tmp_path / "own" / "checkpoints").glob("step-*")
+    weights = next(checkpoint.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    done = litebert(*words)
+    assert done.code == 0, done
+    assert checkpoint.name in done.stderr
+
+
+@fault(8, "weights with flipped bytes load and answer")
+@pytest.mark.parametrize("verb", ["embed", "similar", "evaluate"])
+def test_a_model_whose_weights_were_flipped_does_not_answer(desk: Desk, tmp_path: Path, verb: str) -> None:
+    model = shutil.copytree(desk.base / "model", tmp_path / "m")
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-5_000:-4_600] = bytes(byte ^ 1 for byte in weights[-5_000:-4_600])
+    (model / "model.safetensors").write_bytes(weights)
+    words = {"embed": ["embed", "a"], "similar": ["similar", "a", "b"], "evaluate": ["evaluate", model]}[verb]
+    last = ["--data", desk.stories, "--quiet"] if verb == "evaluate" else ["--model", model]
+    says(litebert(*words, *last), 3, "model.safetensors")
