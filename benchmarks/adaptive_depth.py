@@ -26,7 +26,7 @@ from torch import Tensor
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.fast import limit_depth, patient_logits
 from litebert.fast.exits import is_same_answer, logits_by_step
-from litebert.inference import Finetuned
+from litebert.inference.finetuned import Finetuned
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import joined
 from litebert.train.finetune import finetune

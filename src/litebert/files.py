@@ -7,6 +7,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import uuid
@@ -108,6 +109,67 @@ def cut_off(path: Path, size: int) -> None:
     """Shorten a file to `size` bytes."""
     with disk_errors(path), open(path, "r+b") as file:
         file.truncate(size)
+
+
+class LockedLog:
+    """A file of lines that one process at a time appends to; a half-written last line is cut off when it is opened.
+
+    The system unlocks it when the process ends, however it ends. A first line with "pid" tells others whose it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _make_parent(path)
+        require_replaceable(path)
+        self.path = path
+        with disk_errors(path):
+            self._file = open(path, "a+b")  # noqa: SIM115
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            first = next(self.lines(), b"").decode("utf-8", "replace")
+            owner = re.search(r'"pid": (\d+)', first)
+            raise LitebertError(
+                "LB-009",
+                f"{path} is being written by another process",
+                received=f"process {owner[1]}" if owner else "a process that has just begun",
+                expected="one command for one output",
+                next="wait for the other command, or choose another --output",
+            ) from error
+        self.num_lines, end = 0, 0
+        for line in self.lines():
+            if line.endswith(b"\n"):
+                self.num_lines, end = self.num_lines + 1, end + len(line)
+        with disk_errors(path):
+            self._file.truncate(end)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines from the first one, in bounded memory."""
+        with open(self.path, "rb") as file:
+            yield from file
+
+    def append(self, lines: Iterable[str]) -> None:
+        """Append lines; they are on their way to the disk when this returns."""
+        with disk_errors(self.path):
+            for line in lines:
+                self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+                self.num_lines += 1
+            self._file.flush()
+
+    def clear(self) -> None:
+        """Remove all lines."""
+        with disk_errors(self.path):
+            self._file.truncate(0)
+        self.num_lines = 0
+
+    def remove(self) -> None:
+        """Delete the file, and let go of it."""
+        self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def close(self) -> None:
+        """Let go of the file, which stays."""
+        self._file.close()
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from litebert.cli import cli
-from litebert.cli.boundary import run
+from litebert.cli import run
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
@@ -35,7 +34,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         capsys.readouterr()
         code = 0
         try:
-            code = run(cli, [str(word) for word in words])
+            code = run([str(word) for word in words])
         except SystemExit as stopped:
             code = int(stopped.code or 0)
         shown = capsys.readouterr()

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.api.answer_file import answer_file
-from litebert.cli import cli
-from litebert.cli.boundary import run
+from litebert.api.bulk import Answered, AnswerFile
+from litebert.cli import run
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.inference import Model
+from litebert.inference.verbs import VERBS
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tasks.own.roles import chosen_columns
 from litebert.tokenizer import Tokenizer
@@ -76,7 +76,7 @@ def _table(path: str, rows: list[dict[str, str]]) -> str:
 def test_questions_of_a_table_are_answered_in_order(models: Path) -> None:
     rows = [{"question": "who sat?", "context": text} for text in TEXTS]
     words = ["answer", _table("q.csv", rows), "--model", str(models / "answer")]
-    assert run(cli, [*words, "--output", "a.jsonl"]) == 0
+    assert run([*words, "--output", "a.jsonl"]) == 0
     model = Model.load(models / "answer")
     found = _lines("a.jsonl")
     assert [each["row"] for each in found] == sorted(each["row"] for each in found)
@@ -88,7 +88,7 @@ def test_questions_of_a_table_are_answered_in_order(models: Path) -> None:
 def test_one_text_serves_all_questions(models: Path) -> None:
     Path("q.txt").write_text("who sat?\nwhere?\n")
     words = ["answer", "q.txt", "--context", TEXTS[0], "--model", str(models / "answer")]
-    assert run(cli, [*words, "--output", "a.jsonl"]) == 0
+    assert run([*words, "--output", "a.jsonl"]) == 0
     assert [bool(each["answer"]) for each in _lines("a.jsonl")] == [True, True]
 
 
@@ -96,7 +96,7 @@ def test_choices_are_columns(models: Path) -> None:
     rows = [{"question": "who?", "A": "a cat", "B": text} for text in TEXTS]
     columns = ["--column", "choice1=A", "--column", "choice2=B"]
     words = ["choose", _table("q.csv", rows), *columns, "--model", str(models / "choose")]
-    assert run(cli, [*words, "--output", "chosen.csv"]) == 0
+    assert run([*words, "--output", "chosen.csv"]) == 0
     with open("chosen.csv", encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     model = Model.load(models / "choose")
@@ -108,7 +108,7 @@ def test_choices_are_columns(models: Path) -> None:
 def test_pairs_of_a_file_are_compared(models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = [{"a": TEXTS[0], "b": text} for text in TEXTS]
     words = ["--column", "first=a", "--column", "second=b", "--model", str(models / "base")]
-    assert run(cli, ["similar", _table("pairs.csv", rows), *words, "--output", "cosines.csv"]) == 0
+    assert run(["similar", _table("pairs.csv", rows), *words, "--output", "cosines.csv"]) == 0
     with open("cosines.csv", encoding="utf-8", newline="") as file:
         found = [float(row["cosine"]) for row in csv.DictReader(file)]
     model = Model.load(models / "base")
@@ -117,20 +117,20 @@ def test_pairs_of_a_file_are_compared(models: Path, tmp_path: Path, capfd: pytes
     Path("alone.txt").write_text("Anna walked.\n")
     for first in ("alone.txt", "Anna walked."):
         capfd.readouterr()
-        run(cli, ["similar", first, *words[-2:]])
-        assert "nothing to compare the text with" in capfd.readouterr().err
+        run(["similar", first, *words[-2:]])
+        assert "LB-947" in capfd.readouterr().err
 
 
 def test_pairs_are_ordered_and_single_texts_too(models: Path) -> None:
     rows = [{"first": TEXTS[0], "second": text} for text in TEXTS]
     words = ["--model", str(models / "base"), "--output"]
-    assert run(cli, ["order", _table("pairs.csv", rows), *words, "pairs.jsonl"]) == 0
+    assert run(["order", _table("pairs.csv", rows), *words, "pairs.jsonl"]) == 0
     model = Model.load(models / "base")
     for row, each in zip(rows, _lines("pairs.jsonl"), strict=True):
         expected = model.order(row["first"], row["second"]).probability
         assert each["answer"]["probability"] == pytest.approx(expected, abs=1e-6)
     Path("texts.txt").write_text("One cat sat. Two cats sat.\nOne sentence only\n")
-    assert run(cli, ["order", "texts.txt", *words, "texts.jsonl"]) == 0
+    assert run(["order", "texts.txt", *words, "texts.jsonl"]) == 0
     joined, alone = _lines("texts.jsonl")
     assert len(joined["answer"]) == 1
     assert "no order in one sentence" in alone["error"]
@@ -141,7 +141,7 @@ def test_columns_without_names_are_chosen_by_number(models: Path, columns: list[
     Path("t.csv").write_text("".join(f"{number},{text}\n" for number, text in enumerate(TEXTS)))
     words = [word for column in columns for word in ("--column", column)]
     words += ["--model", str(models / "base"), "--output", "v.npy"]
-    assert run(cli, ["embed", "t.csv", *words]) == 0
+    assert run(["embed", "t.csv", *words]) == 0
     assert len(np.load("v.npy")) == len(TEXTS)
 
 
@@ -160,9 +160,9 @@ def test_the_answer_to_typed_texts_goes_to_the_output(
 ) -> None:
     kind, typed = TYPED[name]
     words = [*typed, "--model", str(models / kind)]
-    assert run(cli, [*words, "--json"]) == 0
+    assert run([*words, "--json"]) == 0
     (expected,) = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert run(cli, [*words, "--output", "found.jsonl"]) == 0
+    assert run([*words, "--output", "found.jsonl"]) == 0
     assert capfd.readouterr().out == ""
     (found,) = _lines("found.jsonl")
     alone = expected[0] if name == "pair" else expected
@@ -174,7 +174,7 @@ def test_vectors_become_an_array_and_a_bad_row_is_not_a_number(models: Path) -> 
     rows[3] = '{"text": null}'
     Path("t.jsonl").write_text("\n".join(rows) + "\n")
     words = ["embed", "t.jsonl", "--model", str(models / "base"), "--output", "v.npy"]
-    assert run(cli, words) == 0
+    assert run(words) == 0
     found = np.load("v.npy")
     expected = Model.load(models / "base").embed(TEXTS)
     assert np.isnan(found[3]).all()
@@ -187,49 +187,50 @@ def test_vectors_become_an_array_and_a_bad_row_is_not_a_number(models: Path) -> 
 def test_the_same_command_resumes_after_a_kill(models: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("t.txt").write_text("\n".join(TEXTS) + "\n")
     words = ["embed", "t.txt", "--model", str(models / "base"), "--output"]
-    assert run(cli, [*words, f"whole-{output}"]) == 0
+    assert run([*words, f"whole-{output}"]) == 0
     calls: list[int] = []
-    embed = Model.embed
+    write = AnswerFile.write
 
-    def killed(self: Model, texts: list[str], **options: object) -> object:
-        calls.append(len(texts))
+    def killed(self: AnswerFile, chunk: list[Answered]) -> None:
+        calls.append(len(chunk))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return embed(self, texts, **options)
+        write(self, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Model, "embed", killed)
-        with pytest.raises(SystemExit):
-            run(cli, [*words, output])
+        patch.setattr(AnswerFile, "write", killed)
+        assert run([*words, output]) == 130
     assert not Path(output).exists()
     with open(f"{output}.unfinished", "ab") as file:
         file.write(b"\x01\x02\x03")  # half a row
     calls.clear()
-    assert run(cli, [*words, output]) == 0
+    assert run([*words, output]) == 0
     assert Path(output).read_bytes() == Path(f"whole-{output}").read_bytes()
-    assert run(cli, [*words, output]) == 1  # it is finished
+    assert run([*words, output]) == 1  # it is finished
 
 
-def test_rows_are_resumed_by_the_same_command_alone(
+def test_rows_are_resumed_by_the_same_command_on_the_same_rows(
     models: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Path("t.txt").write_text("\n".join(TEXTS) + "\n")
     words = ["embed", "t.txt", "--model", str(models / "base"), "--output", "v.npy"]
     with monkeypatch.context() as patch:
-        first = Model.load(models / "base").embed(TEXTS[:4])
-        patch.setattr(Model, "embed", Mock(side_effect=[first, KeyboardInterrupt]))
-        with pytest.raises(SystemExit):
-            run(cli, words)
-    assert run(cli, [*words, "--pooling", "cls"]) == 1
+        patch.setattr(AnswerFile, "finish", Mock(side_effect=KeyboardInterrupt))
+        assert run(words) == 130
+    Path("t.txt").write_text("\n".join(["another text", *TEXTS[1:]]) + "\n")
+    assert run(words) == 1
     assert "LB-942" in capfd.readouterr().err
-    assert run(cli, [*words, "--quiet"]) == 0
+    Path("t.txt").write_text("\n".join(TEXTS) + "\n")
+    assert run([*words, "--pooling", "cls"]) == 1
+    assert "LB-942" in capfd.readouterr().err
+    assert run([*words, "--quiet"]) == 0
 
 
 def test_a_corrected_command_takes_over_an_output_without_rows(models: Path) -> None:
     table = _table("t.csv", [{"body": text} for text in TEXTS])
     words = ["embed", table, "--model", str(models / "base"), "--output", "v.npy"]
-    assert run(cli, words) == 1
-    assert run(cli, [*words, "--column", "body"]) == 0
+    assert run(words) == 1
+    assert run([*words, "--column", "body"]) == 0
     assert len(np.load("v.npy")) == len(TEXTS)
 
 
@@ -242,7 +243,7 @@ REFUSED = {
     "a second column that is not there": (["similar", "t.csv", "--column", "second=other"], "LB-944"),
     "no choices": (["choose", "t.csv", "--column", "question=first"], "LB-912"),
     "texts without a second": (["similar", "t.txt"], "LB-947"),
-    "a table without a second column": (["similar", "t.csv"], "LB-947"),
+    "a table without a second column": (["similar", "t.csv"], "LB-944"),
     "a pair beside a file": (["classify", "t.txt", "--pair", "a"], "LB-946"),
     "an output of another format": (["embed", "t.txt", "--output", "v.parquet"], "LB-914"),
     "a compressed output": (["embed", "t.txt", "--output", "v.jsonl.gz"], "LB-914"),
@@ -259,7 +260,7 @@ def test_a_mistake_in_the_command_ends_it_before_any_row(
     Path("t.txt").write_text("\n".join(TEXTS) + "\n")
     _table("t.csv", [{"first": text} for text in TEXTS])
     words, code = REFUSED[name]
-    assert run(cli, [*words, "--model", str(models / "base")]) == 1
+    assert run([*words, "--model", str(models / "base")]) == 1
     found = capfd.readouterr()
     assert code in found.err and "skipped" not in found.err
     assert found.out == ""
@@ -273,12 +274,12 @@ def test_the_second_text_of_a_pair_has_one_name_in_every_verb(
     table = _table("pairs.csv", [{"text": text, "b": TEXTS[0]} for text in TEXTS])
     model = ["--model", str(models / "classify")]
     pairs = [word for _ in TEXTS for word in ("--pair", TEXTS[0])]
-    assert run(cli, ["classify", *TEXTS, *pairs, *model]) == 0
+    assert run(["classify", *TEXTS, *pairs, *model]) == 0
     expected = capfd.readouterr().out
-    assert run(cli, ["classify", table, "--column", f"{role}=b", *model]) == 0
+    assert run(["classify", table, "--column", f"{role}=b", *model]) == 0
     assert capfd.readouterr().out == expected
     named = _table("named.csv", [{"text": text, role: TEXTS[0]} for text in TEXTS])
-    assert run(cli, ["classify", named, *model]) == 0
+    assert run(["classify", named, *model]) == 0
     assert capfd.readouterr().out == expected
     assert chosen_columns([f"{role}=b"], ["a", "b"]).one("second") == "b"
 
@@ -286,7 +287,7 @@ def test_the_second_text_of_a_pair_has_one_name_in_every_verb(
 def test_only_vectors_are_an_array(models: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("t.txt").write_text("a cat\n")
     words = ["score", "t.txt", "--model", str(models / "base"), "--output", "s.npy"]
-    assert run(cli, words) == 1
+    assert run(words) == 1
     assert "LB-911" in capfd.readouterr().err
 
 
@@ -299,19 +300,18 @@ def test_progress_knows_how_many_rows_there_are() -> None:
     assert count_rows(["-"]) is None
 
 
-@pytest.mark.parametrize("output", ["", ".", "models"])
-def test_answers_do_not_go_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
-    (tmp_path / "models").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(LitebertError) as caught:
-        answer_file(Path(output), {"command": "fill"}, force=False)
-    assert caught.value.code == "LB-913"
+@pytest.mark.parametrize("output", [".", "models"])
+def test_answers_do_not_go_to_a_folder(models: Path, output: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("models").mkdir()
+    Path("t.txt").write_text("a [MASK]\n")
+    assert run(["fill", "t.txt", "--model", str(models / "base"), "--output", output]) == 1
+    assert "LB-913" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv", ".npy"])
-def test_a_pipe_or_device_is_not_replaced_by_answers(tmp_path: Path, suffix: str) -> None:
+def test_a_pipe_or_device_is_not_replaced_by_answers(models: Path, tmp_path: Path, suffix: str) -> None:
     output = tmp_path / f"pipe{suffix}"
     os.mkfifo(output)
     with pytest.raises(LitebertError, match="LB-008"):
-        answer_file(output, {"command": "embed"}, force=True)
+        AnswerFile(output, VERBS["embed"], Model.load(models / "base"), {}, force=True)
     assert [path.name for path in tmp_path.iterdir()] == [output.name]

@@ -58,12 +58,12 @@ def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None =
 
 
 def interrupted(*words: object, once: Path, **options: object) -> Done:
-    """Run a command in this process and send Ctrl-C once a file has content; the command must not have ended before."""
+    """Run a command in this process, and send Ctrl-C once a file has some rows; it must not have ended before."""
     is_over, was_sent = threading.Event(), threading.Event()
 
     def wait() -> None:
         while not is_over.wait(0.002):
-            if once.exists() and (once.is_dir() or once.stat().st_size):
+            if once.exists() and (once.is_dir() or once.stat().st_size > 1_000):
                 was_sent.set()
                 os.kill(os.getpid(), signal.SIGINT)
                 return

@@ -110,7 +110,6 @@ def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_pat
     assert (foreign / "notes.txt").read_text() == "mine"
 
 
-@fault(2, "two processes with one --output write over each other")
 def test_a_second_process_with_the_same_output_refuses(desk: Desk, tmp_path: Path) -> None:
     output = tmp_path / "v.npy"
     words = ["embed", "-", "--model", desk.base, "--output", output, "--quiet"]
@@ -141,7 +140,6 @@ def holes(tmp_path: Path) -> Path:
     return path
 
 
-@fault(3, "an array lacks the rows without a text that come first")
 def test_an_array_has_every_row_also_where_the_first_have_no_text(desk: Desk, holes: Path) -> None:
     output = holes.with_name("v.npy")
     assert litebert("embed", holes, "--model", desk.base, "--output", output, "--quiet").code == 0
@@ -150,7 +148,6 @@ def test_an_array_has_every_row_also_where_the_first_have_no_text(desk: Desk, ho
     assert np.isnan(found).any(axis=1).tolist() == [True] * 256 + [False] * 44
 
 
-@fault(3, "a table drops all answers where the first rows have no text")
 @pytest.mark.parametrize("verb", ["classify", "embed", "score"])
 def test_a_table_has_every_answer_also_where_the_first_rows_have_no_text(desk: Desk, holes: Path, verb: str) -> None:
     output = holes.with_name("a.csv")
@@ -164,7 +161,6 @@ def test_a_table_has_every_answer_also_where_the_first_rows_have_no_text(desk: D
     assert not any(any(answer.values()) for answer in answers[:256])
 
 
-@fault(3, "row numbers start again in every file")
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_a_row_of_several_files_can_be_told(desk: Desk, tmp_path: Path, kind: str) -> None:
     for name in ("a", "b"):
@@ -191,7 +187,6 @@ def broken_off(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@fault(4, "the width of the vectors of a forgotten beginning survives --force")
 def test_a_beginning_that_is_forgotten_leaves_no_width_behind(broken_off: Path, tmp_path: Path) -> None:
     place = shutil.copytree(broken_off, tmp_path / "place")
     (place / "t.txt").write_text("Anna left.\n" * 300)
@@ -201,7 +196,6 @@ def test_a_beginning_that_is_forgotten_leaves_no_width_behind(broken_off: Path, 
     assert not list(place.glob("v.npy.*"))
 
 
-@fault(4, "an unfinished table whose header is cut is a traceback")
 def test_an_unfinished_table_whose_header_is_cut_is_begun_again(broken_off: Path, tmp_path: Path) -> None:
     place = shutil.copytree(broken_off, tmp_path / "place")
     (place / "t.txt").write_text("Anna left.\n" * 20)
@@ -228,7 +222,6 @@ def other_weights(place: Path, desk: Desk) -> None:
     shutil.copytree(desk.stars / "model", place / "m")
 
 
-@fault(5, "a resume mixes answers to another input, or of other weights, with those that are there")
 @pytest.mark.parametrize("name", ["v.jsonl", "v.npy"])
 @pytest.mark.parametrize("change", [other_input, shorter_input, other_weights])
 def test_answers_are_not_continued_with_another_content(
@@ -243,7 +236,6 @@ def test_answers_are_not_continued_with_another_content(
     assert not (place / name).exists()
 
 
-@fault(5, "a resume takes another standard input for the same one")
 def test_answers_are_not_continued_with_another_standard_input(desk: Desk, tmp_path: Path) -> None:
     words = ("embed", "-", "--model", desk.base, "--output", tmp_path / "v.jsonl", "--quiet")
     interrupted(*words, once=tmp_path / "v.jsonl.unfinished", stdin=MANY)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from litebert.api import train_vocabulary
-from litebert.cli import cli
-from litebert.cli.boundary import run
+from litebert.cli import run
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 
@@ -37,7 +36,7 @@ def test_advice_quotes_a_folder_with_spaces_and_names_a_stopped_build(
     with pytest.raises(LitebertError) as caught:
         build_corpus([str(text)], tokenizer=vocabulary, output=folder, held_out=0.01)
     assert shlex.split(caught.value.next)[2].rstrip(",") == str(folder)
-    assert run(cli, ["corpus", "check", str(folder)]) == 1
+    assert run(["corpus", "check", str(folder)]) == 1
     assert "LB-322" in capfd.readouterr().err
-    assert run(cli, ["corpus", "check", str(tmp_path)]) == 1
+    assert run(["corpus", "check", str(tmp_path)]) == 1
     assert "a folder" in capfd.readouterr().err

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from litebert.cli import cli
-from litebert.cli.boundary import run
+from litebert.cli import run
 from litebert.config import HeadConfig
 from litebert.files import write_json
 from litebert.folder import read_config, save_model
@@ -99,4 +98,4 @@ def test_a_verb_takes_every_kind_of_model(
         rows=models / "rows.csv",
         new=tmp_path / "new",
     )
-    assert run(cli, shlex.split(command)) == 0
+    assert run(shlex.split(command)) == 0

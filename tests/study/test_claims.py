@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from litebert.api.study_parts import costs_part
-from litebert.cli import cli
-from litebert.cli.boundary import run
+from litebert.cli import run
 from litebert.config import AlbertConfig, preset
 from litebert.study.claims import Claim, measure_costs, paper_claims
 from litebert.study.sizes import sizes_of
@@ -56,5 +55,5 @@ def test_what_cannot_be_written_is_refused_before_the_measuring(
 ) -> None:
     (tmp_path / "file").touch()
     place = tmp_path / "file" if option == "--output" else tmp_path
-    assert run(cli, ["study", "cost", option, str(place)]) == 1
+    assert run(["study", "cost", option, str(place)]) == 1
     assert "LB-008" in capsys.readouterr().err

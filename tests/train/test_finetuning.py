@@ -21,8 +21,8 @@ from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
 from litebert.hub.card import model_card
-from litebert.inference import PACKAGED, Finetuned, Model, packaged_model
-from litebert.inference.finetuned import ensemble_answers, measured
+from litebert.inference import PACKAGED, Model, packaged_model
+from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.report.seeds import spreads
 from litebert.runs import read_record, read_result

@@ -19,8 +19,7 @@ from litebert.fast import AlbertWithExits
 from litebert.fast.exits import logits_by_step
 from litebert.files import Json, hash_file
 from litebert.folder import load_model, save_model, start_from
-from litebert.inference import Finetuned
-from litebert.inference.finetuned import with_patience
+from litebert.inference.finetuned import Finetuned, with_patience
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer

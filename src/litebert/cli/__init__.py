@@ -1,16 +1,24 @@
-"""The command line: one module per verb, and nothing heavy imported before it is needed."""
+"""The command line: a table of commands, each made from a function when it is used, and the outermost frame.
+
+`litebert --help` imports none of the functions and no torch. A mistake becomes four lines and an exit code: 1 user,
+2 wrong words, 3 damaged data, 4 memory or disk, 5 training that is not finite, 130 Ctrl-C, 141 a reader that left.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from keyword import iskeyword
+from typing import TYPE_CHECKING
 
 import click
 
-from litebert.errors import did_you_mean
+from litebert.errors import LitebertError, did_you_mean
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 VERBS = {
     "answer": "answer a question with a span of a text",
@@ -20,8 +28,8 @@ VERBS = {
     "config": "list every setting, or show one run's with the origin of each value",
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
-    "doctor": "check this machine, with a self-test of a few seconds",
     "distil": "distil a teacher into a small model, with text",
+    "doctor": "check this machine, with a self-test of a few seconds",
     "embed": "compute vectors of texts",
     "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
     "explain": "say how much each word adds to an answer",
@@ -48,21 +56,34 @@ VERBS = {
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }
+ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "answer", "choose")
+"""The verbs that answer rows; see `litebert.inference.verbs`."""
 
 
-class LazyGroup(click.Group):
-    """Import a verb's module when the verb is called, and not before."""
+class Commands(click.Group):
+    """The verbs by name; their functions are imported when they are called."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         """Name the verbs."""
         return sorted(VERBS)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one verb."""
+        """Make one command."""
+        from importlib import import_module
+
+        if cmd_name in ON_TEXTS:
+            from litebert.cli.verbs import verb_command
+
+            return verb_command(cmd_name)
+        if cmd_name in ("search", "explain"):
+            from litebert.cli import verbs
+            from litebert.cli.command import command_of
+
+            return command_of(getattr(verbs, cmd_name), cmd_name)
         if cmd_name not in VERBS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        command = getattr(importlib.import_module(f"litebert.cli.{name}"), name)
+        command = getattr(import_module(f"litebert.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -74,23 +95,13 @@ class LazyGroup(click.Group):
             ctx.fail(f"no such verb: {args[0]} ({did_you_mean(args[0], VERBS)})")
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a verb; Ctrl-C ends it with 130, wherever it is."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            from litebert.cli.output import note
-
-            note("interrupted")
-            sys.exit(128 + signal.SIGINT)
-
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs with their summaries, without importing them."""
         with formatter.section("Verbs"):
             formatter.write_dl(sorted(VERBS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="litebert")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error; allowed anywhere.")
 def cli(debug: bool) -> None:
@@ -104,10 +115,99 @@ def cli(debug: bool) -> None:
     """
 
 
+class UsageError(LitebertError):
+    """An argument or option that the command line does not know."""
+
+    exit_code = 2
+
+
 def main() -> None:
     """Run the command line; a user's mistake is a message and an exit code, never a traceback."""
+    signal.signal(signal.SIGINT, _interrupted)
     # Threads that spin while they wait cost 3.7 times the processor time where a core is busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    from litebert.cli.boundary import run
+    sys.exit(run(sys.argv[1:]))
 
-    sys.exit(run(cli, sys.argv[1:]))
+
+def run(words: Sequence[str]) -> int:
+    """Run a command and return its exit code; only a fault in litebert prints a traceback.
+
+    `--debug` may be anywhere before `--`.
+    """
+    words = list(words)
+    options = words[: words.index("--")] if "--" in words else words
+    is_debugged = "--debug" in options
+    while "--debug" in words[: len(options)]:
+        words.remove("--debug")
+    try:
+        if "_LITEBERT_COMPLETE" in os.environ:
+            cli.main(args=words, prog_name="litebert")
+        with cli.make_context("litebert", words) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        return _flushed(ended.exit_code)
+    except BrokenPipeError:
+        _discard_stdout()
+        return 128 + signal.SIGPIPE
+    except (KeyboardInterrupt, click.Abort):
+        from litebert.terminal import say
+
+        say("interrupted")
+        return 128 + signal.SIGINT
+    except click.ClickException as error:
+        return _described(_usage(error, words), error, is_debugged)
+    except Exception as error:
+        from litebert.failures import as_litebert_error
+
+        found = as_litebert_error(error)
+        if found is None:
+            raise
+        return _described(found, error, is_debugged)
+    return 0
+
+
+def _interrupted(_: int, __: FrameType | None) -> None:
+    """Raise where Python code can catch it; a second Ctrl-C ends the process at once."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _usage(error: click.ClickException, words: Sequence[str]) -> LitebertError:
+    """Return click's error in our form of four lines."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path = context.command_path if context else "litebert"
+    return UsageError(
+        "LB-939",
+        error.format_message().rstrip("."),
+        received=" ".join(words) or "nothing",
+        expected="a verb, its arguments and its options; -- before texts that look like options",
+        next=f"{path} --help",
+    )
+
+
+def _described(found: LitebertError, error: BaseException, is_debugged: bool) -> int:
+    from litebert.terminal import say
+
+    if is_debugged:
+        raise error
+    _discard_stdout()
+    say(str(found))
+    return found.exit_code
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+        return 128 + signal.SIGPIPE
+    return code
+
+
+def _discard_stdout() -> None:
+    """Keep the interpreter from failing again on a stdout that cannot be written."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)

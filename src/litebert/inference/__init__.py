@@ -1,6 +1,5 @@
 """A model on disk, and what it answers."""
 
-from litebert.inference.finetuned import Finetuned
 from litebert.inference.model import PACKAGED, Model, packaged_model
 
-__all__ = ["PACKAGED", "Finetuned", "Model", "packaged_model"]
+__all__ = ["PACKAGED", "Model", "packaged_model"]

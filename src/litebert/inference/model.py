@@ -13,9 +13,10 @@ from importlib.resources import files
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args, overload
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from litebert.answers import (
@@ -33,19 +34,22 @@ from litebert.answers import (
 )
 from litebert.config import HEADS, Backend, Precision
 from litebert.errors import LitebertError, RequestError, no_such_name
-from litebert.fast import limit_depth, use_backend
-from litebert.fast.precision import DTYPES
-from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.hub import locate
-from litebert.inference import downstream, pretrained
-from litebert.inference.explain import explain
-from litebert.inference.pretrained import TextIndex
-from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert fill --help` loads none
+    from litebert.folder import SentenceVectors
+    from litebert.inference.pretrained import TextIndex
+    from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 PACKAGED = "the one that comes with litebert"
 """The packaged model in messages."""
 Texts = str | Iterable[str]
+Pooling = Literal["mean", "cls", "max"]
+Patience = Annotated[int | None, Ge(1), "Stop once this many consecutive classifiers agree; needs train.exits=true."]
+Top = Annotated[int, Ge(1), "Answers to show."]
+PoolingOption = Annotated[
+    Pooling | None, "How tokens become one vector; by default the model's own pooling, or the mean."
+]
 Found = TypeVar("Found")
 
 
@@ -73,7 +77,11 @@ class Model:
     ) -> None:
         self.network, self.tokenizer, self.notes = network.eval(), tokenizer, notes
         self._missing, self._unused, self.source = missing, unused, source
-        self.vectors = vectors or SentenceVectors()
+        if vectors is None:
+            from litebert.folder import SentenceVectors
+
+            vectors = SentenceVectors()
+        self.vectors = vectors
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -96,6 +104,11 @@ class Model:
         was trained after that step, it answers. `backend` computes single short texts; "auto" is onnxruntime where
         that is faster.
         """
+        from litebert.fast import limit_depth, use_backend
+        from litebert.fast.precision import DTYPES
+        from litebert.folder import load_model, read_sentence_vectors
+        from litebert.hub import locate
+
         folder = packaged_model() if path is None else locate(fspath(path))
         precision = _one_of(precision, Precision, "LB-933", "precision", 'precision="fp32"')
         loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
@@ -115,22 +128,26 @@ class Model:
     @property
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights allow."""
+        from litebert.nn import AlbertForTask
+
         if isinstance(self.network, AlbertForTask):
             return (self.network.head_config.record.verb, "embed")
         heads = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
         return (*(verb for verb, head in heads.items() if not self._lacking(head)), "embed")
 
     @overload
-    def fill(self, text: str, *, top: int = 5) -> Results[Filling]: ...  # type: ignore[overload-overlap]
+    def fill(self, text: str, *, top: Top = 5) -> Results[Filling]: ...  # type: ignore[overload-overlap]
     @overload
-    def fill(self, text: Iterable[str], *, top: int = 5) -> Results[Results[Filling]]: ...
-    def fill(self, text: Texts, *, top: int = 5) -> Results[Filling] | Results[Results[Filling]]:
+    def fill(self, text: Iterable[str], *, top: Top = 5) -> Results[Results[Filling]]: ...
+    def fill(self, text: Texts, *, top: Top = 5) -> Results[Filling] | Results[Results[Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
         Blanks are filled independently; the probability of a filling is the product over its blanks. In a long text
         only the part around the blanks is read. Like `score`, `tag` and `order` of one text, this takes at most a
         million characters.
         """
+        from litebert.inference import pretrained
+
         network = self._pretraining("masked_lm", "fill")
         found = pretrained.fill(network, self.tokenizer, several(text, "fill"), top=count(top, "top"))
         return _as_given(text, found)
@@ -141,6 +158,8 @@ class Model:
     def score(self, text: Iterable[str]) -> Results[Score]: ...
     def score(self, text: Texts) -> Score | Results[Score]:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
+        from litebert.inference import pretrained
+
         network = self._pretraining("masked_lm", "score")
         return _as_given(text, [pretrained.score(network, self.tokenizer, each) for each in several(text, "score")])
 
@@ -153,6 +172,8 @@ class Model:
 
         Sentences longer than the model reads are cut at their end.
         """
+        from litebert.inference import pretrained
+
         network = self._pretraining("sentence_order", "order")
         if second is None:
             return pretrained.coherence(network, self.tokenizer, *several([first], "order"))
@@ -162,9 +183,9 @@ class Model:
         self,
         texts: Texts,
         *,
-        pooling: Pooling | None = None,
-        normalize: bool | None = None,
-        max_length: int | None = None,
+        pooling: PoolingOption = None,
+        normalize: Annotated[bool | None, "Scale vectors to length 1."] = None,
+        max_length: Annotated[int | None, "Read only so many pieces of a text."] = None,
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
@@ -175,6 +196,8 @@ class Model:
         nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
         `max_length` cuts texts earlier, to that many pieces including [CLS] and [SEP].
         """
+        from litebert.inference import pretrained
+
         example = 'model.embed(texts, pooling="mean")'
         chosen = _one_of(pooling or self.vectors.pooling, Pooling, "LB-674", "pooling", example)
         if max_length is not None:
@@ -194,9 +217,9 @@ class Model:
         texts: Iterable[str],
         *,
         batch_size: int = 1_024,
-        pooling: Pooling | None = None,
-        normalize: bool | None = None,
-        max_length: int | None = None,
+        pooling: PoolingOption = None,
+        normalize: Annotated[bool | None, "Scale vectors to length 1."] = None,
+        max_length: Annotated[int | None, "Read only so many pieces of a text."] = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the vectors of `batch_size` texts at a time, each of shape (batch_size, H).
@@ -210,7 +233,7 @@ class Model:
             if progress is not None:
                 progress(len(batch))
 
-    def similar(self, first: Texts, second: Texts, *, pooling: Pooling | None = None) -> float | NDArray[np.float32]:
+    def similar(self, first: Texts, second: Texts, *, pooling: PoolingOption = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
         left, right = (
             self.embed(several(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
@@ -220,9 +243,11 @@ class Model:
         return float(cosines[0, 0]) if is_one else cosines
 
     def index(
-        self, texts: Iterable[str], *, pooling: Pooling | None = None, progress: Callable[[int], None] | None = None
+        self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Callable[[int], None] | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
+        from litebert.inference.pretrained import TextIndex
+
         _require_list(texts, "index", "texts")
         listed = several(texts, "index")
         embed = partial(self.embed, pooling=pooling, normalize=True)
@@ -230,7 +255,7 @@ class Model:
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
 
     def search(
-        self, query: str, texts: Iterable[str], *, top: int = 10, pooling: Pooling | None = None
+        self, query: str, texts: Iterable[str], *, top: Top = 10, pooling: PoolingOption = None
     ) -> Results[Match]:
         """Return the texts nearest to a query by the cosine of their vectors, best first."""
         top = count(top, "top")
@@ -252,14 +277,14 @@ class Model:
 
     @overload
     def classify(  # type: ignore[overload-overlap]
-        self, texts: str, pairs: str | None = None, *, patience: int | None = None
+        self, texts: str, pairs: str | None = None, *, patience: Patience = None
     ) -> Classification: ...
     @overload
     def classify(
-        self, texts: Iterable[str], pairs: Iterable[str] | None = None, *, patience: int | None = None
+        self, texts: Iterable[str], pairs: Iterable[str] | None = None, *, patience: Patience = None
     ) -> Results[Classification]: ...
     def classify(
-        self, texts: Texts, pairs: Texts | None = None, *, patience: int | None = None
+        self, texts: Texts, pairs: Texts | None = None, *, patience: Patience = None
     ) -> Classification | Results[Classification]:
         """Return the label of each text, or of each text with its pair; from regression, a score.
 
@@ -267,6 +292,8 @@ class Model:
         before; the model must have been trained with `train.exits`. A text longer than the model reads is cut at its
         end.
         """
+        from litebert.inference import downstream
+
         network = self._with_head("classify")
         listed, seconds = paired(texts, pairs, "classify")
         return _as_given(texts, downstream.classify(network, self.tokenizer, listed, seconds, patience=patience))
@@ -277,26 +304,38 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word and punctuation mark of each text."""
+        from litebert.inference import downstream
+
         return _as_given(texts, downstream.tag(self._with_head("tag"), self.tokenizer, several(texts, "tag")))
 
-    def choose(self, question: str, choices: Iterable[str], *, context: str = "") -> Choice:
+    def choose(
+        self,
+        question: str,
+        choices: Iterable[str],
+        *,
+        context: Annotated[str, "The text that the question is about."] = "",
+    ) -> Choice:
         """Return which of several choices answers a question about a context.
 
         A context longer than the model reads is cut at its end.
         """
+        from litebert.inference import downstream
+
         network = self._with_head("choose")
         _require_list(choices, "choose", "choices")
         question, context = several([question, context], "choose")
         return downstream.choose(network, self.tokenizer, question, several(choices, "choose"), context)
 
     def answer(
-        self, question: str, context: Texts, *, top: int = 1, progress: Callable[[int], None] | None = None
+        self, question: str, context: Texts, *, top: Top = 1, progress: Callable[[int], None] | None = None
     ) -> Results[SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
         span is the probability of that. `progress` is called with the number of windows that were read.
         """
+        from litebert.inference import downstream
+
         network = self._with_head("answer")
         (question,), contexts = several([question], "answer"), several(context, "answer")
         top = count(top, "top")
@@ -308,10 +347,14 @@ class Model:
         `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the question, the
         context and the choices. Unset, `answer` is the one that the model gives.
         """
+        from litebert.inference.explain import explain
+
         return explain(self, verb, several(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
         """Return the network if it has this pretraining head."""
+        from litebert.nn import AlbertForPretraining
+
         lacking = self._lacking(head)
         if isinstance(self.network, AlbertForPretraining) and not lacking:
             return self.network
@@ -325,6 +368,8 @@ class Model:
 
     def _with_head(self, verb: str) -> AlbertForTask:
         """Return the network if its head answers this verb."""
+        from litebert.nn import AlbertForTask
+
         if isinstance(self.network, AlbertForTask) and self.network.head_config.record.verb == verb:
             return self.network
         kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
@@ -438,4 +483,6 @@ def _as_given(texts: Texts, found: list[Found]) -> Found | Results[Found]:
 
 
 def _head_in_words(network: Network) -> str:
+    from litebert.nn import AlbertForTask
+
     return f"a {network.head_config.kind} head" if isinstance(network, AlbertForTask) else "pretraining heads only"

@@ -1,0 +1,173 @@
+"""The verbs of a model as records: the one table from which shell, files and HTTP are made.
+
+A row is a mapping from role to text, such as {"question": ..., "context": ...}. A verb answers rows together; its
+options are the keyword arguments of the method of `Model` that has its name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from litebert.answers import Choice, Classification, Coherence, Filling, Order, Results, Score, SpanFound, Tagged
+from litebert.errors import RequestError
+from litebert.inference.model import Model
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Row: TypeAlias = Mapping[str, str]
+CHOICES = tuple(f"choice{number}" for number in range(1, 10))
+
+
+@dataclass(frozen=True)
+class Verb:
+    """How rows with these roles are answered, and how an answer is shown.
+
+    `roles` are the parts of a row, of which the first `num_needed` must be there; `answer` takes the model, the rows
+    and the verb's options; `line` writes an answer for people; `plain` makes what JSON can hold of it.
+    """
+
+    name: str
+    answer: Callable[..., Sequence[Any]]
+    line: Callable[[Row, Any], str]
+    roles: tuple[str, ...] = ("text",)
+    num_needed: int = 1
+    plain: Callable[[Any], object] = lambda found: found
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The keyword arguments of the method, with their types, defaults and help; not its callbacks."""
+        parameters = inspect.signature(getattr(Model, self.name), eval_str=False).parameters.values()
+        return {
+            each.name: each
+            for each in parameters
+            if each.kind is each.KEYWORD_ONLY and each.name != "progress" and each.name not in self.roles
+        }
+
+
+def _texts(rows: Sequence[Row], role: str = "text") -> list[str]:
+    return [row[role] for row in rows]
+
+
+# Filling, scoring, tagging, labels, vectors: all rows in one call
+
+
+def _fill(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Results[Filling]]:
+    return model.fill(_texts(rows), **options)
+
+
+def _score(model: Model, rows: Sequence[Row]) -> Sequence[Score]:
+    return model.score(_texts(rows))
+
+
+def _tag(model: Model, rows: Sequence[Row]) -> Sequence[Results[Tagged]]:
+    return model.tag(_texts(rows))
+
+
+def _classify(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Classification]:
+    """Rows without a second text are answered beside those with one."""
+    found: dict[int, Classification] = {}
+    for has_second in (False, True):
+        numbers = [number for number, row in enumerate(rows) if ("second" in row) == has_second]
+        chosen = [rows[number] for number in numbers]
+        seconds = _texts(chosen, "second") if has_second else None
+        if chosen:
+            found |= zip(numbers, model.classify(_texts(chosen), seconds, **options), strict=True)
+    return [found[number] for number in range(len(rows))]
+
+
+def _embed(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[NDArray[np.float32]]:
+    return list(model.embed(_texts(rows), **options))
+
+
+def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
+    """Return the cosine of each pair."""
+    firsts, seconds = (model.embed(_texts(rows, role), normalize=True, **options) for role in ("first", "second"))
+    return [float(cosine) for cosine in (firsts * seconds).sum(-1)]
+
+
+# Sentence order, questions: one row at a time
+
+
+def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
+    return [model.order(*(row[role] for role in ("first", "second") if role in row)) for row in rows]
+
+
+def _answer(model: Model, rows: Sequence[Row], **options: Any) -> list[Results[SpanFound]]:
+    return [model.answer(row["question"], row["context"], **options) for row in rows]
+
+
+def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
+    found = []
+    for row in rows:
+        choices = [row[name] for name in CHOICES if name in row]
+        if not choices:
+            raise RequestError(
+                "LB-912",
+                "there is nothing to choose from",
+                received="a question alone",
+                expected="two choices or more; in a file, in the columns choice1, choice2 ...",
+                next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
+            )
+        found.append(model.choose(row["question"], choices, context=row.get("context", "")))
+    return found
+
+
+# Lines for people
+
+
+def _fillings(_: Row, found: Results[Filling]) -> str:
+    return "\n".join(f"{each.probability:6.1%}  {each.text}" for each in found)
+
+
+def _order_line(_: Row, found: Order | Coherence) -> str:
+    if isinstance(found, Order):
+        return f"{'in order' if found.is_in_order else 'swapped'}  (in order: {found.probability:.1%})"
+    return "\n".join(
+        f"{join.probability:6.1%}  {'break' if join.probability < 0.5 else '':<5}  {join.second}"
+        for join in found.joins
+    )
+
+
+def _labels(row: Row, found: Classification) -> str:
+    values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
+    return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
+
+
+def _numbers(row: Row, vector: NDArray[np.float32]) -> str:
+    numbers = " ".join(f"{value:.3f}" for value in vector[:6])
+    return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
+
+
+def _spans(row: Row, found: Results[SpanFound]) -> str:
+    lines = (f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found)
+    return "\n".join([row["question"], *lines])
+
+
+def _choices(row: Row, found: Choice) -> str:
+    choices = [row[name] for name in CHOICES if name in row]
+    lines = (
+        f"{'*' if number == found.index else ' '} {probability:6.1%}  {choice}"
+        for number, (choice, probability) in enumerate(zip(choices, found.probabilities, strict=True))
+    )
+    return "\n".join([row["question"], *lines])
+
+
+VERBS: dict[str, Verb] = {
+    each.name: each
+    for each in (
+        Verb("fill", _fill, _fillings),
+        Verb("score", _score, lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}"),
+        Verb("order", _order, _order_line, ("first", "second"), plain=lambda x: getattr(x, "joins", x)),
+        Verb("embed", _embed, _numbers, plain=lambda vector: vector.tolist()),
+        Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
+        Verb("classify", _classify, _labels, ("text", "second")),
+        Verb("tag", _tag, lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found)),
+        Verb("answer", _answer, _spans, ("question", "context"), 2),
+        Verb("choose", _choose, _choices, ("question", "context", *CHOICES)),
+    )
+}
