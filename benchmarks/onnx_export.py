@@ -25,16 +25,10 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from litebert.config import preset
 from litebert.folder import save_model
-from litebert.interop.export.onnx.export import count_products
-from litebert.interop.export.onnx.graph import to_graph
-from litebert.interop.export.onnx.int8 import quantise
-from litebert.interop.export.onnx.runtime import full_rectangle, measure, start
-from litebert.interop.export.padded import INPUTS, PaddedNetwork
-from litebert.interop.export.parity import RunBatch
+from litebert.interop.export.check import Inputs, RunBatch, ragged_outputs
+from litebert.interop.export.network import INPUTS, PaddedNetwork, padded
+from litebert.interop.export.onnx import count_products, full_rectangle, measure, quantise, start, to_graph
 from litebert.interop.export.program import dynamic_shapes, quiet
-from litebert.interop.export.ragged import ragged_outputs
-from litebert.interop.export.readers import padded
-from litebert.interop.export.samples import Inputs
 from litebert.nn import AlbertForPretraining
 
 NAMES = ("last_hidden_state", "pooler_output")

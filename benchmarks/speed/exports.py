@@ -24,7 +24,7 @@ from benchmarks.speed.texts import VOCABULARY, Texts, arriving, rectangle
 from litebert.config import preset
 from litebert.fast import calibrate, to_int8
 from litebert.folder import load_model, save_model
-from litebert.interop.export.onnx.export import require_integer
+from litebert.interop.export.onnx import require_integer
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
 

@@ -15,8 +15,8 @@ from .conftest import Command, write_model
 from .test_shell_manners import LEAVES
 
 ELSEWHERE = {
-    "export onnx": "tests/interop/export/test_export_commands.py",
-    "export program": "tests/interop/export/test_export_commands.py",
+    "export onnx": "tests/interop/export/test_onnx.py",
+    "export program": "tests/interop/export/test_program.py",
     "export web": "tests/interop/export/test_web.py",
     "hub pull": "tests/hub/test_hub_fetch.py",
     "study cost": "BERT-large alone needs 5 GB",

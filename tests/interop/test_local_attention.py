@@ -9,8 +9,8 @@ import torch
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
-from litebert.interop.export.source import open_source
-from litebert.interop.google.configuration import official_config
+from litebert.interop.export.network import open_source
+from litebert.interop.google.convert import official_config
 from litebert.nn import AlbertForPretraining, Batch
 
 LOCAL = AlbertConfig(

@@ -11,7 +11,7 @@ from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, resolve, s
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model, write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measured
-from litebert.interop.google.exporting import export_checkpoint
+from litebert.interop.google import export_checkpoint
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import read_result

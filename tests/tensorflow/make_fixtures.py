@@ -2,8 +2,8 @@
 
 python tests/tensorflow/make_fixtures.py tests/interop/google/fixtures
 
-The names are those that google-research/albert gives its variables (issues 29 and 243 list them),
-and those of albert_zh's first network. Numbers are multiples of 1/64 that bfloat16 holds exactly.
+The names are those that google-research/albert gives its variables (issues 29 and 243 list them).
+Numbers are multiples of 1/64 that bfloat16 holds exactly.
 """
 
 import json
@@ -103,26 +103,6 @@ def conditional_spans():
     }
 
 
-def albert_zh():
-    layer = "bert/encoder/layer_shared"
-    return {
-        **embeddings(HIDDEN),
-        "bert/embeddings/word_embeddings": (VOCAB, EMBED),
-        "bert/embeddings/word_embeddings_2": (EMBED, HIDDEN),
-        **dense(f"{layer}/attention/self/query", HIDDEN, HIDDEN),
-        **dense(f"{layer}/attention/self/key", HIDDEN, HIDDEN),
-        **dense(f"{layer}/attention/self/value", HIDDEN, HIDDEN),
-        **dense(f"{layer}/attention/output/dense", HIDDEN, HIDDEN),
-        **norm(f"{layer}/attention/output/LayerNorm", HIDDEN),
-        **dense(f"{layer}/intermediate/dense", HIDDEN, INTERMEDIATE),
-        **dense(f"{layer}/output/dense", INTERMEDIATE, HIDDEN),
-        **norm(f"{layer}/output/LayerNorm", HIDDEN),
-        **dense("bert/pooler/dense", HIDDEN, HIDDEN),
-        **masked_lm(HIDDEN),
-        **order(),
-    }
-
-
 def with_slots(shapes):
     slots = {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
     return shapes | slots
@@ -203,7 +183,6 @@ def main(target):
     write(target / "one_output", drawn(encoder() | output("", 1), 5), step=100)
     write(target / "spans", drawn(encoder() | output("cls/squad/", 2), 6), step=100)
     write(target / "conditional_spans", drawn(encoder() | conditional_spans(), 7), step=100)
-    write(target / "albert_zh", drawn(albert_zh(), 8), name="albert_model.ckpt", step=0)
     hub = target / "hub"
     write(hub / "variables", drawn(in_hub(encoder() | masked_lm()), 9), name="variables")
     (hub / "assets").mkdir()

@@ -47,7 +47,7 @@ def test_what_tensorflow_writes_is_read_bit_for_bit(theirs: Path) -> None:
         with np.load(expected, allow_pickle=False) as numbers:
             assert set(numbers) == set(bundle.entries)
             for name in bundle.entries:
-                assert np.array_equal(bundle.read(name), numbers[name]), (expected, name)
+                assert np.array_equal(bundle.read(name).double(), numbers[name]), (expected, name)
 
 
 def test_the_committed_checkpoints_are_those_that_the_script_writes(theirs: Path) -> None:
@@ -58,22 +58,18 @@ def test_the_committed_checkpoints_are_those_that_the_script_writes(theirs: Path
             assert fresh.read_bytes() == path.read_bytes(), path
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("num_shards", [1, 5])
-def test_what_we_write_tensorflow_restores_bit_for_bit(
-    with_tensorflow: Run, tmp_path: Path, dtype: str, num_shards: int
-) -> None:
+def test_what_we_write_tensorflow_restores_bit_for_bit(with_tensorflow: Run, tmp_path: Path) -> None:
     network = AlbertForPretraining(SHAPE.model_copy(update={"sharing": "none"}))
     save_model(network, tmp_path / "model")
     prefix = tmp_path / "out" / "model.ckpt-best"
-    export_checkpoint(tmp_path / "model", prefix, num_shards=num_shards, dtype=dtype)
+    export_checkpoint(tmp_path / "model", prefix)
     with_tensorflow("read_checkpoint.py", prefix, tmp_path / "read.npz")
     ours = read_bundle(prefix)
     with np.load(tmp_path / "read.npz", allow_pickle=False) as read:
         assert {name for name in read if not name.endswith(":dtype")} == set(ours.entries)
-        for name, entry in ours.entries.items():
+        for name in ours.entries:
             assert np.array_equal(read[name], ours.read(name)), name
-            assert str(read[f"{name}:dtype"]) == entry.dtype
+            assert f"torch.{read[f'{name}:dtype']}" == str(ours.dtype(name))
 
 
 def test_the_optimizer_of_a_run_reaches_tensorflow(with_tensorflow: Run, tmp_path: Path) -> None:

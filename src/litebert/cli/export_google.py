@@ -12,23 +12,14 @@ from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
     from litebert.interop.google import GoogleExport
-    from litebert.interop.google.outgoing import FloatType
 
 
 @click.command()
 @click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
-@click.option("--shards", default=1, show_default=True, help="Number of data files.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16"]),
-    default="float32",
-    show_default=True,
-    help="How weights are stored.",
-)
 @click.option("--optimizer", is_flag=True, help="Include the optimizer's moments; MODEL is a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def google(model: str, output: Path, shards: int, dtype: FloatType, optimizer: bool, as_json: bool) -> None:
+def google(model: str, output: Path, optimizer: bool, as_json: bool) -> None:
     """Write a checkpoint for Google's code.
 
     \b
@@ -40,7 +31,7 @@ def google(model: str, output: Path, shards: int, dtype: FloatType, optimizer: b
     """
     from litebert.interop.google import export_checkpoint
 
-    report = export_checkpoint(exported_folder(model), output, num_shards=shards, dtype=dtype, has_optimizer=optimizer)
+    report = export_checkpoint(exported_folder(model), output, has_optimizer=optimizer)
     if as_json:
         show_json(report)
     else:
@@ -50,8 +41,7 @@ def google(model: str, output: Path, shards: int, dtype: FloatType, optimizer: b
 def _described(report: GoogleExport) -> str:
     step = report.optimizer_step
     lines = [
-        f"wrote  {report.prefix}: {report.num_variables} variables, "
-        f"{report.num_parameters:,} parameters in {report.dtype}",
+        f"wrote  {report.prefix}: {report.num_variables} variables, {report.num_parameters:,} parameters in float32",
         *([] if step is None else [f"steps  {step:,}, with the optimizer's moments"]),
         f"files  {', '.join(report.files)}",
         *(f"note   {note}" for note in report.notes),

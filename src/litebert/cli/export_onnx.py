@@ -46,9 +46,8 @@ def onnx(
     network. The table shows the size, the largest difference, the correlation of outputs over the
     texts, how often the first choice is the same, and milliseconds per batch.
     """
-    from litebert.interop.export.onnx import export_onnx
-    from litebert.interop.export.onnx.graph import DEFAULT_OPSET
-    from litebert.interop.export.samples import OUR_TEXTS, read_texts
+    from litebert.interop.export.check import OUR_TEXTS, read_texts
+    from litebert.interop.export.onnx import DEFAULT_OPSET, export_onnx
 
     report = export_onnx(
         exported_folder(model),

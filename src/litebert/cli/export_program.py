@@ -1,4 +1,4 @@
-"""litebert export program: a .pt2 file for torch.export.load, or machine code for C++."""
+"""litebert export program: a .pt2 file for torch.export.load."""
 
 from __future__ import annotations
 
@@ -14,25 +14,22 @@ from litebert.cli.output import show, show_json
 @click.argument("model")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--head", metavar="NAME", help="`none` for the encoder alone; else the model's own.")
-@click.option("--compile", "compiled", is_flag=True, help="Compile it for this processor (g++).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def program(model: str, output: Path, head: str | None, compiled: bool, as_json: bool) -> None:
+def program(model: str, output: Path, head: str | None, as_json: bool) -> None:
     """Write a torch program (.pt2).
 
     \b
     litebert export program runs/mine exported/model.pt2
-    litebert export program runs/mine native/model.pt2 --compile
+    litebert export program runs/mine exported/encoder.pt2 --head none
 
     OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside
-    it. Load it in Python with torch.export.load(PATH).module(), a compiled one with
-    torch._inductor.aoti_load_package(PATH). In C++ the compiled file is loaded by
-    torch::inductor::AOTIModelPackageLoader loader(PATH), and loader.run({input_ids,
-    attention_mask, token_type_ids}) returns the outputs; inputs are int64, of any batch size and
-    length. Where there is no torch, use litebert export onnx.
+    it. Load it with torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and
+    token_type_ids, int64, of any batch size and length. Where there is no torch, use litebert
+    export onnx.
     """
     from litebert.interop.export.program import export_program
 
-    report = export_program(exported_folder(model), output, head=head, compiled=compiled)
+    report = export_program(exported_folder(model), output, head=head)
     if as_json:
         show_json(report, indent=2)
         return

@@ -24,11 +24,11 @@ def web(model: str, output: Path, runtime: Path | None, as_json: bool) -> None:
     """Write a web page in which a model answers inside the browser, with no server behind it.
 
     \b
-    litebert export web packaged page
+    litebert export web litebert page
     litebert export web runs/reviews page --runtime onnxruntime-web-1.30.0.tgz
 
     OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL is
-    a folder with a SentencePiece vocabulary, or the word packaged. The model is written in eight
+    a folder with a SentencePiece vocabulary, or `litebert`, the packaged model. The model is written in eight
     bits, each shared weight once, and is checked against the network as by litebert export onnx.
     """
     from litebert.interop.export.web import export_web

@@ -15,8 +15,8 @@ from litebert.cli.output import note, show, show_json
 @click.option(
     "--legacy-pickle",
     is_flag=True,
-    help="Also read pytorch_model.bin. Pickles can carry programs; litebert runs nothing of them, "
-    "builds tensors only and refuses the rest.",
+    help="Also read pytorch_model.bin. Pickles can carry programs; nothing of them is run, and everything but tensors "
+    "is refused.",
 )
 @click.option(
     "--activation",

@@ -16,8 +16,8 @@ from litebert.corpus.stats import CorpusStats
 from litebert.errors import no_such_name
 from litebert.hub.publish import PublicationPlan
 from litebert.inference.quantize import Quantized
+from litebert.interop.export.check import Parity
 from litebert.interop.export.onnx import OnnxReport as OnnxReport
-from litebert.interop.export.parity import Parity
 from litebert.interop.export.program import ProgramReport
 from litebert.interop.google import GoogleExport as GoogleReport
 from litebert.interop.google import GoogleImport

@@ -69,12 +69,11 @@ def loaded(model: str | None, precision: Precision, *, depth: int | None = None)
 
 
 def exported_folder(model: str) -> Path:
-    """Return the folder of the model to export; `packaged` is the one in the package."""
+    """Return the folder of the model to export; `litebert` is the one in the package."""
     from litebert.hub import locate
     from litebert.inference import packaged_model
 
-    is_packaged = model is None or (model == "packaged" and not Path(model).exists())
-    return packaged_model() if is_packaged else locate(str(model))
+    return packaged_model() if model == "litebert" and not Path(model).exists() else locate(model)
 
 
 def vocabulary_path(tokenizer: str | None) -> Path:

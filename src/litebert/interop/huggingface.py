@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Mapping
+import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,11 +15,9 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
-from litebert.errors import LitebertError, NoVocabularyError
-from litebert.fast.finite import require_finite
+from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import read_json, staged_folder
 from litebert.folder import (
-    LoadedModel,
     build_network,
     read_config,
     read_head,
@@ -32,15 +31,13 @@ from litebert.folder.doubts import doubts
 from litebert.folder.names import BERT
 from litebert.folder.weights import INDEX_FILE, shard_names, weights_path
 from litebert.hub import locate, require_new
-from litebert.interop.old_names import folded, renamed
-from litebert.interop.torchfile import read_torch_file
 from litebert.tokenizer import Tokenizer
 
 PICKLED_FILE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
 GeluForm = Literal["gelu", "gelu_new"]
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-_HEADS = {
+_WITHOUT = {
     "sentence_order": "no sentence-order head (files of the Hub come without it): no order()",
     "masked_lm": "no masked-LM head: no fill()",
     "albert": "no pooler: no order(), and training starts with a new one",
@@ -71,100 +68,18 @@ def import_model(
 ) -> HuggingFaceImport:
     """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
 
-    `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and
-    `heads` overrule its config.json, where that is known to be wrong.
-
-    Raises:
-        LitebertError: LB-620 to LB-638, no such source, or the output is there already;
-                LB-740 to LB-744, nothing to import.
-        DamagedError: Its files are not whole.
+    `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and `heads` overrule its
+    config.json, where that is known to be wrong.
     """
     require_new(output)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
-    loaded = _loaded(source, legacy_pickle=legacy_pickle, activation=activation, heads=heads)
-    with staged_folder(output) as staged:
-        save_model(loaded.network, staged, dtype=dtype)
-        about_tokenizer = _write_tokenizer(source, staged, loaded.network.config)
-        if vectors := read_sentence_vectors(source):
-            write_sentence_transformers(staged, **asdict(vectors))
-        written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
-    parameters = [p for p in loaded.network.parameters() if not p.is_meta]
-    lacking = {name.split(".")[0] for name in loaded.missing}
-    settled: dict[str, object] = {"hidden_act": "gelu_new"} if activation else {}
-    settled |= {"num_attention_heads": 1} if heads else {}
-    about_bert = loaded.notes if read_layout(source) is BERT else ()
-    unsettled = (*doubts(loaded.network.config.model_copy(update=settled)), *about_bert)
-    return HuggingFaceImport(
-        source=source,
-        output=output,
-        architecture=str(written["architectures"]).strip("[']"),
-        num_parameters=sum(p.numel() for p in parameters),
-        missing=tuple(sorted(loaded.missing)),
-        unused=loaded.unused,
-        notes=(*(_HEADS[part] for part in sorted(lacking)), *unsettled, *about_tokenizer),
-    )
-
-
-def _loaded(source: Path, *, legacy_pickle: bool, activation: GeluForm | None, heads: int | None) -> LoadedModel:
-    table = read_json(source / CONFIG_FILE, command=f"ls {source}")
     layout, config = read_layout(source), read_config(source)
-    tensors = _tensors(source, legacy_pickle=legacy_pickle)
-    if layout is not BERT:
-        tensors, config = folded(renamed(tensors), config, norm=table.get("ln_type"), source=source)
-    head = read_head(source, tensors={name: tuple(t.shape) for name, t in tensors.items()})
-    config = _overruled(config, activation, heads)
-    return build_network(dict(tensors), config, head, source=source, layout=layout)
-
-
-def _tensors(source: Path, *, legacy_pickle: bool) -> Mapping[str, Tensor]:
-    pickled = _pickled_files(source)
-    has_safetensors = weights_path(source).is_file() or (source / INDEX_FILE).is_file()
-    if has_safetensors or not pickled:
-        return read_weights(source)
-    if not legacy_pickle:
-        raise LitebertError(
-            "LB-742",
-            f"the weights in {source} are pickled, and pickles can carry programs",
-            received=", ".join(path.name for path in pickled[:3]),
-            expected="model.safetensors, or --legacy-pickle to read these: the reader runs "
-            "nothing, builds tensors only and refuses everything else",
-            next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
-        )
-    tensors: dict[str, Tensor] = {}
-    for path in pickled:
-        tensors |= read_torch_file(path)
-        require_finite(
-            "LB-743",
-            f"{path} has weights that are not finite",
-            tensors,
-            expected="finite weights",
-            next="fetch the model again, or take an earlier checkpoint",
-        )
-    return tensors
-
-
-def _pickled_files(source: Path) -> list[Path]:
-    """Return the pickled weights of a folder, all shards; shards in other folders are refused."""
-    if (source / PICKLED_FILE).is_file():
-        return [source / PICKLED_FILE]
-    index = source / PICKLED_INDEX
-    if not index.is_file():
-        return []
-    names = shard_names(
-        "LB-741",
-        f"{index} does not list the files of a model",
-        index,
-        expected="names of files in the same folder",
-        next="fetch the model again",
-    )
-    return [source / name for name in names]
-
-
-def _overruled(config: AlbertConfig, activation: GeluForm | None, heads: int | None) -> AlbertConfig:
-    overrides = {"hidden_act": activation, "num_attention_heads": heads}
-    changes = {name: value for name, value in overrides.items() if value is not None}
+    tensors = _read_tensors(source, legacy_pickle=legacy_pickle)
+    head = read_head(source, tensors={name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    overruled = {"hidden_act": activation, "num_attention_heads": heads}
+    changes = {name: value for name, value in overruled.items() if value is not None}
     try:
-        return AlbertConfig.model_validate(config.model_dump() | changes)
+        config = AlbertConfig.model_validate(config.model_dump() | changes)
     except ValidationError as error:
         raise LitebertError(
             "LB-744",
@@ -173,6 +88,112 @@ def _overruled(config: AlbertConfig, activation: GeluForm | None, heads: int | N
             expected=expected(error, AlbertConfig),
             next="omit --heads and --activation to keep the values of config.json",
         ) from error
+    loaded = build_network(tensors, config, head, source=source, layout=layout)
+    with staged_folder(output) as staged:
+        save_model(loaded.network, staged, dtype=dtype)
+        about_tokenizer = _write_tokenizer(source, staged, config)
+        if vectors := read_sentence_vectors(source):
+            write_sentence_transformers(staged, **asdict(vectors))
+        written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
+    # What the user has settled with an option is no doubt any more.
+    settled = {
+        name: value for name, value in (("hidden_act", "gelu_new"), ("num_attention_heads", 1)) if name in changes
+    }
+    unsettled = doubts(config.model_copy(update=settled)) + (loaded.notes if layout is BERT else ())
+    lacking = sorted({name.split(".")[0] for name in loaded.missing})
+    return HuggingFaceImport(
+        source=source,
+        output=output,
+        architecture=str(written["architectures"]).strip("[']"),
+        num_parameters=sum(p.numel() for p in loaded.network.parameters() if not p.is_meta),
+        missing=tuple(sorted(loaded.missing)),
+        unused=loaded.unused,
+        notes=(*(_WITHOUT[part] for part in lacking), *unsettled, *about_tokenizer),
+    )
+
+
+def _read_tensors(source: Path, *, legacy_pickle: bool) -> dict[str, Tensor]:
+    """Read the safetensors of a folder; or, where there are none, its pickled weights, in shards or not."""
+    pickled = [source / PICKLED_FILE] if (source / PICKLED_FILE).is_file() else []
+    if not pickled and (source / PICKLED_INDEX).is_file():
+        names = shard_names(
+            "LB-741",
+            f"{source / PICKLED_INDEX} does not list the files of a model",
+            source / PICKLED_INDEX,
+            expected="names of files in the same folder",
+            next="fetch the model again",
+        )
+        pickled = [source / name for name in names]
+    if not pickled or weights_path(source).is_file() or (source / INDEX_FILE).is_file():
+        return read_weights(source)
+    if not legacy_pickle:
+        raise LitebertError(
+            "LB-742",
+            f"the weights in {source} are pickled, and pickles can carry programs",
+            received=", ".join(path.name for path in pickled[:3]),
+            expected="model.safetensors, or --legacy-pickle to read these: nothing in them is run, and everything "
+            "but tensors is refused",
+            next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
+        )
+    return {name: tensor for path in pickled for name, tensor in read_torch_file(path).items()}
+
+
+def read_torch_file(path: Path) -> dict[str, Tensor]:
+    """Read a state dict of torch.save, a zip archive or the older stream; nothing in it is run.
+
+    torch itself trusts the sizes in a file and checks no checksum: what is compressed, larger than the file or damaged
+    is refused here.
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            is_archive = file.read(4) == b"PK\x03\x04"
+        if is_archive:
+            with zipfile.ZipFile(path) as archive:
+                entries = archive.infolist()
+                is_stored = all(each.compress_type == zipfile.ZIP_STORED for each in entries)
+                if not is_stored or sum(each.file_size for each in entries) > size:
+                    raise zipfile.BadZipFile("an entry that is not stored as it is")
+                if damaged := archive.testzip():
+                    raise zipfile.BadZipFile(f"a wrong checksum of {damaged}")
+        state = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
+    except Exception as error:  # whatever a damaged file makes torch raise
+        if type(error).__name__ == "UnpicklingError":  # its text is long, and advises to run the file
+            asked = re.search(r"GLOBAL \S+|operand \d+", str(error))
+            raise _not_a_state_dict(path, asked[0] if asked else "another pickle") from error
+        raise DamagedError(
+            "LB-731",
+            f"{path} is not a complete file of torch.save",
+            received=str(error) or type(error).__name__,
+            expected="a zip archive of torch 1.6 or newer, or the stream that older ones wrote",
+            next="fetch or save the file again",
+        ) from error
+    if not isinstance(state, dict) or not state:
+        raise _not_a_state_dict(path, "no dictionary of tensors")
+    others = [str(name) for name, value in state.items() if not (isinstance(name, str) and _is_plain(value))]
+    if others:
+        raise _not_a_state_dict(path, f"besides tensors: {', '.join(sorted(others)[:5])}"[:200])
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in state.values()}
+    reaching = [
+        n for n, tensor in state.items() if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes()
+    ]
+    if reaching or sum(storages.values()) > size:
+        raise _not_a_state_dict(path, f"tensors that are larger than the file: {', '.join(reaching[:5])}")
+    return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_quantized or value.is_meta)
+
+
+def _not_a_state_dict(path: Path, received: str) -> LitebertError:
+    return LitebertError(
+        "LB-730",
+        f"{path} contains more than a state dict of tensors; nothing in it was run",
+        received=received,
+        expected="one dictionary of tensors, as torch.save(model.state_dict(), path) writes it",
+        next="save the state dict alone, or use the safetensors file of the same model",
+    )
 
 
 def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[str]:

@@ -27,20 +27,22 @@ _WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")
 def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
     """Let every ALBERT and BERT encoder in a transformers model compute with the ragged engine.
 
-    `model` is an `AlbertModel` or `BertModel`, a model with a head on one, a `pipeline`, or a
-    `SentenceTransformer`. It is changed in place and returned. Outputs of real tokens are the same
-    within 1e-5; those of padding, which is no longer computed, are zero. `precision="bf16"` is
-    faster where the CPU has it, and within 1 %.
+    `model` is an `AlbertModel` or `BertModel`, a model with a head on one, a `pipeline`, or a `SentenceTransformer`. It
+    is changed in place and returned. Outputs of real tokens are the same within 1e-5; those of padding, which is no
+    longer computed, are zero. `precision="bf16"` is faster where the CPU has it, and within 1 %.
 
     The original `forward` computes what the engine does not: training, calls that record gradients,
-    `output_attentions`, `output_hidden_states`, `inputs_embeds`, decoders, padding on the left,
-    weights that are not float32. Weights may change between calls; they are then packed again.
-
-    Raises:
-        LitebertError: LB-871, there is no such encoder; LB-671, a kind of BERT that the engine
-            cannot compute.
+    `output_attentions`, `output_hidden_states`, `inputs_embeds`, decoders, padding on the left, weights that are not
+    float32. Weights may change between calls; they are then packed again.
     """
-    encoders = [module for module in _modules(model) if _is_encoder(module)]
+    module = model if isinstance(model, nn.Module) else getattr(model, "model", None)  # a pipeline's
+    modules = module.modules() if isinstance(module, nn.Module) else ()
+    kinds = {each: type(each) for each in modules}
+    encoders = [
+        each
+        for each, kind in kinds.items()
+        if kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.")
+    ]
     if not encoders:
         raise LitebertError(
             "LB-871",
@@ -64,12 +66,11 @@ class EngineForward:
         self.original: Any = forward.original if isinstance(forward, EngineForward) else forward
         self.__wrapped__ = self.original  # inspect.signature and transformers read it
         self.encoder, self.dtype = encoder, dtype
-        table = self.encoder.config.to_dict() | {"architectures": None}
-        self.layout, self.config = parse_config(table, Path(type(encoder).__name__))
+        self._source = Path(type(encoder).__name__)  # what an error names
+        self.layout, self.config = parse_config(self.encoder.config.to_dict() | {"architectures": None}, self._source)
         self._names = {name for name, _ in encoder.named_parameters()}
-        weights = _weights(encoder)
-        self._packed: tuple[Weights, Albert] | None
-        self._packed = None if weights is None else self._pack(weights)
+        self._packed: tuple[Weights, Albert] | None = None
+        self._engine()  # a kind of BERT that the engine cannot compute is refused now, not at the first call
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the packed weights from copies and pickles: they are rebuilt from the weights."""
@@ -86,10 +87,9 @@ class EngineForward:
         """Return the outputs that the original `forward` returns."""
         changes = [v for k, v in others.items() if k not in _WITHOUT_EFFECT and v is not None]
         is_plain = not any(x is not None for x in more) and not any(x is not False for x in changes)
-        if input_ids is None or not is_plain or not self._can(input_ids, attention_mask):
-            return self.original(input_ids, attention_mask, token_type_ids, *more, **others)
-        albert = self._engine()
-        if albert is None:
+        can = is_plain and input_ids is not None and self._can(input_ids, attention_mask)
+        albert = self._engine() if can else None
+        if albert is None or input_ids is None:
             return self.original(input_ids, attention_mask, token_type_ids, *more, **others)
         batch = Batch.from_padded(input_ids, attention_mask, token_type_ids)
         states = batch.to_padded(albert(batch).float(), width=input_ids.shape[1])
@@ -103,32 +103,34 @@ class EngineForward:
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
         if is_traced or self.encoder.training or torch.is_grad_enabled():
             return False
-        if config.output_attentions or config.output_hidden_states:
-            return False
         return bool(
-            ids.ndim == 2
+            not (config.output_attentions or config.output_hidden_states)
+            and ids.ndim == 2
             and ids.numel()
             and ids.shape[1] <= config.max_position_embeddings
             and (mask is None or (mask.shape == ids.shape and mask[:, 0].all()))
         )
 
     def _engine(self) -> Albert | None:
-        """Return the packed encoder; None where modules, types or hooks are not the usual ones."""
-        weights = _weights(self.encoder)
-        if self._packed is not None and self._packed[0] == weights:
-            return self._packed[1]
-        if weights is None or weights.keys() != self._names:
+        """Return the encoder packed with its current weights; None where weights or hooks are not the usual ones."""
+        weights: Weights = {}
+        for path, module in self.encoder.named_modules():
+            if module is not self.encoder and _is_hooked(module):
+                return None
+            for name, weight in module.named_parameters(prefix=path, recurse=False):
+                if weight.dtype != torch.float32:
+                    return None
+                # Weights made in inference mode have no version: they are never written again.
+                weights[name] = (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+        if weights.keys() != self._names:
             return None
-        self._packed = self._pack(weights)
+        if self._packed is None or self._packed[0] != weights:
+            # Weights that the engine does not pack are shared with the encoder.
+            tensors = {name: tensor.detach() for name, tensor in self.encoder.state_dict().items()}
+            built = build_network(tensors, self.config, None, source=self._source, layout=self.layout, dtype=self.dtype)
+            pack(built.network.albert)
+            self._packed = weights, built.network.albert
         return self._packed[1]
-
-    def _pack(self, weights: Weights) -> tuple[Weights, Albert]:
-        """Pack the current weights; unpacked ones are shared with the encoder."""
-        tensors = {name: tensor.detach() for name, tensor in self.encoder.state_dict().items()}
-        source = Path(type(self.encoder).__name__)
-        network = build_network(tensors, self.config, None, source=source, layout=self.layout, dtype=self.dtype).network
-        pack(network.albert)
-        return weights, network.albert
 
     def _output(self, states: Tensor) -> Any:
         """Pool as the encoder does, and name the outputs as it does."""
@@ -141,31 +143,6 @@ class EngineForward:
         has_pooler = encoder.pooler is not None
         pooled = encoder.pooler_activation(encoder.pooler(states[:, 0])) if has_pooler else None
         return outputs.BaseModelOutputWithPooling(states, pooled)
-
-
-def _modules(model: object) -> list[nn.Module]:
-    """Return a module and all modules in it; a pipeline has its model in `model`."""
-    module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
-    return list(module.modules()) if isinstance(module, nn.Module) else []
-
-
-def _is_encoder(module: nn.Module) -> bool:
-    kind = type(module)
-    return kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.")
-
-
-def _weights(encoder: nn.Module) -> Weights | None:
-    """Identify the current weights; None if they have a type or a hook that the engine ignores."""
-    found: Weights = {}
-    for path, module in encoder.named_modules():
-        if module is not encoder and _is_hooked(module):
-            return None
-        for name, weight in module.named_parameters(prefix=path, recurse=False):
-            if weight.dtype != torch.float32:
-                return None
-            # Weights made in inference mode have no version: they are never written again.
-            found[name] = (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
-    return found
 
 
 def _is_hooked(module: nn.Module) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from litebert.interop.export.readers import padded
+from litebert.interop.export.network import padded
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tasks.kinds.spans import score_spans
 

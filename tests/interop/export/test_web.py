@@ -17,9 +17,8 @@ import litebert
 from litebert.errors import LitebertError
 from litebert.folder import head_of, load_model
 from litebert.inference import packaged_model
-from litebert.interop.export.web import WebReport, export_web
-from litebert.interop.export.web.export import PAGE, vocabulary
-from litebert.interop.export.web.runtime import read_runtime
+from litebert.interop.export import web
+from litebert.interop.export.web import PAGE, WebReport, export_web, read_runtime, vocabulary
 from litebert.tokenizer import Tokenizer
 
 NODE = shutil.which("node")
@@ -111,11 +110,29 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
 
 def test_no_connection_names_the_local_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("litebert.interop.export.web.runtime.URL", "http://127.0.0.1:9/none.tgz")
-    with pytest.raises(LitebertError) as caught:
+    monkeypatch.setattr(web, "URL", "http://127.0.0.1:9/none.tgz")
+    with pytest.raises(LitebertError, match="LB-877") as caught:
         read_runtime(None)
-    assert caught.value.code == "LB-877"
     assert "--runtime" in caught.value.next
+
+
+def test_a_wrong_download_is_not_kept_and_a_wrong_copy_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "served").write_bytes(b"1" * 1_000)
+    kept = tmp_path / ".cache" / "litebert" / f"onnxruntime-web-{web.VERSION}.tgz"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(web, "URL", (tmp_path / "served").as_uri())
+    for _ in range(2):
+        with pytest.raises(LitebertError, match=r"LB-878: file://"):
+            read_runtime(None)
+        assert not kept.exists()
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"1" * 1_000)
+    with pytest.raises(LitebertError, match="LB-878") as caught:
+        read_runtime(None)
+    assert str(kept) in caught.value.what
+    assert caught.value.next == f"rm {kept}"
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from numpy.typing import NDArray
+from torch import Tensor
+from transformers import (
+    AlbertForMultipleChoice,
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+    PreTrainedModel,
+)
 
+from litebert.cli.export import export
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.interop.google import export_checkpoint, import_checkpoint
-from litebert.interop.google.bundle import read_bundle
-from litebert.interop.google.table import read_table
+from litebert.interop.google.bundle import read_bundle, read_table
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.optim import Lamb, state_tensors
 from litebert.tokenizer import Tokenizer
@@ -41,16 +51,27 @@ CHECKPOINTS = {
     "conditional_spans": {},
     "hub": {},
 }
+POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+# checkpoint, what the user says of its head, transformers' class, variables that class drops
+WAYS = [
+    ("pretraining", {}, AlbertForPreTraining, set()),
+    ("groups_bfloat16", {}, AlbertForPreTraining, set()),
+    ("equal_sizes", {}, AlbertForPreTraining, set()),
+    ("labels", {}, AlbertForSequenceClassification, set()),
+    ("one_output", {"head": "sequence-classification"}, AlbertForSequenceClassification, set()),
+    ("one_output", {"head": "multiple-choice"}, AlbertForMultipleChoice, set()),
+    ("labels", {"head": "token-classification"}, AlbertForTokenClassification, POOLER),
+    ("spans", {}, AlbertForQuestionAnswering, POOLER),
+]
 
 
-def _variables(prefix: Path) -> dict[str, NDArray[np.float32]]:
+def _variables(prefix: Path) -> dict[str, Tensor]:
     bundle = read_bundle(prefix)
     return {name: bundle.read(name) for name in bundle.entries}
 
 
 def _pretrained(folder: Path, **changes: object) -> Path:
-    network = AlbertForPretraining(SHAPE.model_copy(update=changes))
-    save_model(network, folder)
+    save_model(AlbertForPretraining(SHAPE.model_copy(update=changes)), folder)
     return folder
 
 
@@ -61,7 +82,7 @@ def test_what_came_from_a_checkpoint_goes_back_bit_for_bit(
     settings = CHECKPOINTS[name]
     import_checkpoint(written / name, tmp_path / "model", **settings)
     has_optimizer = "has_optimizer" in settings
-    report = export_checkpoint(tmp_path / "model", tmp_path / "out", num_shards=3, has_optimizer=has_optimizer)
+    report = export_checkpoint(tmp_path / "model", tmp_path / "out", has_optimizer=has_optimizer)
     found = _variables(tmp_path / "out" / "model.ckpt-best")
     expected = {key.removeprefix("module/"): value for key, value in numbers(name).items()}
     assert report.num_variables == len(found)
@@ -72,7 +93,24 @@ def test_what_came_from_a_checkpoint_goes_back_bit_for_bit(
         assert np.array_equal(found[key], value), key
 
 
-def test_a_checkpoint_in_one_piece_has_tensorflows_data_and_entries(written: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "said", "kind", "dropped"), WAYS)
+def test_the_way_through_transformers_and_back_is_bit_equal(
+    written: Path, tmp_path: Path, name: str, said: dict[str, object], kind: type[PreTrainedModel], dropped: set[str]
+) -> None:
+    import_checkpoint(written / name, tmp_path / "imported", **said)
+    kind.from_pretrained(tmp_path / "imported").save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    assert loaded.missing == frozenset()
+    save_model(loaded.network, tmp_path / "ours")
+    export_checkpoint(tmp_path / "ours", tmp_path / "exported")
+    before, after = (_variables(tmp_path / at / "model.ckpt-best") for at in (written / name, "exported"))
+    weights = {name for name in before if not name.endswith(("_m", "_v", "step"))}
+    assert weights == after.keys() - {"global_step"}
+    for variable in weights - dropped:
+        assert torch.equal(before[variable].float(), after[variable]), variable
+
+
+def test_data_and_entries_are_those_of_tensorflow(written: Path, tmp_path: Path) -> None:
     import_checkpoint(written / "equal_sizes", tmp_path / "model")
     export_checkpoint(tmp_path / "model", tmp_path / "out")
     theirs, ours = written / "equal_sizes", tmp_path / "out"
@@ -114,7 +152,7 @@ def test_the_vocabulary_is_made_from_tokenizer_json_if_that_is_all_there_is(
     assert Tokenizer.load(out / "30k-clean.model").encode_ids([text]) == expected
     (model / "tokenizer.json").unlink()
     (note,) = export_checkpoint(model, tmp_path / "bare").notes
-    assert note == f"Google's code also needs the vocabulary: no tokenizer at {model}"
+    assert note.startswith("Google's code also needs the vocabulary")
 
 
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
@@ -122,17 +160,13 @@ def test_partial_sharing_becomes_the_unshared_layers_it_equals(tmp_path: Path, s
     model = _pretrained(tmp_path / "model", sharing=sharing, inner_group_num=2)
     report = export_checkpoint(model, tmp_path / "out")
     import_checkpoint(tmp_path / "out", tmp_path / "again")
-    unshared = load_model(tmp_path / "again").network
-    shared = load_model(model).network
+    unshared, shared = load_model(tmp_path / "again").network, load_model(model).network
     assert unshared.config.num_hidden_groups == 4
     for step, other in zip(shared.albert.plan, unshared.albert.plan, strict=True):
-        for kind, mine, theirs in (
-            ("attention", step.attention, other.attention),
-            ("feed_forward", step.feed_forward, other.feed_forward),
-        ):
-            ours = getattr(shared.albert, kind)[mine].state_dict()
-            for key, value in getattr(unshared.albert, kind)[theirs].state_dict().items():
-                assert torch.equal(ours[key], value), (kind, mine, key)
+        for kind in ("attention", "feed_forward"):
+            ours = getattr(shared.albert, kind)[getattr(step, kind)].state_dict()
+            theirs = getattr(unshared.albert, kind)[getattr(other, kind)].state_dict()
+            assert all(torch.equal(ours[key], value) for key, value in theirs.items())
     assert any(sharing in note for note in report.notes)
 
 
@@ -147,41 +181,20 @@ def test_the_optimizer_of_a_run_goes_along(tmp_path: Path) -> None:
     found = _variables(tmp_path / "model.ckpt-125000")
     state = state_tensors(optimizer, network.named_parameters())
     words = state["albert.embedding.word.weight/adam_v"]
-    assert np.array_equal(found["bert/embeddings/word_embeddings/adam_v"], words)
+    assert torch.equal(found["bert/embeddings/word_embeddings/adam_v"], words)
     dense = state["masked_lm.dense.weight/adam_m"]
-    assert np.array_equal(found["cls/predictions/transform/dense/kernel/adam_m"], dense.T)
+    assert torch.equal(found["cls/predictions/transform/dense/kernel/adam_m"], dense.T)
     assert len(found) == 1 + 3 * len(list(network.parameters()))
     assert found["global_step"] == report.optimizer_step == 125_000
 
 
-def test_bfloat16_is_what_torch_rounds_to(tmp_path: Path) -> None:
-    model = _pretrained(tmp_path / "model")
-    report = export_checkpoint(model, tmp_path / "out", dtype="bfloat16")
-    found = read_bundle(tmp_path / "out" / "model.ckpt-best")
-    words = load_model(model).network.albert.embedding.word.weight.detach()
-    assert found.entries["bert/embeddings/word_embeddings"].dtype == "bfloat16"
-    assert found.entries["global_step"].dtype == "int64"
-    stored = found.read("bert/embeddings/word_embeddings")
-    assert np.array_equal(stored, words.bfloat16().float().numpy())
-    assert any("float32 variables" in note for note in report.notes)
-
-
 def test_a_head_without_pooler_gets_one_of_zeros_because_googles_graph_has_one(tmp_path: Path) -> None:
-    head = HeadConfig(kind="question-answering")
-    save_model(AlbertForTask(SHAPE, head), tmp_path / "model")
+    save_model(AlbertForTask(SHAPE, HeadConfig(kind="question-answering")), tmp_path / "model")
     report = export_checkpoint(tmp_path / "model", tmp_path / "out")
     found = _variables(tmp_path / "out" / "model.ckpt-best")
     assert not found["bert/pooler/dense/kernel"].any()
     assert found["bert/pooler/dense/bias"].shape == (16,)
     assert any("pooler" in note for note in report.notes)
-
-
-def test_data_files_are_of_about_the_same_size(tmp_path: Path) -> None:
-    model = _pretrained(tmp_path / "model", sharing="none")
-    export_checkpoint(model, tmp_path / "out", num_shards=4)
-    sizes = [path.stat().st_size for path in (tmp_path / "out").glob("*.data-*-of-00004")]
-    assert len(sizes) == 4
-    assert max(sizes) < 1.1 * min(sizes)
 
 
 @pytest.mark.parametrize(
@@ -193,34 +206,20 @@ def test_what_googles_code_computes_otherwise_is_said(tmp_path: Path, changes: d
 
 
 @pytest.mark.parametrize(
-    ("changes", "settings", "code"),
+    ("changes", "has_optimizer", "code"),
     [
-        ({"embedding_size": 16, "embedding_projection": True}, {}, "LB-709"),
-        ({}, {"has_optimizer": True}, "LB-726"),
-        ({"sharing": "ffn"}, {"has_optimizer": True}, "LB-725"),
-        ({}, {"num_shards": 0}, "LB-727"),
-        ({}, {"num_shards": 34}, "LB-727"),
+        ({"embedding_size": 16, "embedding_projection": True}, False, "LB-709"),
+        ({}, True, "LB-726"),
+        ({"sharing": "ffn"}, True, "LB-725"),
     ],
 )
 def test_what_cannot_be_exported_says_why_and_leaves_nothing(
-    tmp_path: Path, changes: dict[str, object], settings: dict[str, object], code: str
+    tmp_path: Path, changes: dict[str, object], has_optimizer: bool, code: str
 ) -> None:
     model = _pretrained(tmp_path / "model", **changes)
     with pytest.raises(LitebertError, match=code):
-        export_checkpoint(model, tmp_path / "out", **settings)
+        export_checkpoint(model, tmp_path / "out", has_optimizer=has_optimizer)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folded_network_cannot_keep_its_optimizer(written: Path, numbers: Numbers, tmp_path: Path) -> None:
-    from litebert.interop.google.bundle_writer import Variable, write_bundle
-
-    old = numbers("albert_zh")
-    slots = {f"{name}/adam_m": values for name, values in old.items()}
-    variables = [Variable(name, values) for name, values in (old | slots).items()]
-    write_bundle(tmp_path / "old.ckpt", variables)
-    config = written / "albert_zh" / "albert_config.json"
-    with pytest.raises(LitebertError, match="LB-725"):
-        import_checkpoint(tmp_path / "old.ckpt", tmp_path / "model", config=config, has_optimizer=True)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -239,3 +238,16 @@ def test_a_damaged_model_folder_is_not_exported(tmp_path: Path) -> None:
     with pytest.raises(DamagedError):
         export_checkpoint(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_says_what_it_wrote(written: Path, tmp_path: Path) -> None:
+    import_checkpoint(written / "pretraining", tmp_path / "m", has_optimizer=True)
+    words = ["google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]
+    lines = CliRunner().invoke(export, words, catch_exceptions=False).stdout.splitlines()
+    assert lines[0].endswith("model.ckpt-best: 97 variables, 3,050 parameters in float32")
+    assert lines[1] == "steps  7, with the optimizer's moments"
+    assert lines[2].startswith("files  albert_config.json, ")
+    words = ["google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]
+    report = json.loads(CliRunner().invoke(export, words, catch_exceptions=False).stdout)
+    assert {path.name for path in (tmp_path / "again").iterdir()} == set(report["files"])
+    assert report["num_variables"] == 33

@@ -1,24 +1,31 @@
 """Checkpoints of real TensorFlow become model folders, number for number."""
 
 import json
+import shutil
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from transformers import AlbertForPreTraining
 
+from litebert.cli.import_ import import_
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_config
 from litebert.interop.google import import_checkpoint
-from litebert.interop.google.bundle import read_bundle
-from litebert.interop.google.bundle_writer import Variable, write_bundle
-from litebert.nn import Batch
+from litebert.interop.google.bundle import read_bundle, write_bundle
+from litebert.interop.google.convert import read_official_config
+from litebert.nn import AlbertForTask, Batch
 from litebert.optim import AdamW, load_state_tensors, parameter_groups, state_tensors
+from litebert.tokenizer import Tokenizer
 
 Numbers = Callable[[str], Mapping[str, NDArray[np.float32]]]
 BLOCK = "albert.encoder.albert_layer_groups.{}.albert_layers.{}."
@@ -162,37 +169,6 @@ def test_a_module_without_sentence_order_lacks_it_by_name(written: Path, tmp_pat
     assert any("sentence_order" in note for note in report.notes)
 
 
-def test_albert_zh_computes_what_its_network_computed(written: Path, numbers: Numbers, tmp_path: Path) -> None:
-    report = import_checkpoint(written / "albert_zh", tmp_path / "model")
-    network = load_model(tmp_path / "model").network
-    old = {name: torch.from_numpy(value) for name, value in numbers("albert_zh").items()}
-    words, second = (old[f"bert/embeddings/word_embeddings{each}"] for each in ("", "_2"))
-    ids, segments = torch.tensor([2, 11, 30, 3]), torch.tensor([0, 0, 1, 1])
-    batch = Batch.from_flat(ids, segments, [4])
-    summed = words[ids] @ second + old["bert/embeddings/position_embeddings"][:4]
-    embedded = _normed(
-        summed + old["bert/embeddings/token_type_embeddings"][segments], old, "bert/embeddings/LayerNorm"
-    )
-    with torch.no_grad():
-        assert torch.allclose(network.albert.embedding(batch), embedded, atol=1e-4)
-        hidden = network.albert(batch)
-        dense = hidden @ old["cls/predictions/transform/dense/kernel"]
-        active = torch.nn.functional.gelu(dense + old["cls/predictions/transform/dense/bias"], approximate="tanh")
-        transformed = _normed(active, old, "cls/predictions/transform/LayerNorm")
-        logits = transformed @ second.T @ words.T + old["cls/predictions/output_bias"]
-        found = network(batch, torch.arange(4)).masked_lm
-    assert torch.allclose(found, logits, rtol=1e-4, atol=1e-3)
-    layer = "bert/encoder/layer_shared/"
-    assert torch.equal(network.albert.feed_forward[0].norm.weight, old[f"{layer}output/LayerNorm/gamma"])
-    assert torch.equal(network.albert.attention[0].output.weight, old[f"{layer}attention/output/dense/kernel"].T)
-    assert any("E = H" in note for note in report.notes)
-
-
-def _normed(values: torch.Tensor, old: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
-    gamma, beta = old[f"{name}/gamma"], old[f"{name}/beta"]
-    return torch.nn.functional.layer_norm(values, values.shape[-1:], gamma, beta, 1e-12)
-
-
 def test_a_sliced_variable_is_refused_by_name(written: Path) -> None:
     bundle = read_bundle(written / "sliced" / "model.ckpt")
     with pytest.raises(LitebertError, match=r"LB-706.*word_embeddings"):
@@ -203,7 +179,7 @@ def test_a_sliced_variable_is_refused_by_name(written: Path) -> None:
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64", "bfloat16", "int32", "int64"])
 def test_every_kind_of_number_is_read(written: Path, kind: str) -> None:
     bundle = read_bundle(written / "kinds" / "model.ckpt-best")
-    assert bundle.entries[kind].dtype == kind
+    assert bundle.dtype(kind) == getattr(torch, kind)
     assert bundle.read(kind).tolist() == [[-3, -2, -1], [0, 1, 2]]
 
 
@@ -237,7 +213,7 @@ def test_moments_that_never_were_are_zeros_and_strangers_are_named(
         del theirs[name]
     del theirs["global_step"]
     theirs["bert/stranger"] = np.zeros(3, np.float32)
-    write_bundle(tmp_path / "x.ckpt", [Variable(*each) for each in theirs.items()])
+    write_bundle(tmp_path / "x.ckpt", {name: torch.from_numpy(each) for name, each in theirs.items()})
     report = import_checkpoint(
         tmp_path / "x.ckpt",
         tmp_path / "model",
@@ -254,9 +230,9 @@ def test_moments_that_never_were_are_zeros_and_strangers_are_named(
 
 
 def test_moments_of_another_shape_are_refused(written: Path, numbers: Numbers, tmp_path: Path) -> None:
-    theirs = numbers("pretraining") | {"output/adam_m": np.zeros(1, np.float32)}
+    theirs = dict(numbers("pretraining"))
     theirs["bert/pooler/dense/bias/adam_m"] = np.zeros(3, np.float32)
-    write_bundle(tmp_path / "x.ckpt", [Variable(*each) for each in theirs.items()])
+    write_bundle(tmp_path / "x.ckpt", {name: torch.from_numpy(each) for name, each in theirs.items()})
     with pytest.raises(DamagedError, match=r"LB-721[\s\S]*pooler/dense/bias"):
         import_checkpoint(
             tmp_path / "x.ckpt",
@@ -265,3 +241,219 @@ def test_moments_of_another_shape_are_refused(written: Path, numbers: Numbers, t
             has_optimizer=True,
         )
     assert not (tmp_path / "model").exists()
+
+
+# --- what the user must say, and where a checkpoint may lie ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("one_output", {"head": "sequence-classification"}, ("sequence-classification", ("LABEL_0",), "regression")),
+        ("one_output", {"labels": ["similarity"]}, ("sequence-classification", ("similarity",), "regression")),
+        ("one_output", {"head": "multiple-choice"}, ("multiple-choice", (), None)),
+        ("labels", {}, ("sequence-classification", ("LABEL_0", "LABEL_1", "LABEL_2"), None)),
+        ("labels", {"labels": ["no", "maybe", "yes"]}, ("sequence-classification", ("no", "maybe", "yes"), None)),
+        ("labels", {"head": "token-classification"}, ("token-classification", ("LABEL_0", "LABEL_1", "LABEL_2"), None)),
+    ],
+)
+def test_a_classifier_becomes_what_the_user_says(
+    written: Path, tmp_path: Path, name: str, settings: dict[str, object], expected: tuple[object, ...]
+) -> None:
+    import_checkpoint(written / name, tmp_path / "model", **settings)
+    network = load_model(tmp_path / "model").network
+    assert isinstance(network, AlbertForTask)
+    head = network.head_config
+    assert (head.kind, head.labels) == expected[:2]
+    assert expected[2] in (None, head.problem_type)
+    assert (network.albert.pooler is None) == (head.kind == "token-classification")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("one_output", {}, r"LB-713[\s\S]*--head multiple-choice"),
+        ("labels", {"labels": ["a", "b"]}, "LB-714"),
+        ("labels", {"labels": ["a", "a", "b"]}, "LB-714"),
+        ("labels", {"head": "multiple-choice"}, "LB-714"),
+        ("one_output", {"head": "multiple-choice", "labels": ["a"]}, "LB-714"),
+        ("pretraining", {"head": "sequence-classification"}, "LB-712"),
+        ("pretraining", {"labels": ["a"]}, "LB-712"),
+        ("spans", {"head": "multiple-choice"}, "LB-712"),
+        ("labels", {"has_optimizer": True}, "LB-724"),
+        ("pretraining", {"attention_heads": 3}, "LB-708"),
+        ("pretraining", {"tokenizer": Path("nowhere.model")}, "LB-004"),
+        ("sliced", {}, "LB-719"),
+        ("objects", {}, "LB-719"),
+        ("first_format", {}, "LB-717"),
+        ("first_format/model.ckpt", {}, "LB-717"),
+        ("nowhere", {}, "LB-718"),
+        ("pretraining/albert_config.json", {}, "LB-718"),
+        ("pretraining/model.ckpt-worst", {}, "LB-718"),
+    ],
+)
+def test_what_cannot_be_imported_says_why_and_leaves_nothing(
+    written: Path, tmp_path: Path, name: str, settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(LitebertError, match=said):
+        import_checkpoint(written / name, tmp_path / "model", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_archive_folder_prefix_and_index_mean_the_same(written: Path, vocabulary: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(written / "labels", tmp_path / "albert_base")
+    shutil.copy(vocabulary, folder)
+    for name, mode, inside in (("albert_base.tar.gz", "w:gz", "albert_base"), ("albert_base.tar", "w", "./")):
+        with tarfile.open(tmp_path / name, mode) as archive:
+            archive.add(folder, inside)
+    places = {
+        "gzip": tmp_path / "albert_base.tar.gz",
+        "plain": tmp_path / "albert_base.tar",
+        "folder": folder,
+        "parent": tmp_path,
+        "prefix": folder / "model.ckpt-best",
+        "index": folder / "model.ckpt-best.index",
+        "data": folder / "model.ckpt-best.data-00000-of-00001",
+    }
+    weights = set()
+    for name, path in places.items():
+        report = import_checkpoint(path, tmp_path / "out" / name)
+        weights.add((tmp_path / "out" / name / "model.safetensors").read_bytes())
+        assert (report.tokenizer, report.notes) == ("30k-clean.model", ())
+        assert Tokenizer.load(tmp_path / "out" / name).vocab_size == 40
+    assert len(weights) == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(places)  # no unpacked archive is left
+
+
+def test_the_state_file_says_which_of_several_checkpoints(written: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(written / "labels", tmp_path / "run")
+    for path in list(folder.glob("model.ckpt-best.*")):
+        shutil.copy(path, path.with_name(path.name.replace("best", "200")))
+    with pytest.raises(LitebertError, match=r"LB-716[\s\S]*model.ckpt-200"):
+        import_checkpoint(folder, tmp_path / "model")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "/gone/model.ckpt-200"\n')
+    report = import_checkpoint(folder, tmp_path / "model")
+    assert report.checkpoint == "model.ckpt-200"
+    assert any("model.ckpt-best" in note for note in report.notes)
+
+
+def test_nothing_is_overwritten(written: Path, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "precious").write_text("mine")
+    with pytest.raises(LitebertError, match="LB-728"):
+        import_checkpoint(written / "labels", tmp_path / "model")
+    assert (tmp_path / "model" / "precious").read_text() == "mine"
+
+
+def _changed(folder: Path, target: Path, changes: dict[str, object], *, drop: str = "") -> Path:
+    copy = shutil.copytree(folder, target)
+    table = json.loads((copy / "albert_config.json").read_text()) | changes
+    table.pop(drop, None)
+    (copy / "albert_config.json").write_text(json.dumps(table))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"hidden_size": 32}, "LB-721"),
+        ({"vocab_size": 41}, "LB-721"),
+        ({"embedding_size": 16}, "LB-721"),
+        ({"num_hidden_groups": 2}, "LB-720"),
+        ({"inner_group_num": 64, "num_hidden_layers": 1024, "num_hidden_groups": 1024}, "LB-720"),
+        ({"hidden_act": "swish"}, "LB-710"),
+        ({"hidden_act": 3}, "LB-710"),
+        ({"hidden_size": 10**12}, "LB-708"),
+        ({"hidden_size": "many"}, "LB-708"),
+        ({"num_attention_heads": 0}, "LB-708"),
+    ],
+)
+def test_a_configuration_of_another_network_is_refused(
+    written: Path, tmp_path: Path, changes: dict[str, object], code: str
+) -> None:
+    folder = _changed(written / "pretraining", tmp_path / "changed", changes)
+    with pytest.raises(LitebertError, match=code):
+        import_checkpoint(folder, tmp_path / "model")
+
+
+def test_a_configuration_may_lie_elsewhere_and_lack_what_has_a_default(written: Path, tmp_path: Path) -> None:
+    folder = _changed(written / "pretraining", tmp_path / "changed", {}, drop="inner_group_num")
+    (folder / "albert_config.json").rename(tmp_path / "mine.json")
+    with pytest.raises(LitebertError, match=r"LB-715[\s\S]*--config"):
+        import_checkpoint(folder, tmp_path / "model")
+    report = import_checkpoint(folder, tmp_path / "model", config=tmp_path / "mine.json")
+    assert any("inner_group_num 1" in note for note in report.notes)
+    assert any("--tokenizer" in note for note in report.notes)
+
+
+def test_the_heads_of_xlarge_are_doubted_and_can_be_said(written: Path, tmp_path: Path) -> None:
+    path = _changed(written / "pretraining", tmp_path / "x", {"hidden_size": 2048, "num_attention_heads": 32})
+    _, notes = read_official_config(path / "albert_config.json")
+    assert any("--heads 16" in note for note in notes)
+    config, notes = read_official_config(path / "albert_config.json", attention_heads=16)
+    assert (config.num_attention_heads, notes) == (16, [])
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_lost", "code"),
+    [
+        ("bert/pooler/dense/bias", False, "LB-607"),
+        ("bert/pooler/dense/bias", True, "LB-723"),
+        ("output_bias", True, "LB-723"),
+    ],
+)
+def test_weights_that_are_no_numbers_or_not_there_are_refused(
+    written: Path, tmp_path: Path, variable: str, is_lost: bool, code: str
+) -> None:
+    folder = _changed(written / "labels", tmp_path / "part", {})
+    bundle = read_bundle(folder / "model.ckpt-best")
+    values = {name: bundle.read(name) for name in bundle.entries if not (is_lost and name == variable)}
+    if not is_lost:
+        values[variable][3] = torch.nan
+    write_bundle(folder / "model.ckpt-best", values)
+    with pytest.raises(DamagedError, match=rf"{code}[\s\S]*{variable}"):
+        import_checkpoint(folder, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_import_says_what_it_read_and_left(written: Path, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(
+        import_, ["google", str(written / "pretraining"), "--output", str(tmp_path / "model")], catch_exceptions=False
+    )
+    assert shown.stdout.splitlines() == [
+        "read   model.ckpt-best: 32 variables, 3,050 parameters in float32",
+        "heads  masked LM, sentence order",
+        f"wrote  {tmp_path / 'model'}",
+        "note   the optimizer was omitted: --optimizer keeps it",
+        "note   no tokenizer was found with the checkpoint: add one with --tokenizer FILE",
+    ]
+
+
+def test_import_reports_in_json(written: Path, vocabulary: Path, tmp_path: Path) -> None:
+    flags = ["--labels", "no,maybe,yes", "--tokenizer", str(vocabulary), "--heads", "2", "--json"]
+    words = ["google", str(written / "labels"), "--output", str(tmp_path / "model"), *flags]
+    report = json.loads(CliRunner().invoke(import_, words, catch_exceptions=False).stdout)
+    assert report["heads"] == ["sequence-classification"]
+    assert report["tokenizer"] == "30k-clean.model"
+    assert report["notes"] == []
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["num_attention_heads"] == 2
+    assert list(config["id2label"].values()) == ["no", "maybe", "yes"]
+
+
+def test_a_missing_package_names_the_extra(written: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['google_crc32c'] = None; from litebert.cli import main; main()"
+    words = ["import", "google", str(written / "labels"), "--output", str(tmp_path / "model")]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'litebert[google]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 4
+
+
+def test_a_misspelt_format_is_guessed() -> None:
+    missed = CliRunner().invoke(import_, ["gogle"])
+    assert missed.exit_code == 2
+    assert "did you mean google?" in missed.output

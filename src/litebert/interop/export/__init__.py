@@ -1,1 +1,1 @@
-"""Export a model for other runtimes: as one ONNX file, or as a torch.export program."""
+"""Export a model to run elsewhere: in onnxruntime, as a torch.export program, in a browser."""

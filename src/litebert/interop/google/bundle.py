@@ -1,64 +1,120 @@
-"""Read a checkpoint of TensorFlow, version 2: an index, and data files that are memory-mapped.
+"""TensorFlow's checkpoint format, version 2: an index, which is a small sorted table, and data files.
 
-Nothing is read before it is needed, and everything that is read is checked by its checksum.
+The index is a table as LevelDB writes it (tensorflow/core/lib/io/table): blocks of keys and values, each followed by a
+byte for its compression and a checksum; a block that locates them; and a footer of 48 bytes that locates this one. Its
+first value, under the empty key, is a BundleHeaderProto, and each other value a BundleEntryProto (tensor_bundle.proto):
+where the bytes of a variable are in the data files.
+
+Nothing is trusted: sizes are checked against the file before anything is read, and everything that is read against its
+checksum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from torch import Tensor
 
-from litebert.errors import DamagedError, LitebertError
-from litebert.files import read_capped
-from litebert.interop.google.codec import masked_crc32c
-from litebert.interop.google.entry import STORED_AS, Entry, Header, read_entry, read_header
-from litebert.interop.google.table import MAX_ENTRIES, MAX_TABLE_BYTES, TableError, read_table
+from litebert.errors import DamagedError, LitebertError, missing_package
+from litebert.files import read_capped, write_bytes, write_stream
 
-_MAX_SHARDS = 99_999
-_CHUNK = 1 << 20
+try:
+    import google_crc32c  # the standard library has only the other CRC-32
+except ImportError as error:
+    raise missing_package(
+        "google-crc32c", extra="google", needed_for="reading and writing TensorFlow checkpoints"
+    ) from error
+
+MAX_INDEX_BYTES = 16 << 20
+"""Largest index: that of base has 1.6 kB."""
+MAX_ENTRIES = 10_000
+"""Most variables: 24 unshared layers with the optimizer's slots have 1,201."""
+_MAX_KEY_BYTES = 1_024
+_MAX_AXES = 8
+_MAGIC = bytes.fromhex("57fb808b247547db")
+_FOOTER_BYTES, _TRAILER_BYTES = 48, 5
+_DTYPES = {1: torch.float32, 2: torch.float64, 3: torch.int32, 9: torch.int64, 14: torch.bfloat16, 19: torch.float16}
+"""The types that litebert reads, by their number in types.proto."""
+
+
+def _messages() -> dict[str, Any]:
+    """Return protobuf's classes for the messages of tensor_bundle.proto, tensor_shape.proto and versions.proto.
+
+    They are built from this table, as TensorFlow's own modules need TensorFlow. A `slices` says that a variable is
+    stored in parts, whatever these are.
+    """
+    tables = {
+        "Axis": {"size": (1, "int64")},
+        "Shape": {"dim": (2, "*Axis"), "unknown_rank": (3, "bool")},
+        "Version": {"producer": (1, "int32"), "min_consumer": (2, "int32")},
+        "Header": {"num_shards": (1, "int32"), "endianness": (2, "int32"), "version": (3, "Version")},
+        "Entry": {
+            "dtype": (1, "int32"),
+            "shape": (2, "Shape"),
+            "shard_id": (3, "int32"),
+            "offset": (4, "int64"),
+            "size": (5, "int64"),
+            "crc32c": (6, "fixed32"),
+            "slices": (7, "*bytes"),
+        },
+    }
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="bundle.proto", package="litebert", syntax="proto3")
+    for message, fields in tables.items():
+        described = file.message_type.add(name=message)
+        for name, (number, kind) in fields.items():
+            label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
+            field = described.field.add(name=name, number=number, label=label)
+            kind = kind.lstrip("*")
+            field.type = kinds.TYPE_MESSAGE if kind in tables else getattr(kinds, f"TYPE_{kind.upper()}")
+            if kind in tables:
+                field.type_name = f".litebert.{kind}"
+    pool = descriptor_pool.DescriptorPool()  # our own: TensorFlow may be loaded in the same process
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"litebert.{name}")) for name in tables}
+
+
+_MESSAGES = _messages()
+Header, Entry = _MESSAGES["Header"], _MESSAGES["Entry"]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """The variables of a checkpoint by name; `prefix` is the path that names all its files."""
+    """The variables of a checkpoint by name; `prefix` is the path with which the names of its files begin."""
 
     prefix: Path
     num_shards: int
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, Any]
 
-    def read(self, name: str) -> NDArray[np.float32]:
-        """Return a variable as float32, whichever floating-point type it is stored in.
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a variable."""
+        return tuple(axis.size for axis in self.entries[name].shape.dim)
 
-        Raises:
-            LitebertError: LB-706, the variable is of a kind that no ALBERT has.
-            DamagedError: LB-704, a data file is missing or cut off; LB-705, a wrong checksum.
-        """
-        stored = self._stored(name)
-        if self.entries[name].dtype == "bfloat16":
-            wide = stored.view("<u2").astype("<u4")
-            wide <<= 16
-            return wide.view("<f4").reshape(self.entries[name].shape)
-        typed = stored.view(np.dtype(self.entries[name].dtype).newbyteorder("<"))
-        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinity, found later
-            return typed.astype(np.float32, copy=False).reshape(self.entries[name].shape)
-
-    def read_count(self, name: str) -> int:
-        """Return a variable that is a single whole number, such as global_step."""
+    def dtype(self, name: str) -> torch.dtype | None:
+        """Return how a variable is stored; None if it is of a kind that litebert does not read."""
         entry = self.entries[name]
-        if entry.dtype not in ("int32", "int64") or entry.shape:
-            raise _unreadable(self, name, f"{entry.dtype} of shape {list(entry.shape)}")
-        return int(self._stored(name).view(f"<i{entry.size}")[0])
+        return None if entry.slices else _DTYPES.get(entry.dtype)
 
-    def _stored(self, name: str) -> NDArray[np.uint8]:
-        entry = self.entries[name]
-        if not entry.dtype or entry.is_sliced:
-            kind = "one stored in slices" if entry.is_sliced else "neither floats nor whole numbers"
-            raise _unreadable(self, name, kind)
-        path = data_file(self.prefix, entry.shard, self.num_shards)
+    def read(self, name: str) -> Tensor:
+        """Read a variable as it is stored."""
+        entry, dtype = self.entries[name], self.dtype(name)
+        if dtype is None:
+            raise LitebertError(
+                "LB-706",
+                f"{self.prefix}: the variable {name} cannot be read",
+                received="one stored in slices" if entry.slices else "neither floats nor whole numbers",
+                expected=f"a complete variable of {', '.join(str(each)[6:] for each in _DTYPES.values())}",
+                next="restore it with TensorFlow and save it without a partitioner, as float32",
+            )
+        path = data_file(self.prefix, entry.shard_id, self.num_shards)
         size = path.stat().st_size if path.is_file() else -1
         if entry.offset + entry.size > size:
             raise DamagedError(
@@ -68,11 +124,10 @@ class Bundle:
                 expected=f"{entry.offset + entry.size:,} bytes or more, where {name} ends",
                 next=f"put all {self.num_shards} data files beside {self.prefix.name}.index",
             )
-        if not entry.size:
-            return np.empty(0, np.uint8)
-        mapped = np.memmap(path, np.uint8, "r", entry.offset, (entry.size,))
-        stored = np.array(mapped)
-        if masked_crc32c(_chunks(stored)) != entry.checksum:
+        with path.open("rb") as file:
+            file.seek(entry.offset)
+            stored = file.read(entry.size)
+        if masked_crc32c(stored) != entry.crc32c:
             raise DamagedError(
                 "LB-705",
                 f"{path} is damaged",
@@ -80,37 +135,8 @@ class Bundle:
                 expected="the bytes that were written",
                 next="fetch the checkpoint again",
             )
-        return stored
-
-
-def read_bundle(prefix: Path) -> Bundle:
-    """Read the index of a checkpoint.
-
-    Raises:
-        DamagedError: LB-703, the index is cut off or damaged.
-        LitebertError: LB-707, it has another byte order or version.
-    """
-    path = prefix.with_name(f"{prefix.name}.index")
-    data = read_capped(path, MAX_TABLE_BYTES, command=f"ls -l {path.parent}")
-    try:
-        header, entries = _parsed(data)
-    except ValueError as error:  # also of the wire format, of snappy and of UTF-8
-        raise DamagedError(
-            "LB-703",
-            f"{path} is cut off or damaged",
-            received=str(error),
-            expected="the index of a checkpoint, as tf.train.Saver writes it",
-            next="fetch the checkpoint again",
-        ) from error
-    if header.is_big_endian or header.min_consumer > 1:
-        raise LitebertError(
-            "LB-707",
-            f"{path} is of a kind that litebert does not read",
-            received="big-endian" if header.is_big_endian else f"version {header.min_consumer}",
-            expected="a little-endian checkpoint of format version 1",
-            next="restore it with TensorFlow on this machine and save it again",
-        )
-    return Bundle(prefix, header.num_shards, entries)
+        flat = torch.frombuffer(bytearray(stored), dtype=dtype) if stored else torch.empty(0, dtype=dtype)
+        return flat.reshape(self.shape(name))
 
 
 def data_file(prefix: Path, shard: int, num_shards: int) -> Path:
@@ -122,33 +148,191 @@ def data_file(prefix: Path, shard: int, num_shards: int) -> Path:
     return prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{num_shards:05}")
 
 
-def _parsed(data: bytes) -> tuple[Header, dict[str, Entry]]:
-    table = read_table(data)
-    key, value = next(table, (b"", b""))
-    header = read_header(value)
-    if key or not 1 <= header.num_shards <= _MAX_SHARDS:
-        raise TableError(f"{header.num_shards:,} data files")
-    entries: dict[str, Entry] = {}
-    for key, value in table:
-        if key.startswith(b"\0"):  # a slice of a variable; its whole has an entry of its own
-            continue
-        entry = read_entry(value)
-        if entry.shard >= header.num_shards or len(entries) == MAX_ENTRIES:
-            raise TableError(f"data file {entry.shard:,} of {header.num_shards:,}, or too many")
-        entries[key.decode("utf-8")] = entry
-    return header, entries
+def masked_crc32c(data: bytes) -> int:
+    """Return a checksum as TensorFlow's files have it (lib/hash/crc32c.h).
+
+    >>> hex(masked_crc32c(b"123456789"))
+    '0xc78ab0e5'
+    """
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _chunks(stored: NDArray[np.uint8]) -> Iterator[bytes]:
-    for begin in range(0, len(stored), _CHUNK):
-        yield stored[begin : begin + _CHUNK].tobytes()
+def read_bundle(prefix: Path) -> Bundle:
+    """Read the index of a checkpoint; no variable is read yet."""
+    path = prefix.with_name(f"{prefix.name}.index")
+    data = read_capped(path, MAX_INDEX_BYTES, command=f"ls -l {path.parent}")
+    try:
+        table = read_table(data)
+        key, value = next(table, (b"", b""))
+        header = Header.FromString(value)
+        if key or not 1 <= header.num_shards < 100_000:
+            raise ValueError(f"a header that says {header.num_shards:,} data files")
+        # A key that begins with a zero is a slice of a variable; the whole has an entry of its own.
+        entries = {key.decode(): _entry(value, header.num_shards) for key, value in table if key[:1] != b"\0"}
+    except (ValueError, DecodeError) as error:
+        raise DamagedError(
+            "LB-703",
+            f"{path} is cut off or damaged",
+            received=str(error),
+            expected="the index of a checkpoint, as tf.train.Saver writes it",
+            next="fetch the checkpoint again",
+        ) from error
+    if header.endianness or header.version.min_consumer > 1:
+        raise LitebertError(
+            "LB-707",
+            f"{path} is of a kind that litebert does not read",
+            received="big-endian" if header.endianness else f"version {header.version.min_consumer}",
+            expected="a little-endian checkpoint of format version 1",
+            next="restore it with TensorFlow on this machine and save it again",
+        )
+    return Bundle(prefix, header.num_shards, entries)
 
 
-def _unreadable(bundle: Bundle, name: str, kind: str) -> LitebertError:
-    return LitebertError(
-        "LB-706",
-        f"{bundle.prefix}: the variable {name} cannot be read",
-        received=kind,
-        expected=f"a complete variable of {', '.join(STORED_AS.values())}",
-        next="restore it with TensorFlow and save it without a partitioner, as float32",
-    )
+def _entry(value: bytes, num_shards: int) -> Any:
+    """Parse an entry whose numbers are possible: its size in bytes is that of its shape."""
+    entry = Entry.FromString(value)
+    shape = [axis.size for axis in entry.shape.dim]
+    if len(shape) > _MAX_AXES or min((entry.offset, entry.size, entry.shard_id, *shape)) < 0:
+        raise ValueError(f"an entry of shape {shape}, with {entry.size:,} bytes at {entry.offset:,}")
+    if entry.shard_id >= num_shards:
+        raise ValueError(f"data file {entry.shard_id:,} of {num_shards:,}")
+    dtype = _DTYPES.get(entry.dtype)
+    if dtype is not None and not entry.slices and entry.size != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{entry.size:,} bytes for {dtype} of shape {shape}")
+    return entry
+
+
+def is_table(end: bytes) -> bool:
+    """Tell by its last bytes whether a file is a table."""
+    return end.endswith(_MAGIC)
+
+
+def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a table in order; a ValueError says what is wrong with it."""
+    if len(data) < _FOOTER_BYTES or not is_table(data):
+        raise ValueError("no table: its last eight bytes are not the mark of one")
+    blocks = data[:-_FOOTER_BYTES]
+    _, position = _handle(data, len(blocks))  # of LevelDB's metadata, which is not used
+    index, _ = _handle(data, position)
+    free_from, num_entries, previous = 0, 0, None
+    for _, value in _entries(_block(blocks, *index)):
+        offset, size = _handle(value, 0)[0]
+        if offset < free_from:  # or an index could list the same block a million times
+            raise ValueError(f"blocks that overlap at byte {offset:,}")
+        free_from = offset + size + _TRAILER_BYTES
+        for key, entry in _entries(_block(blocks, offset, size)):
+            num_entries += 1
+            if num_entries > MAX_ENTRIES + 1 or (previous is not None and key <= previous):
+                raise ValueError(f"too many keys, or keys out of order, at {key[:80]!r}")
+            previous = key
+            yield key, entry
+
+
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    """Read where a block is, (offset, size), and the position after that."""
+    offset, position = _varint(data, position)
+    size, position = _varint(data, position)
+    return (offset, size), position
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    """Return the contents of a block that has the right checksum."""
+    if offset + size + _TRAILER_BYTES > len(data):
+        raise ValueError(f"a block of {size:,} bytes at byte {offset:,} of {len(data):,}")
+    compression, expected = struct.unpack_from("<BI", data, offset + size)
+    if masked_crc32c(data[offset : offset + size + 1]) != expected:
+        raise ValueError(f"a wrong checksum of the block at byte {offset:,}")
+    if compression:  # LevelDB can; TensorFlow's writer of checkpoints never does (tensor_bundle.cc)
+        raise ValueError(f"a compressed block at byte {offset:,}")
+    return data[offset : offset + size]
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries of a block; a key may share its first bytes with the one before."""
+    if len(block) < 4:
+        raise ValueError("a block without an end")
+    (num_restarts,) = struct.unpack_from("<I", block, len(block) - 4)
+    end = len(block) - 4 - 4 * num_restarts
+    if end < 0:
+        raise ValueError(f"{num_restarts:,} restarts in a block of {len(block):,} bytes")
+    position, key = 0, b""
+    while position < end:
+        shared, position = _varint(block, position)
+        added, position = _varint(block, position)
+        size, position = _varint(block, position)
+        stop = position + added + size
+        if shared > len(key) or shared + added > _MAX_KEY_BYTES or stop > end:
+            raise ValueError(f"an entry that does not fit at byte {position:,} of its block")
+        key = key[:shared] + block[position : position + added]
+        yield key, block[position + added : stop]
+        position = stop
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a number of seven bits per byte, the lowest first, of at most ten bytes; return the position after it."""
+    number = 0
+    for shift, byte in enumerate(data[position : position + 10]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return number, position + shift + 1
+    raise ValueError(f"unfinished number at byte {position:,}")
+
+
+def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
+    """Write one data file, then the index; return their paths. Until the index is there, nobody finds a checkpoint."""
+    table = [(b"", Header(num_shards=1, version={"producer": 1}).SerializeToString())]
+
+    def contents() -> Iterator[bytes]:
+        offset = 0
+        for name in sorted(variables):
+            tensor = variables[name]
+            stored = tensor.contiguous().numpy().tobytes()
+            entry = Entry(
+                dtype=next(number for number, dtype in _DTYPES.items() if dtype == tensor.dtype),
+                shape={"dim": [{"size": size} for size in tensor.shape]},
+                offset=offset,
+                size=len(stored),
+                crc32c=masked_crc32c(stored),
+            )
+            table.append((name.encode(), entry.SerializeToString()))
+            offset += len(stored)
+            yield stored
+
+    data, index = data_file(prefix, 0, 1), prefix.with_name(f"{prefix.name}.index")
+    write_stream(data, contents())
+    write_bytes(index, table_bytes(table))
+    return [data, index]
+
+
+def table_bytes(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return a table of one block, for entries in the order of their keys.
+
+    >>> list(read_table(table_bytes([(b"a", b"1"), (b"ab", b"2")])))
+    [(b'a', b'1'), (b'ab', b'2')]
+    """
+    table, block = _appended(b"", entries)
+    table, metadata = _appended(table, [])
+    table, index = _appended(table, [(entries[-1][0] if entries else b"", block)])
+    return table + (metadata + index).ljust(_FOOTER_BYTES - len(_MAGIC), b"\0") + _MAGIC
+
+
+def _appended(table: bytes, entries: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+    """Append a block to a table; return the table, and the handle of the block."""
+    contents, restarts = b"", []
+    for key, value in entries:  # every key is written in full, so that a reader may start at any of them
+        restarts.append(len(contents))
+        contents += b"\0" + _to_varint(len(key)) + _to_varint(len(value)) + key + value
+    restarts = restarts or [0]
+    contents += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+    stored = contents + b"\0"  # not compressed
+    handle = _to_varint(len(table)) + _to_varint(len(contents))
+    return table + stored + struct.pack("<I", masked_crc32c(stored)), handle
+
+
+def _to_varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])

@@ -1,108 +1,84 @@
-"""The names of a model folder's tensors in Google's code, for import and export.
+"""The variables of Google's code (google-research/albert, modeling.py) for the parameters of our networks.
 
-A model folder has Hugging Face's names, whose layers are grouped as Google's are. `place` maps a
-tensor of the folder to a variable of the checkpoint; an import does so for every tensor.
+The table is one more layout beside those of Hugging Face's files (litebert.folder.names), so that groups, inner groups
+and partial sharing are the same in every direction.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.folder.names import TensorNames, tensor_names
+
+WORDS = "bert/embeddings/word_embeddings"
+STEP = "global_step"
 SLOTS = ("adam_m", "adam_v")
 """Both optimizers keep these beside each variable, `<variable>/adam_m` (optimization.py L140)."""
-STEP = "global_step"
-WORDS = "bert/embeddings/word_embeddings"
-SECOND_WORDS = "bert/embeddings/word_embeddings_2"
-"""albert_zh's projection of word embeddings from E to H (its embedding_lookup_factorized)."""
+BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
 
-OFFICIAL_BLOCK = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
-OLD_BLOCK = "bert/encoder/layer_shared/"
-"""The only block of albert_zh, which is older than Google's published names."""
-HUB_PREFIX = "module/"
-"""What TF-Hub puts before every name."""
-
-_TABLES = {
-    "albert.embeddings.word_embeddings": WORDS,
-    "albert.embeddings.position_embeddings": "bert/embeddings/position_embeddings",
-    "albert.embeddings.token_type_embeddings": "bert/embeddings/token_type_embeddings",
-}
-_DENSE = {
-    "albert.encoder.embedding_hidden_mapping_in": "bert/encoder/embedding_hidden_mapping_in",
-    "albert.pooler": "bert/pooler/dense",
-    "predictions.dense": "cls/predictions/transform/dense",
-    "start_logits.dense": "start_logits/dense",
-    "end_logits.dense_0": "end_logits/dense_0",
-    "end_logits.dense_1": "end_logits/dense_1",
-    "answer_class.dense_0": "answer_class/dense_0",
-    "answer_class.dense_1": "answer_class/dense_1",
-}
-_NORMS = {
-    "albert.embeddings.LayerNorm": "bert/embeddings/LayerNorm",
-    "predictions.LayerNorm": "cls/predictions/transform/LayerNorm",
-    "end_logits.LayerNorm": "end_logits/LayerNorm",
-}
-_OUTPUTS = {
-    "sop_classifier.classifier": "cls/seq_relationship/",
-    "classifier": "",
-    "qa_outputs": "cls/squad/",
-    "predictions": "cls/predictions/",
-}
-_BLOCK_DENSE = {
-    "attention.query": "attention_1/self/query",
-    "attention.key": "attention_1/self/key",
-    "attention.value": "attention_1/self/value",
-    "attention.dense": "attention_1/output/dense",
-    "ffn": "ffn_1/intermediate/dense",
-    "ffn_output": "ffn_1/intermediate/output/dense",
-}
-_BLOCK_NORMS = {"attention.LayerNorm": "LayerNorm", "full_layer_layer_norm": "LayerNorm_1"}
-_OLD_BLOCK_DENSE = {
-    "attention.query": "attention/self/query",
-    "attention.key": "attention/self/key",
-    "attention.value": "attention/self/value",
-    "attention.dense": "attention/output/dense",
-    "ffn": "intermediate/dense",
-    "ffn_output": "output/dense",
-}
-_OLD_BLOCK_NORMS = {"attention.LayerNorm": "attention/output/LayerNorm", "full_layer_layer_norm": "output/LayerNorm"}
-_KERNEL = {"weight": "/kernel", "bias": "/bias"}
-_NORM = {"weight": "/gamma", "bias": "/beta"}
+GOOGLE = TensorNames(
+    family="Albert",
+    encoder="bert/",
+    words=WORDS,
+    predictions="cls/predictions",
+    modules={
+        "albert.embedding.word": WORDS,
+        "albert.embedding.position": "bert/embeddings/position_embeddings",
+        "albert.embedding.segment": "bert/embeddings/token_type_embeddings",
+        "albert.embedding.norm": "bert/embeddings/LayerNorm",
+        "albert.embedding.projection": "bert/encoder/embedding_hidden_mapping_in",
+        "albert.pooler": "bert/pooler/dense",
+        "masked_lm": "cls/predictions",
+        "masked_lm.dense": "cls/predictions/transform/dense",
+        "masked_lm.norm": "cls/predictions/transform/LayerNorm",
+        "sentence_order.classifier": "cls/seq_relationship",
+    },
+    layer="bert/encoder/transformer/group_{group}/inner_group_{inner}",
+    block={
+        "attention.query": "attention_1/self/query",
+        "attention.key": "attention_1/self/key",
+        "attention.value": "attention_1/self/value",
+        "attention.output": "attention_1/output/dense",
+        "attention.norm": "LayerNorm",
+        "feed_forward.intermediate": "ffn_1/intermediate/dense",
+        "feed_forward.output": "ffn_1/intermediate/output/dense",
+        "feed_forward.norm": "LayerNorm_1",
+    },
+)
+_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}
+"""The linear heads by their names in Hugging Face's files; GLUE's and RACE's have the same variables."""
+_OUTPUTS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
 _OUTPUT = {"weight": "output_weights", "bias": "output_bias"}
-_BLOCK = re.compile(r"albert\.encoder\.albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.(.+)")
+_NORM = {"weight": "gamma", "bias": "beta"}
+_DENSE = {"weight": "kernel", "bias": "bias"}
 
 
-class StoredVariable(NamedTuple):
-    """A variable of a checkpoint; a kernel is stored as [in, out], the transpose of ours."""
+def variables_of(parameter: str, config: AlbertConfig, head: HeadConfig | None = None) -> list[str]:
+    """Return the variables that hold one of our parameters; with partial sharing, several.
 
-    variable: str
-    is_kernel: bool = False
+    A variable that ends in /kernel is stored as [in, out], the transpose of our weight.
 
-
-def place(tensor: str, *, is_old: bool = False) -> StoredVariable:
-    """Return the variable of a tensor of a model folder, by its official or an old name.
-
-    >>> place("predictions.dense.weight")
-    StoredVariable(variable='cls/predictions/transform/dense/kernel', is_kernel=True)
-    >>> place("classifier.weight")
-    StoredVariable(variable='output_weights', is_kernel=False)
+    >>> config = AlbertConfig()
+    >>> variables_of("masked_lm.dense.weight", config), variables_of("masked_lm.bias", config)
+    (['cls/predictions/transform/dense/kernel'], ['cls/predictions/output_bias'])
+    >>> variables_of("albert.feed_forward.0.norm.bias", config)
+    ['bert/encoder/transformer/group_0/inner_group_0/LayerNorm_1/beta']
     """
-    module, _, kind = tensor.rpartition(".")
-    if match := _BLOCK.fullmatch(module):
-        group, inner, module = match.groups()
-        block = OLD_BLOCK if is_old else OFFICIAL_BLOCK.format(group=group, inner=inner)
-        dense, norms = (_OLD_BLOCK_DENSE, _OLD_BLOCK_NORMS) if is_old else (_BLOCK_DENSE, _BLOCK_NORMS)
-    else:
-        block, dense, norms = "", _DENSE, _NORMS
-    if module in dense:
-        return StoredVariable(f"{block}{dense[module]}{_KERNEL[kind]}", is_kernel=kind == "weight")
-    if module in norms:
-        return StoredVariable(f"{block}{norms[module]}{_NORM[kind]}")
-    if module in _OUTPUTS:
-        return StoredVariable(f"{_OUTPUTS[module]}{_OUTPUT[kind]}")
-    return StoredVariable(_TABLES[module])
+    return [_variable(name.replace(".", "/")) for name in tensor_names(parameter, config, head, GOOGLE)]
 
 
 def is_slot(variable: str) -> bool:
     """Tell whether a variable is the optimizer's."""
     return variable.endswith(tuple(f"/{slot}" for slot in SLOTS))
+
+
+def _variable(path: str) -> str:
+    """Name a variable as TensorFlow's layers do."""
+    module, _, kind = path.rpartition("/")
+    module = _LINEAR_HEADS.get(module, module)
+    if module.endswith("_embeddings"):
+        return module
+    is_norm = module.rpartition("/")[2].startswith("LayerNorm")
+    names = _OUTPUT if module in _OUTPUTS else _NORM if is_norm else _DENSE
+    return f"{module}/{names[kind]}".lstrip("/")

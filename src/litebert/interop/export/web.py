@@ -1,32 +1,40 @@
-"""Write the static folder: a page, its scripts, the model in eight bits, and its tokenizer."""
+"""A model as static files with which it answers inside the browser: a page, its scripts, eight bits, the tokenizer."""
 
 from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
+import io
 import json
 import sys
+import tarfile
 import unicodedata
+import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from litebert.errors import LitebertError
-from litebert.files import Json, require_absent, staged_folder, write_bytes
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, read_capped, require_absent, staged_folder, write_bytes
 from litebert.folder import SentenceVectors, head_of, load_model, read_sentence_vectors
+from litebert.interop.export.check import Parity
+from litebert.interop.export.network import ENCODER_ONLY
 from litebert.interop.export.onnx import export_onnx
-from litebert.interop.export.parity import Parity
-from litebert.interop.export.source import ENCODER_ONLY
-from litebert.interop.export.web.runtime import VERSION, read_runtime
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.fromjson import read_vocabulary
 from litebert.tokenizer.location import vocabulary_file
 from litebert.tokenizer.modelfile import NORMAL, read_model
 
 PAGE = Path(__file__).parent / "page"
+VERSION = "1.30.0"
+URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
+INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+"""SHA-512 of the package, as the npm registry publishes it."""
+_PACKAGE_LIMIT, _SECONDS = 64 << 20, 60
 _VERBS = {"prediction_logits": "fill", "logits": "classify"}
 """What the page can do with an output of the network."""
 _TABLE_BITS = 7
@@ -61,20 +69,16 @@ class WebReport:
 def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> WebReport:
     """Write a folder that any static server can serve; `runtime` is a local npm package.
 
-    The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for
-    that, and always searches by vectors. Large files are compressed; the page unpacks them.
-
-    Raises:
-        LitebertError: LB-910, the output exists; LB-877, LB-878, no runtime; LB-879, no
-            SentencePiece vocabulary; what `export_onnx` raises.
+    The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for that, and always
+    searches by vectors. Large files are compressed; the page unpacks them.
     """
     require_absent(
         "LB-910", f"{output} exists", output, expected="a folder that is not there yet", next="choose another folder"
     )
-    tokenizer = Tokenizer.load(folder)
-    table = vocabulary(folder, tokenizer)
-    found = read_runtime(runtime)
-    head = head_of(load_model(folder).network)
+    table = vocabulary(folder, Tokenizer.load(folder))
+    script, binary = read_runtime(runtime)
+    network = load_model(folder).network
+    head = head_of(network)
     has_head = head is None or head.record.verb in _VERBS.values()
     with TemporaryDirectory() as scratch:
         report = export_onnx(
@@ -88,19 +92,24 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
         )
         model = report.output.read_bytes()
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
-    settings: dict[str, Json] = {"name": _name(folder.resolve()), "verbs": list(verbs)}
-    settings |= _vectors(read_sentence_vectors(folder) or SentenceVectors())
-    settings["positions"] = load_model(folder).network.config.max_position_embeddings
+    place = folder.resolve()
+    vectors = asdict(read_sentence_vectors(folder) or SentenceVectors())
+    settings: dict[str, Json] = {
+        "name": place.parent.name if place.name == "model" else place.name,  # that of the run or the package
+        "verbs": list(verbs),
+        **{name: vectors[name] for name in ("pooling", "max_length", "prompt")},
+        "positions": network.config.max_position_embeddings,
+    }
     if head is not None and has_head:
         settings |= {"labels": list(head.labels), "problem": head.problem_type}
     compressed = {
         "model.onnx.gz": model,
-        "onnxruntime.wasm.gz": found.binary,
+        "onnxruntime.wasm.gz": binary,
         "tokenizer.json.gz": json.dumps(table, ensure_ascii=False).encode(),
     }
     files = {name: gzip.compress(data, 9, mtime=0) for name, data in compressed.items()}
     settings["sizes"] = {name: len(data) for name, data in files.items()}
-    files["onnxruntime.js"] = found.script
+    files["onnxruntime.js"] = script
     files["settings.json"] = json.dumps(settings, indent=1).encode()
     files["README.txt"] = _NOTICE.encode()
     files |= {path.name: path.read_bytes() for path in sorted(PAGE.iterdir())}
@@ -111,21 +120,8 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
     return WebReport(output, verbs, {name: len(data) for name, data in files.items()}, parity)
 
 
-def _name(folder: Path) -> str:
-    """Return the name of a folder; for a folder called model, that of the run or package."""
-    return folder.parent.name if folder.name == "model" else folder.name
-
-
-def _vectors(vectors: SentenceVectors) -> dict[str, Json]:
-    return {"pooling": vectors.pooling, "max_length": vectors.max_length, "prompt": vectors.prompt}
-
-
 def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
-    """Return the tokenizer of a folder as a table for `tokenizer.js`.
-
-    Raises:
-        LitebertError: LB-879, its vocabulary is not a SentencePiece model.
-    """
+    """Return the tokenizer of a folder as a table for `tokenizer.js`."""
     found = read_vocabulary(folder)
     if found.suffix != ".model":
         raise LitebertError(
@@ -157,3 +153,46 @@ def _class(belongs: Callable[[str], bool]) -> str:
     codes = np.array([code for code in range(sys.maxunicode + 1) if belongs(chr(code))])
     runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
     return "".join(rf"\u{{{run[0]:x}}}-\u{{{run[-1]:x}}}" for run in runs)
+
+
+def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
+    """Return script and binary of onnxruntime-web from the npm package at `package`.
+
+    With None it is taken from the cache of this user, or downloaded. What has not the published hash is never kept.
+    """
+    kept = Path.home() / ".cache" / "litebert" / f"onnxruntime-web-{VERSION}.tgz"
+    if package is None and not kept.is_file():
+        try:
+            with urllib.request.urlopen(URL, timeout=_SECONDS) as answer:
+                data: bytes = answer.read(_PACKAGE_LIMIT)
+        except OSError as error:
+            raise LitebertError(
+                "LB-877",
+                "onnxruntime-web cannot be fetched",
+                received=f"{URL}: {error}",
+                expected="a connection to the npm registry, or --runtime with a local copy",
+                next=f"npm pack onnxruntime-web@{VERSION}, then add --runtime onnxruntime-web-{VERSION}.tgz",
+            ) from error
+        _require_package(data, URL, next="try again, or fetch it elsewhere and add --runtime FILE")
+        write_bytes(kept, data)
+    else:
+        path = package or kept
+        data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
+        _require_package(data, str(path), next=f"npm pack onnxruntime-web@{VERSION}" if package else f"rm {path}")
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        names = ("package/dist/ort.wasm.bundle.min.mjs", "package/dist/ort-wasm-simd-threaded.wasm")
+        script, binary = (archive.extractfile(name) for name in names)
+        assert script is not None
+        assert binary is not None
+        return script.read(), binary.read()
+
+
+def _require_package(data: bytes, place: str, *, next: str) -> None:
+    if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
+        raise DamagedError(
+            "LB-878",
+            f"{place} is not the package onnxruntime-web {VERSION}",
+            received=f"{len(data):,} bytes with another hash",
+            expected="the file whose hash the npm registry publishes",
+            next=next,
+        )

@@ -13,13 +13,10 @@ import torch
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.interop.export.onnx import export_onnx
-from litebert.interop.export.onnx.graph import require_weights_once, to_graph
-from litebert.interop.export.onnx.runtime import onnx
-from litebert.interop.export.parity import Parity, compare, require_equal
+from litebert.interop.export.check import OUR_TEXTS, Parity, compare, padded_batches, read_texts, require_equal
+from litebert.interop.export.network import padded
+from litebert.interop.export.onnx import export_onnx, onnx, require_weights_once, to_graph
 from litebert.interop.export.program import export_program
-from litebert.interop.export.readers import padded
-from litebert.interop.export.samples import OUR_TEXTS, padded_batches, read_texts
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 

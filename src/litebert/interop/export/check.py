@@ -1,0 +1,226 @@
+"""How near the outputs of an exported network are to those of the network itself, on a few texts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from litebert.errors import LitebertError
+from litebert.files import read_capped
+from litebert.interop.export.network import INPUTS, NUM_STARTS, PaddedNetwork, allowed_positions
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.tasks.kinds.family import frame_ids
+from litebert.tasks.kinds.spans import score_spans
+from litebert.tokenizer import Tokenizer
+
+Text: TypeAlias = tuple[str, str | None]
+Inputs: TypeAlias = dict[str, NDArray[np.int64]]
+Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
+RunBatch: TypeAlias = Callable[[Inputs], Outputs]
+
+EQUAL = 1e-4
+"""Largest difference allowed between runtimes in float32, for numbers up to one."""
+ROWS_AT_ONCE, NUM_CHOICES = 8, 4
+OUR_TEXTS: tuple[Text, ...] = (
+    ("Where did the boat come from?", "The boat had come down the river from the old mill."),
+    ("Who opened the door?", "Nobody answered, so Clara opened the door herself and went in."),
+    ("When does the market close?", "The market closes at six, but on Friday it stays open late."),
+    (
+        "What did the committee decide?",
+        "After two hours the committee decided to postpone the vote until the auditors had finished their report on "
+        "the costs of the new bridge.",
+    ),
+    ("How many people live there?", "About 3,400 people live in the village, most of them farmers."),
+    ("It rained all night.", "In the morning the cellar was full of water."),
+    ("The film is far too long.", "Even so, its last half hour is among the best of the year."),
+    ("She plays the cello.", "Her brother, who is younger, plays nothing at all."),
+    (
+        "Why is bread left to rise?",
+        "Yeast turns part of the sugar in the dough into gas; the gas makes the dough rise, and a long rise gives the "
+        "bread its taste.",
+    ),
+    ("What is a prime number?", "A whole number above one that only one and itself divide."),
+    ("Who wrote the letter?", "The letter was signed by the mayor, but her secretary wrote it."),
+    ("The train was late.", "We missed the ferry and had to spend the night on the quay."),
+)
+
+
+def read_texts(path: Path) -> tuple[Text, ...]:
+    """Read one text per line, or two with a tab between them."""
+    lines = read_capped(path, 16 << 20, command=f"ls -l {path}").decode("utf-8", "replace").splitlines()
+    parts = [line.partition("\t") for line in lines if line.strip()]
+    if not parts:
+        raise LitebertError(
+            "LB-753",
+            f"{path} has no texts to compare on",
+            received=f"{len(lines)} empty lines",
+            expected="one text per line, or two with a tab between them",
+            next="omit --texts to compare on a few built-in sentences",
+        )
+    return tuple((first, second if tab else None) for first, tab, second in parts)
+
+
+def padded_batches(texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork) -> Iterator[Inputs]:
+    """Yield texts as padded batches: rows, or questions with their choices."""
+    lengths, has_choices = network.lengths, "choices" in network.axes
+    framed = [
+        frame_ids(
+            tokenizer,
+            tokenizer.encode(first).ids,
+            None if second is None else tokenizer.encode(second).ids,
+            max_length=lengths[-1],
+        )
+        for first, second in texts
+    ]
+    for begin in range(0, len(framed), ROWS_AT_ONCE):
+        rows = framed[begin : begin + ROWS_AT_ONCE]
+        choices = min(NUM_CHOICES, len(rows))
+        if has_choices:
+            rows = rows[: len(rows) // choices * choices]
+        shape = (len(rows), max(lengths[0], *(len(ids) for ids, _ in rows)))
+        ids, mask, segments = np.full(shape, tokenizer.pad_id), np.zeros(shape, int), np.zeros(shape, int)
+        for row, (tokens, types) in enumerate(rows):
+            ids[row, : len(tokens)], segments[row, : len(tokens)] = tokens, types
+            mask[row, : len(tokens)] = 1
+        laid_out = (-1, choices, shape[1]) if has_choices else shape
+        yield {name: x.reshape(laid_out) for name, x in zip(INPUTS, (ids, mask, segments), strict=True)}
+
+
+@torch.inference_mode()
+def ragged_outputs(
+    network: Network, inputs: Inputs, names: Collection[str], *, starts: NDArray[np.generic] | None = None
+) -> Outputs:
+    """Return the outputs of the network itself under these names, -inf on padding.
+
+    A conditional head scores the ends after `starts`, (batch, starts), or after its own best.
+    """
+    shape = inputs["input_ids"].shape
+    ids, mask, segments = (torch.from_numpy(inputs[name]).reshape(-1, shape[-1]) for name in INPUTS)
+    batch = Batch.from_padded(ids, mask, segments)
+    head = network.head_config if isinstance(network, AlbertForTask) else None
+    if isinstance(network, AlbertForTask) and "start_top_index" in names:
+        chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
+        spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
+        found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
+        return {name: values.numpy() for name, values in found.items()}
+    hidden = network.albert(batch)
+    per_token = {"last_hidden_state", "prediction_logits"}
+    if head is not None and not (head.is_pooled or head.record.reads_texts):
+        per_token.update(head.record.logits)
+    outputs = {}
+    for name in names:
+        if name == "last_hidden_state":
+            values = hidden
+        elif name == "pooler_output":
+            values = network.albert.pool(hidden[batch.first_tokens])
+        elif isinstance(network, AlbertForPretraining):
+            is_order = name == "sop_logits"
+            table = network.albert.embedding.word.weight
+            values = (
+                network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+                if is_order
+                else network.masked_lm(hidden, table)
+            )
+        else:
+            values = network(batch)
+            columns = network.head_config.record.logits
+            values = values if len(columns) == 1 else values[:, columns.index(name)]
+        if name in per_token:
+            is_token = batch.to_padded(torch.ones_like(batch.ids), width=shape[-1]) > 0
+            values = batch.to_padded(values, width=shape[-1])
+            values[~is_token] = -torch.inf
+        outputs[name] = (values.reshape(shape[:2]) if len(shape) == 3 else values).numpy()
+    return outputs
+
+
+_BANNED = -1e29
+"""A value below this means "never" and is not compared."""
+_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
+"""Outputs whose last axis is not one of features."""
+_NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How near the outputs of an exported network are to those of the network itself.
+
+    `max_difference` should be compared with `scale`, the largest absolute output. `correlation` is the lowest of all
+    outputs, and correlates deviations from the mean over all tokens or texts, which is what distinguishes one text from
+    another. `same_choice` is the share of equal first choices; None if nothing is chosen.
+    """
+
+    max_difference: float
+    scale: float
+    correlation: float
+    same_choice: float | None
+
+
+def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parity:
+    """Compare a runtime with the ragged network on real tokens; padding is excluded."""
+    sums: defaultdict[str, _Sums] = defaultdict(_Sums)
+    differences, scales = [0.0], [0.0]
+    same: list[NDArray[np.bool_]] = []
+    for inputs in batches:
+        outputs = run(inputs)
+        starts = outputs.get("start_top_index")
+        for name, expected in ragged_outputs(network, inputs, outputs, starts=starts).items():
+            valid = ~(expected <= _BANNED)  # NaN is compared, and never equal
+            width = 1 if name in _OVER_POSITIONS else expected.shape[-1]
+            a, b = (x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name]))
+            sums[name].add(a, b)
+            differences.append(float(np.abs(a - b).max(initial=0)))
+            scales.append(float(np.abs(a).max(initial=0)))
+            if name not in _NOT_CHOICES and expected.shape[-1] > 1:
+                ours, theirs = (np.where(valid, x, -np.inf).argmax(-1) for x in (expected, outputs[name]))
+                same.append((ours == theirs)[valid.any(-1)])
+    return Parity(
+        max_difference=float(np.max(differences)),
+        scale=float(np.max(scales)),
+        correlation=float(np.min([each.correlation() for each in sums.values()])),
+        same_choice=float(np.concatenate(same).mean()) if same else None,
+    )
+
+
+def require_equal(parity: Parity, *, what: str) -> None:
+    """Refuse an exported network whose outputs are not those of the network itself."""
+    limit = EQUAL * max(1.0, parity.scale)
+    if not parity.max_difference <= limit:
+        raise LitebertError(
+            "LB-755",
+            f"{what} was not written: it does not give the network's numbers",
+            received=f"outputs differ by up to {parity.max_difference:.2g}",
+            expected=f"at most {limit:.2g}",
+            next="pip install -U 'litebert[onnx]', or report this with the model's config.json",
+        )
+
+
+class _Sums:
+    """Moments of two sets of rows, summed batch by batch, so that no outputs need to be kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.totals: NDArray[np.float64] = np.zeros((2, 1))
+        self.products: NDArray[np.float64] = np.zeros((2, 2))
+
+    def add(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+        self.count += len(a)
+        self.totals = self.totals + np.stack([a.sum(0), b.sum(0)])
+        flat = np.stack([a.ravel(), b.ravel()])
+        self.products = self.products + flat @ flat.T
+
+    def correlation(self) -> float:
+        """Correlate deviations from the column means: 1 if both are constant, 0 if one is."""
+        with np.errstate(invalid="ignore"):  # infinite outputs
+            covariance = self.products - self.totals @ self.totals.T / max(self.count, 1)
+            variances = covariance.diagonal()
+            is_constant = variances <= 1e-12 * self.products.diagonal()
+            if is_constant.any():
+                return float(is_constant.all())
+            return float(covariance[0, 1] / np.sqrt(variances.prod()))

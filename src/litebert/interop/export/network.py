@@ -1,0 +1,397 @@
+"""The network on padded rectangles, which exporters can trace: no ragged batch, no control flow.
+
+Every block is prepared once and applied at its steps, so that a weight is one constant however often it is used.
+Weights are stored as [in, out], so that each product has a constant operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.files import write_bytes
+from litebert.folder import load_model
+from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.block import AttentionBlock, FeedForwardBlock
+from litebert.nn.heads import LinearHead, MaskedLMHead
+from litebert.tasks.kinds.family import NEVER
+from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans
+from litebert.tasks.kinds.vectors import VectorHead, vector_rows
+from litebert.tokenizer import Tokenizer
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+NUM_STARTS = 5
+"""Number of likeliest starts whose ends the graph scores (official flag start_n_top)."""
+ENCODER_ONLY = "none"
+_COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+# --- the source of an export, a model folder, and its target ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """A loaded model, and the same weights for padded rectangles; `head` names its outputs."""
+
+    folder: Path
+    head: str
+    network: Network
+    padded: PaddedNetwork
+    tokenizer: Tokenizer
+
+
+def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> SourceModel:
+    """Load a model folder to export it with its own head, or without one (`head="none"`).
+
+    `has_states` adds the last hidden states to the outputs of the head.
+    """
+    loaded = load_model(folder)
+    network = loaded.network
+    if network.config.attention != "full":
+        raise LitebertError(
+            "LB-470",
+            "this kind of attention cannot be exported",
+            received=f"attention {network.config.attention}",
+            expected="attention full",
+            next="use the model in Python or with the litebert commands",
+        )
+    tokenizer = Tokenizer.load(folder)
+    own = network.head_config.kind if isinstance(network, AlbertForTask) else "pretraining"
+    if head not in (None, own, ENCODER_ONLY):
+        raise LitebertError(
+            "LB-750",
+            f"{folder} cannot be exported with this head",
+            received=f"--head {head}",
+            expected=f"{own}, the head it has, or none for the encoder alone",
+            next=did_you_mean(head, (own, ENCODER_ONLY)),
+        )
+    has_head = head != ENCODER_ONLY
+    rectangle = padded(network, missing=loaded.missing, has_head=has_head, has_states=has_states)
+    return SourceModel(folder, head or own, network, rectangle, tokenizer)
+
+
+def require_free(output: Path, *, suffix: str, source: Path) -> None:
+    """Refuse to overwrite anything: the file itself, or files of another model beside it."""
+    nearest = next(parent for parent in output.absolute().parents if parent.exists())
+    obstacle = (
+        "a folder"
+        if output.is_dir()
+        else "it exists"
+        if output.exists()
+        else (output.suffix or "a name without suffix")
+        if output.suffix != suffix
+        else f"{nearest} is no folder"
+        if not nearest.is_dir()
+        else None
+    )
+    if obstacle:
+        raise LitebertError(
+            "LB-751",
+            f"{output} cannot be the output",
+            received=obstacle,
+            expected=f"a new file that ends in {suffix}",
+            next=f"choose another path, for instance {output.parent / output.stem}/model{suffix}",
+        )
+    for name in _COMPANIONS:
+        ours, beside = source / name, output.parent / name
+        if ours.is_file() and beside.exists() and beside.read_bytes() != ours.read_bytes():
+            raise LitebertError(
+                "LB-752",
+                f"{output.parent} belongs to another model",
+                received=f"{beside} differs from {ours}",
+                expected="a new folder, or one with the same tokenizer and config.json",
+                next=f"choose another folder, for instance {output.parent / output.stem}",
+            )
+
+
+def write_export(output: Path, data: bytes, *, source: Path) -> None:
+    """Write a file with config.json and the tokenizer beside it, so that the folder is complete."""
+    for name in _COMPANIONS:
+        if (source / name).is_file() and not (output.parent / name).exists():
+            write_bytes(output.parent / name, (source / name).read_bytes())
+    write_bytes(output, data)
+
+
+# --- the network -----------------------------------------------------------------------------------------------------
+
+
+class Reader(nn.Module):
+    """Compute the outputs `output_names` from hidden states, mask and segments.
+
+    `shortest` is the least length that it can read.
+    """
+
+    output_names: tuple[str, ...]
+    shortest = 1
+
+
+class PaddedNetwork(nn.Module):
+    """Map ids, mask (1 = a token) and segments, int64 (batch, length), to named outputs.
+
+    Padding is on the right and does not change outputs. `lengths` are those it can read.
+    """
+
+    axes: tuple[str, ...] = ("batch", "length")
+
+    def __init__(self, encoder: PaddedEncoder, readers: Sequence[Reader]) -> None:
+        super().__init__()
+        self.encoder, self.readers = encoder, nn.ModuleList(readers)
+        self.lengths = range(max(reader.shortest for reader in readers), 1 + len(encoder.position))
+        self.output_names = tuple(name for reader in readers for name in reader.output_names)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs in the order of `output_names`."""
+        hidden = self.encoder(input_ids, attention_mask, token_type_ids)
+        parts = [reader(hidden, attention_mask, token_type_ids) for reader in self.readers]
+        return tuple(output for part in parts for output in part)
+
+
+class PaddedChoices(PaddedNetwork):
+    """Take (batch, choices, length), each choice a sequence of its own, and return logits of shape (batch, choices)."""
+
+    axes = ("batch", "choices", "length")
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
+        """Return the logits."""
+        rows = (x.flatten(0, 1) for x in (input_ids, attention_mask, token_type_ids))
+        (logits,) = super().forward(*rows)
+        return (logits.reshape(input_ids.shape[:2]),)
+
+
+class Affine(nn.Module):
+    """x W + b, with W as [in, out]."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().T.contiguous())
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> Affine:
+        """Copy a linear layer."""
+        return cls(linear.weight, linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x W + b."""
+        product = x @ self.weight
+        return product if self.bias is None else product + self.bias
+
+
+class PaddedEncoder(nn.Module):
+    """Embeddings and the unrolled depth plan."""
+
+    def __init__(self, albert: Albert) -> None:
+        super().__init__()
+        embedding = albert.embedding
+        self.plan = albert.plan
+        self.word, self.segment = embedding.word, embedding.segment
+        self.position, self.norm = embedding.position.weight, embedding.norm
+        projection = embedding.projection
+        self.projection = Affine.of(projection) if isinstance(projection, nn.Linear) else projection
+        self.attention = nn.ModuleList(_Attention(cast(AttentionBlock, b)) for b in albert.attention)
+        self.feed_forward = nn.ModuleList(_FeedForward(cast(FeedForwardBlock, b)) for b in albert.feed_forward)
+
+    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+        """Return the last hidden states, (batch, length, hidden)."""
+        summed = self.word(ids) + self.position[: ids.shape[1]] + self.segment(segments)
+        hidden: Tensor = self.projection(self.norm(summed))
+        penalty = (1 - mask[:, None, None].to(hidden.dtype)) * NEVER  # (batch, 1, 1, length)
+        for step in self.plan:
+            hidden = self.attention[step.attention](hidden, penalty)
+            hidden = self.feed_forward[step.feed_forward](hidden)
+        return hidden
+
+
+class _Attention(nn.Module):
+    """LN(x + W_o attention(x)); query, key and value in one product, with 1 / sqrt(head_size) in the weights."""
+
+    def __init__(self, block: AttentionBlock) -> None:
+        super().__init__()
+        self.heads = block.heads
+        hidden, scale = block.output.in_features, self.heads[1] ** -0.5
+        layers = (block.query, block.key, block.value)
+        weight, bias = torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
+        rows = (torch.arange(3 * hidden, device=bias.device) < hidden).to(bias.dtype)
+        scales = 1 + rows * (scale - 1)
+        self.fused = Affine(weight * scales[:, None], bias * scales)
+        self.output, self.norm = Affine.of(block.output), block.norm
+
+    def forward(self, x: Tensor, penalty: Tensor) -> Tensor:
+        """Attend where `penalty`, (batch, 1, 1, length), is zero."""
+        projected = self.fused(x).unflatten(-1, (3, *self.heads))  # (batch, length, 3, heads, head_size)
+        query, key, value = (part.transpose(1, 2) for part in projected.unbind(-3))
+        scores = query @ key.transpose(-1, -2) + penalty  # (batch, heads, length, length)
+        mixed = (scores.softmax(-1) @ value).transpose(1, 2).flatten(-2)
+        normed: Tensor = self.norm(x + self.output(mixed))
+        return normed
+
+
+class _FeedForward(nn.Module):
+    """LN(x + W_2 act(W_1 x))."""
+
+    def __init__(self, block: FeedForwardBlock) -> None:
+        super().__init__()
+        self.intermediate, self.activation = Affine.of(block.intermediate), block.activation
+        self.output, self.norm = Affine.of(block.output), block.norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm(x + self.output(self.activation(self.intermediate(x))))
+        return normed
+
+
+# --- its heads: one small module for each kind of output -------------------------------------------------------------
+
+
+def padded(
+    network: Network, *, missing: Collection[str] = (), has_head: bool = True, has_states: bool = False
+) -> PaddedNetwork:
+    """Return the network for padded rectangles, without the parameters that are `missing` from its file.
+
+    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler; `has_states` adds
+    `last_hidden_state` to the outputs of a head.
+    """
+
+    def has(*parts: str) -> bool:
+        return not any(name.startswith(parts) for name in missing)
+
+    pooler = network.albert.pooler if has("albert.pooler.") else None
+    head = network.head_config if has_head and isinstance(network, AlbertForTask) else None
+    readers: list[Reader] = []
+    if has_head and isinstance(network, AlbertForPretraining):
+        if has("masked_lm."):
+            readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
+        if pooler is not None and has("sentence_order."):
+            readers.append(_PooledLogits(pooler, cast(nn.Linear, network.sentence_order[0]), "sop_logits"))
+    elif has_head and isinstance(network, AlbertForTask):
+        readers.append(_task_reader(network))
+    if not readers:
+        readers = [_States(), *([] if pooler is None else [_Pooled(pooler)])]
+    elif has_states:
+        readers.insert(0, _States())
+    kind = PaddedChoices if head and head.record.has_choices else PaddedNetwork
+    return kind(PaddedEncoder(network.albert), readers).eval()
+
+
+def _task_reader(network: AlbertForTask) -> Reader:
+    if isinstance(network.head, ConditionalSpanHead):
+        return _ConditionalSpanLogits(network.head)
+    if isinstance(network.head, VectorHead):
+        return _VectorLogits(network.head.dense)
+    assert isinstance(network.head, LinearHead)
+    if network.albert.pooler is not None:
+        return _PooledLogits(network.albert.pooler, network.head.dense, "logits")
+    names = network.head_config.record.logits
+    return _TokenLogits(network.head.dense) if len(names) == 1 else _SpanLogits(network.head.dense, names)
+
+
+class _States(Reader):
+    output_names = ("last_hidden_state",)
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        return (hidden,)
+
+
+class _Pooled(Reader):
+    output_names: tuple[str, ...] = ("pooler_output",)
+
+    def __init__(self, pooler: nn.Linear) -> None:
+        super().__init__()
+        self.pooler = Affine.of(pooler)
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        return (torch.tanh(self.pooler(hidden[:, 0])),)
+
+
+class _PooledLogits(_Pooled):
+    def __init__(self, pooler: nn.Linear, classifier: nn.Linear, name: str) -> None:
+        super().__init__(pooler)
+        self.classifier = Affine.of(classifier)
+        self.output_names = (name,)
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        (pooled,) = super().forward(hidden, mask, segments)
+        return (self.classifier(pooled),)
+
+
+class _MaskedLM(Reader):
+    """Scores of every word at every position; the word table is the encoder's own."""
+
+    output_names = ("prediction_logits",)
+
+    def __init__(self, head: MaskedLMHead, words: nn.Embedding) -> None:
+        super().__init__()
+        self.dense, self.norm, self.activation = Affine.of(head.dense), head.norm, head.activation
+        self.table, self.bias = words.weight, head.bias
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        embedded = self.norm(self.activation(self.dense(hidden)))
+        return (embedded @ self.table.T + self.bias,)
+
+
+class _TokenLogits(Reader):
+    output_names: tuple[str, ...] = ("logits",)
+
+    def __init__(self, dense: nn.Linear) -> None:
+        super().__init__()
+        self.dense = Affine.of(dense)
+
+    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        return (self.dense(hidden),)
+
+
+class _VectorLogits(_TokenLogits):
+    """Logits of a text or a pair from the means of its tokens."""
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        is_second = mask * segments.clamp(max=1)
+        first, second = ((hidden * chosen.unsqueeze(-1)).sum(1) for chosen in (mask - is_second, is_second))
+        return (self.dense(vector_rows(first, second, is_second.amax(1, keepdim=True))),)
+
+
+class _SpanLogits(_TokenLogits):
+    """Logits of starts and ends, each an output; padding can be neither."""
+
+    def __init__(self, dense: nn.Linear, names: tuple[str, ...]) -> None:
+        super().__init__(dense)
+        self.output_names = names
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        (logits,) = super().forward(hidden, mask, segments)
+        return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
+
+
+class _ConditionalSpanLogits(Reader):
+    """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them."""
+
+    output_names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
+    shortest = NUM_STARTS
+
+    def __init__(self, head: ConditionalSpanHead) -> None:
+        super().__init__()
+        for_token, for_start = head.end_hidden.weight.chunk(2, dim=1)
+        self.start, self.end, self.end_norm = Affine.of(head.start), Affine.of(head.end), head.end_norm
+        self.end_token, self.end_start = Affine(for_token, head.end_hidden.bias), Affine(for_start, None)
+        self.answer_hidden, self.answer = Affine.of(head.answer_hidden), Affine.of(head.answer)
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
+        pieces = SpanPieces(*(getattr(self, name) for name in SpanPieces._fields))
+        return tuple(conditional_spans(hidden, allowed_positions(mask, segments), NUM_STARTS, pieces))
+
+
+def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
+    """Return where a span may be, (batch, length): on [CLS], or in segment 1 before its [SEP].
+
+    >>> segments = torch.tensor([[0, 0, 0, 1, 1, 1, 0]])
+    >>> allowed_positions(torch.tensor([[1, 1, 1, 1, 1, 1, 0]]), segments).int().tolist()
+    [[1, 0, 0, 1, 1, 0, 0]]
+    """
+    column = torch.arange(mask.shape[1], device=mask.device)
+    last = mask.sum(-1, keepdim=True) - 1
+    return (column == 0) | ((segments == 1) & (column < last))

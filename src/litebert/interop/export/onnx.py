@@ -1,0 +1,371 @@
+"""A model as one ONNX file: each weight once, in float32 or true int8, checked in onnxruntime before it is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from litebert.errors import LitebertError, missing_package
+from litebert.interop.export.check import (
+    OUR_TEXTS,
+    Inputs,
+    Outputs,
+    Parity,
+    RunBatch,
+    Text,
+    compare,
+    padded_batches,
+    ragged_outputs,
+    require_equal,
+)
+from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
+from litebert.interop.export.program import dynamic_shapes, quiet, trace
+
+try:
+    import onnx
+    import onnxruntime
+    import onnxscript  # noqa: F401  # torch.onnx uses it
+except ImportError as error:
+    raise missing_package(error.name or "onnx", extra="onnx", needed_for="export to ONNX") from error
+
+DEFAULT_OPSET = 20
+"""The first opset that has Gelu as one operator."""
+OPSETS = range(18, 25)
+_FILE_LIMIT = 2**31 - 2**20
+"""Largest protobuf message in bytes, less some for the graph."""
+_SLACK = 2**16
+"""Bytes of shape constants, and of tables so small that the exporter folds them."""
+_LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
+"""int8 is refused below this correlation and above this difference, a share of the largest."""
+_GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
+
+
+@dataclass(frozen=True)
+class OnnxRow:
+    """A row of the table: a runtime, its file, how exact it is and how long a batch takes.
+
+    `parity` is None for the network itself; `milliseconds` is empty if nothing was timed.
+    """
+
+    name: str
+    bytes: int
+    ratio: float
+    parity: Parity | None
+    milliseconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Products:
+    """How many products have a constant operand, by the arithmetic that computes them."""
+
+    floating: int
+    integer: int
+
+
+@dataclass(frozen=True)
+class OnnxReport:
+    """What was written, what it takes and gives, and how it compares."""
+
+    output: Path
+    head: str
+    opset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    products: Products
+    rows: tuple[OnnxRow, ...]
+    notes: tuple[str, ...]
+
+
+def export_onnx(
+    folder: Path,
+    output: Path,
+    *,
+    int8: bool = False,
+    opset: int = DEFAULT_OPSET,
+    head: str | None = None,
+    texts: Sequence[Text] = OUR_TEXTS,
+    has_latency: bool = True,
+    has_states: bool = False,
+    table_bits: int = 8,
+) -> OnnxReport:
+    """Write a model folder as one ONNX file, with the tokenizer beside it.
+
+    The outputs are those of the folder's head, or of the encoder with `head="none"`; `has_states` gives both, and
+    `table_bits` is for `quantise`. onnxruntime first runs the model on `texts`, and the file is not written if its
+    outputs are wrong.
+    """
+    require_free(output, suffix=".onnx", source=folder)
+    source = open_source(folder, head=head, has_states=has_states)
+    network, names = source.network, source.padded.output_names
+    graph = to_graph(source.padded, opset=opset)
+    products = count_products(graph)
+    files = {"onnxruntime fp32": graph.SerializeToString()}
+    if int8:
+        graph = quantise(graph, table_bits=table_bits)
+        products = require_integer(graph)
+        files["onnxruntime int8"] = graph.SerializeToString()
+    runners = {name: start(data) for name, data in files.items()}
+    batches = list(padded_batches(texts, source.tokenizer, source.padded))
+    parities = {name: compare(run, network, batches) for name, run in runners.items()}
+    require_equal(parities["onnxruntime fp32"], what=str(output))
+    notes = _require_near(parities["onnxruntime int8"], output) if int8 else ()
+    everybody = {"litebert": lambda inputs: ragged_outputs(network, inputs, names)} | runners
+    times = measure(everybody, source.padded, vocab_size=network.config.vocab_size) if has_latency else {}
+    write_export(output, list(files.values())[-1], source=folder)
+    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    sizes = {"litebert": weights} | {name: len(data) for name, data in files.items()}
+    return OnnxReport(
+        output=output,
+        head=source.head,
+        opset=opset,
+        inputs=INPUTS,
+        outputs=names,
+        products=products,
+        rows=tuple(
+            OnnxRow(name, size, size / weights, parities.get(name), times.get(name, {})) for name, size in sizes.items()
+        ),
+        notes=notes,
+    )
+
+
+def _require_near(parity: Parity, output: Path) -> tuple[str, ...]:
+    """Refuse int8 that lost the outputs; return a warning where it moved them visibly."""
+    # Outputs that hardly vary may be close but uncorrelated.
+    is_near = parity.max_difference <= _LARGEST_SHARE * parity.scale
+    if not (is_near or parity.correlation >= _LEAST_CORRELATION):
+        raise LitebertError(
+            "LB-760",
+            f"{output} was not written: int8 changes this network's outputs too much",
+            received=f"a correlation of {parity.correlation:.3f} with its own outputs",
+            expected=f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}",
+            next="omit --int8",
+        )
+    is_good = parity.correlation >= _GOOD_CORRELATION and (parity.same_choice or 1) >= _GOOD_CHOICES
+    return () if is_good else ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
+
+
+# --- the graph -------------------------------------------------------------------------------------------------------
+
+
+def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.ModelProto:
+    """Export with dynamic axes for batch and length, and each weight once."""
+    if opset not in OPSETS:
+        raise LitebertError(
+            "LB-756",
+            "the graph cannot be written in this opset",
+            received=f"--opset {opset}",
+            expected=f"{OPSETS[0]} to {OPSETS[-1]}",
+            next=f"omit --opset to use {DEFAULT_OPSET}",
+        )
+    size = 4 * sum(parameter.numel() for parameter in network.parameters())
+    if size > _FILE_LIMIT:
+        raise LitebertError(
+            "LB-757",
+            "the weights do not fit in one ONNX file",
+            received=f"{size:,} bytes",
+            expected=f"at most {_FILE_LIMIT:,} bytes, the limit of the format",
+            next="litebert export program has no such limit",
+        )
+    with quiet():
+        program = torch.onnx.export(
+            trace(network),
+            dynamo=True,
+            opset_version=opset,
+            dynamic_shapes=dynamic_shapes(network),
+            input_names=list(INPUTS),
+            output_names=list(network.output_names),
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    # The exporter's metadata is long and contains paths of this machine.
+    model.producer_name, model.producer_version = "litebert", ""
+    graph = model.graph
+    del graph.value_info[:], graph.metadata_props[:], model.metadata_props[:]
+    for part in (*graph.node, *graph.initializer, *graph.input, *graph.output):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    require_weights_once(model, network)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def require_weights_once(model: onnx.ModelProto, network: PaddedNetwork) -> None:
+    """Refuse a graph with more constants than the network has weights."""
+    stored = sum(tensor.ByteSize() for tensor in model.graph.initializer)
+    needed = 4 * sum(p.numel() for p in network.parameters())
+    if stored > needed + _SLACK:
+        raise LitebertError(
+            "LB-758",
+            "the exporter stored weights more than once",
+            received=f"{stored:,} bytes of constants",
+            expected=f"about {needed:,} bytes, each weight once",
+            next="pip install -U torch onnxscript",
+        )
+
+
+def count_products(model: onnx.ModelProto) -> Products:
+    """Follow constants through the graph, so that a transposed or rescaled weight counts too."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    floating = integer = 0
+    for node in model.graph.node:
+        is_constant = [name in constants for name in node.input if name]
+        if all(is_constant):
+            constants.update(node.output)
+        elif any(is_constant[:2]):
+            floating += node.op_type in ("MatMul", "Gemm", "Einsum", "Conv")
+            integer += node.op_type in (
+                *("MatMulInteger", "QLinearMatMul"),
+                *("MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
+            )
+    return Products(floating, integer)
+
+
+def require_integer(model: onnx.ModelProto) -> Products:
+    """Refuse a graph that still multiplies weights in float, or none in int8."""
+    products = count_products(model)
+    if products.floating or not products.integer:
+        raise LitebertError(
+            "LB-759",
+            "the graph is not int8: products with weights stayed in float",
+            received=f"{products.floating} in float, {products.integer} in int8",
+            expected=f"all {products.floating + products.integer} in int8",
+            next="pip install -U torch onnxscript, or omit --int8",
+        )
+    return products
+
+
+# --- int8: weights with one scale per column; activations are quantised dynamically ----------------------------------
+
+_LAST_AXIS = "int8.last_axis"
+_make = onnx.helper.make_node
+Nodes: TypeAlias = Iterator[onnx.NodeProto]
+
+
+def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
+    """Return the graph with every weight product and every table lookup in int8.
+
+    Each weight is stored once, however many nodes read it. One scale per row of the word table is also one per column
+    of the masked-LM output layer, so the two share one eight-bit table. With `table_bits` below 8, tables use only that
+    many bits, so that the file compresses better.
+
+    A product becomes DynamicQuantizeLinear, MatMulInteger and a rescaling, which onnxruntime fuses into one operator.
+    Weights are symmetric, activations asymmetric. All activations of a product share one scale: the outputs of a row
+    depend slightly on its neighbours in the batch.
+    """
+    graph = model.graph
+    floats = {t.name: t for t in graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
+    transposed = {n.output[0]: n.input[0] for n in graph.node if n.op_type == "Transpose" and n.input[0] in floats}
+    axes: dict[str, int] = {}  # of each weight, the axis of its inputs, over which it has one scale
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in floats:
+            axes[node.input[1]] = 0
+        elif node.op_type == "MatMul" and node.input[1] in transposed:
+            axes[transposed[node.input[1]]] = 1
+        elif node.op_type == "Gather" and node.input[0] in floats:
+            axes[node.input[0]] = 1
+    nodes = [new for node in graph.node for new in _rewritten(node, axes, transposed)]
+    nodes = list({node.output[0]: node for node in nodes}.values())  # an input is quantised once
+    used = {name for node in nodes for name in node.input}
+    constants = [tensor for tensor in graph.initializer if tensor.name in used]
+    for name, axis in axes.items():
+        weight = onnx.numpy_helper.to_array(floats[name])
+        largest = np.abs(weight).max(axis=axis, keepdims=True)
+        bits = table_bits if axis else 8
+        scale = np.maximum(largest, np.finfo(np.float32).tiny) / (2 ** (bits - 1) - 1)
+        constants.append(onnx.numpy_helper.from_array(np.rint(weight / scale).astype(np.int8), f"{name}.int8"))
+        constants.append(onnx.numpy_helper.from_array(scale.squeeze(axis), f"{name}.scale"))
+    constants.append(onnx.numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
+    result = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, graph.name, graph.input, graph.output, constants),
+        opset_imports=model.opset_import,
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+    )
+    onnx.checker.check_model(result, full_check=True)
+    return result
+
+
+def _rewritten(node: onnx.NodeProto, axes: Mapping[str, int], transposed: Mapping[str, str]) -> Nodes:
+    if node.op_type == "MatMul" and transposed.get(node.input[1], node.input[1]) in axes:
+        (x, weight), (out,) = node.input, node.output
+        yield _make("DynamicQuantizeLinear", [x], [f"{x}.uint8", f"{x}.scale", f"{x}.zero"])
+        yield _make("MatMulInteger", [f"{x}.uint8", f"{weight}.int8", f"{x}.zero"], [f"{out}.int32"])
+        yield _make("Cast", [f"{out}.int32"], [f"{out}.float"], to=onnx.TensorProto.FLOAT)
+        yield _make("Mul", [f"{x}.scale", f"{transposed.get(weight, weight)}.scale"], [f"{out}.scale"])
+        yield _make("Mul", [f"{out}.float", f"{out}.scale"], [out])
+    elif node.op_type == "Gather" and node.input[0] in axes:
+        (table, index), (out,) = node.input, node.output
+        yield _make("Gather", [f"{table}.int8", index], [f"{out}.int8"])
+        yield _make("Gather", [f"{table}.scale", index], [f"{out}.scale"])
+        yield _make("Unsqueeze", [f"{out}.scale", _LAST_AXIS], [f"{out}.scales"])
+        yield _make("Cast", [f"{out}.int8"], [f"{out}.float"], to=onnx.TensorProto.FLOAT)
+        yield _make("Mul", [f"{out}.float", f"{out}.scales"], [out])
+    elif node.op_type == "Transpose" and node.input[0] in axes:
+        transpose = onnx.NodeProto()
+        transpose.CopyFrom(node)
+        transpose.input[0], transpose.output[0] = f"{node.input[0]}.int8", f"{node.output[0]}.int8"
+        yield transpose
+    else:
+        yield node
+
+
+# --- onnxruntime -----------------------------------------------------------------------------------------------------
+
+SHAPES = ((1, 16), (1, 128), (8, 128))
+ROUNDS = 7
+
+
+def start(model: bytes) -> RunBatch:
+    """Return the graph as a function that uses as many threads as torch."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors only
+    # Threads that keep spinning after a run would slow down torch.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: Inputs) -> Outputs:
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+    return run
+
+
+def measure(
+    runners: Mapping[str, RunBatch], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
+) -> dict[str, dict[str, float]]:
+    """Return the median milliseconds of each runner at each shape; `1x16` is one row of 16.
+
+    After a warm-up round the runners are interleaved, so that other work on the machine slows all of them alike.
+    """
+    times: dict[str, dict[str, float]] = {name: {} for name in runners}
+    for batch, length in SHAPES:
+        if length not in network.lengths:
+            continue
+        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)
+        taken: dict[str, list[float]] = {name: [] for name in runners}
+        for _ in range(1 + rounds):
+            for name, run in runners.items():
+                begin = time.perf_counter()
+                run(inputs)
+                taken[name].append(1e3 * (time.perf_counter() - begin))
+        for name, milliseconds in taken.items():
+            times[name][f"{batch}x{length}"] = median(milliseconds[1:])
+    return times
+
+
+def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size: int) -> Inputs:
+    """Return inputs of one shape, without padding."""
+    sizes = {"batch": batch, "choices": 1, "length": length}
+    shape = [sizes[axis] for axis in axes]
+    ids = np.arange(np.prod(shape)).reshape(shape) % vocab_size
+    return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))

@@ -1,0 +1,533 @@
+"""Damaged and hostile checkpoints and archives: one clear error, in bounded time and memory, nothing left."""
+
+import gzip
+import io
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.errors import DamagedError, LitebertError
+from litebert.interop.google import import_checkpoint, locate
+from litebert.interop.google.bundle import (
+    Entry,
+    Header,
+    masked_crc32c,
+    read_bundle,
+    read_table,
+    table_bytes,
+    write_bundle,
+)
+
+FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"
+NAME = "model.ckpt-best"
+INDEX = (FIXTURE / f"{NAME}.index").read_bytes()
+DATA = [(FIXTURE / f"{NAME}.data-0000{n}-of-00003").read_bytes() for n in range(3)]
+EXPECTED = {name: read_bundle(FIXTURE / NAME).read(name) for name in read_bundle(FIXTURE / NAME).entries}
+ONE_FILE = (b"", Header(num_shards=1).SerializeToString())
+
+
+def _small(*shape: int, **fields: object) -> bytes:
+    """Describe a variable of 2 x 3 floats, or one that lies."""
+    axes = {"dim": [{"size": size} for size in shape or (2, 3)]}
+    return Entry(**{"dtype": 1, "shape": axes, "size": 24} | fields).SerializeToString()
+
+
+def _copy(folder: Path, *, index: bytes = INDEX, data: list[bytes] = DATA) -> Path:
+    """Write a copy of the checkpoint with other bytes; return its prefix."""
+    folder.mkdir(exist_ok=True)
+    shutil.copy(FIXTURE / "albert_config.json", folder)
+    (folder / f"{NAME}.index").write_bytes(index)
+    for number, each in enumerate(data):
+        (folder / f"{NAME}.data-0000{number}-of-00003").write_bytes(each)
+    return folder / NAME
+
+
+def _read_all(prefix: Path) -> None:
+    """Read every variable; what is read must be what was written."""
+    bundle = read_bundle(prefix)
+    for name in bundle.entries:
+        assert torch.equal(bundle.read(name), EXPECTED[name]), name
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("part", range(0, 32, 3))
+def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path, part: int) -> None:
+    short = _copy(tmp_path / "index", index=INDEX[: len(INDEX) * part // 32])
+    with pytest.raises(DamagedError, match="LB-703"):
+        import_checkpoint(short, tmp_path / "model")
+    cut = [DATA[0], DATA[1][: len(DATA[1]) * part // 32], DATA[2]]
+    with pytest.raises(DamagedError, match=r"LB-704.*data-00001-of-00003 is missing or cut off"):
+        import_checkpoint(_copy(tmp_path / "data", data=cut), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@given(st.integers(0, 8 * len(INDEX) - 1))
+@settings(max_examples=150, deadline=None)
+def test_a_flipped_bit_of_the_index_is_found_or_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, bit: int
+) -> None:
+    prefix = _copy(tmp_path_factory.mktemp("flip"), index=_flipped(INDEX, bit))
+    try:
+        _read_all(prefix)
+    except DamagedError:
+        return
+
+
+@given(st.integers(0, 2), st.integers(0, 8 * 12_000 - 1))
+@settings(max_examples=100, deadline=None)
+def test_a_flipped_bit_of_the_data_is_always_found(
+    tmp_path_factory: pytest.TempPathFactory, shard: int, bit: int
+) -> None:
+    data = [_flipped(each, bit) if n == shard else each for n, each in enumerate(DATA)]
+    prefix = _copy(tmp_path_factory.mktemp("flip"), data=data)
+    with pytest.raises(DamagedError, match="LB-705"):
+        _read_all(prefix)
+
+
+def test_a_missing_data_file_is_named(tmp_path: Path) -> None:
+    prefix = _copy(tmp_path)
+    (tmp_path / f"{NAME}.data-00001-of-00003").unlink()
+    with pytest.raises(DamagedError, match=r"LB-704.*data-00001-of-00003"):
+        import_checkpoint(prefix, tmp_path / "model")
+
+
+# --- entries and headers that cannot be ------------------------------------------------------------------------------
+
+IMPOSSIBLE = {
+    "2^62 bytes": _small(size=1 << 62),
+    "-1 bytes": _small(size=-1),
+    "a size that is not its shape's": _small(size=20),
+    "axes whose product is 2^80": _small(1 << 40, 1 << 40),
+    "an axis of -1": _small(-1),
+    "nine axes": _small(*[1] * 9, size=4),
+    "a data file that is not there": _small(shard_id=3),
+    "data file -1": _small(shard_id=-1),
+    "a place at -1": _small(offset=-1),
+    "a group without end": b"\x0b",
+    "a number without end": b"\x08" + b"\xff" * 11,
+    "a string longer than the entry": b"\x12\xff\xff\xff\xff\x0f",
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_entries_that_cannot_be_are_refused_before_anything_is_allocated(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.index").write_bytes(table_bytes([ONE_FILE, (b"a", IMPOSSIBLE[name])]))
+    (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedError, match="LB-703"):
+            read_bundle(tmp_path / "x")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("offset", [1, 1 << 40, (1 << 63) - 24])
+def test_data_outside_its_file_is_refused(tmp_path: Path, offset: int) -> None:
+    (tmp_path / "x.index").write_bytes(table_bytes([ONE_FILE, (b"a", _small(offset=offset))]))
+    (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
+    with pytest.raises(DamagedError, match="LB-704"):
+        read_bundle(tmp_path / "x").read("a")
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ({}, "LB-703"),
+        ({"num_shards": 10**9}, "LB-703"),
+        ({"num_shards": -1}, "LB-703"),
+        ({"num_shards": 1, "endianness": 1}, "LB-707"),
+        ({"num_shards": 1, "version": {"producer": 9, "min_consumer": 9}}, "LB-707"),
+    ],
+)
+def test_a_header_of_another_kind_is_refused(tmp_path: Path, header: dict[str, object], code: str) -> None:
+    table = [(b"", Header(**header).SerializeToString()), (b"a", _small())]
+    (tmp_path / "x.index").write_bytes(table_bytes(table))
+    with pytest.raises(LitebertError, match=code):
+        read_bundle(tmp_path / "x")
+
+
+def test_a_table_without_header_or_with_strange_names_is_refused(tmp_path: Path) -> None:
+    for entries in ([], [(b"a", _small())], [ONE_FILE, (b"\xff", b"")]):
+        (tmp_path / "x.index").write_bytes(table_bytes(entries))
+        with pytest.raises(DamagedError, match="LB-703"):
+            read_bundle(tmp_path / "x")
+
+
+def test_an_index_of_too_many_entries_or_bytes_is_refused(tmp_path: Path) -> None:
+    many = [(f"{number:06}".encode(), _small()) for number in range(10_001)]
+    (tmp_path / "x.index").write_bytes(table_bytes([ONE_FILE, *many]))
+    with pytest.raises(DamagedError, match="LB-703"):
+        read_bundle(tmp_path / "x")
+    with (tmp_path / "x.index").open("wb") as file:
+        file.truncate(17 << 20)
+    with pytest.raises(LitebertError, match="LB-003"):
+        read_bundle(tmp_path / "x")
+
+
+@given(st.binary(max_size=80))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_as_an_entry_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, entry: bytes) -> None:
+    prefix = tmp_path_factory.getbasetemp() / "any"
+    prefix.with_name("any.index").write_bytes(table_bytes([ONE_FILE, (b"a", entry)]))
+    prefix.with_name("any.data-00000-of-00001").write_bytes(bytes(64))
+    try:
+        values = read_bundle(prefix).read("a")
+    except LitebertError:
+        return
+    assert values.numel() <= 64
+
+
+def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
+    last = "bert/encoder/transformer/group_1023/inner_group_63/LayerNorm/beta"
+    write_bundle(tmp_path / "x.ckpt", {"bert/embeddings/word_embeddings": torch.zeros(40, 8), last: torch.zeros(16)})
+    table = json.loads((FIXTURE / "albert_config.json").read_text())
+    table |= {"inner_group_num": 64, "num_hidden_groups": 1024, "num_hidden_layers": 1024}
+    (tmp_path / "albert_config.json").write_text(json.dumps(table))
+    with pytest.raises(LitebertError, match="LB-720"):
+        import_checkpoint(tmp_path / "x.ckpt", tmp_path / "model")
+
+
+@pytest.mark.parametrize("more", [{"slices": [b""]}, {}])
+def test_a_giant_that_is_only_announced_takes_no_memory(tmp_path: Path, more: dict[str, object]) -> None:
+    """Announce a network with E = H = 65,536: in slices that are not there, or in a short file."""
+    real = FIXTURE.with_name("equal_sizes")
+    bundle, entries = read_bundle(real / NAME), {}
+    for name, entry in bundle.entries.items():
+        shape = tuple(65_536 if size == 16 else size for size in bundle.shape(name))
+        size = entry.size if name == "global_step" else 4 * math.prod(shape)
+        entries[name.encode()] = _small(*shape, dtype=entry.dtype, size=size, **more) if shape else _small(size=24)
+    (tmp_path / "x.ckpt.index").write_bytes(table_bytes([ONE_FILE, *sorted(entries.items())]))
+    (tmp_path / "x.ckpt.data-00000-of-00001").write_bytes(bytes(1_000))
+    text = (real / "albert_config.json").read_text().replace('size": 16', 'size": 65536')
+    (tmp_path / "albert_config.json").write_text(text)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LitebertError, match=r"LB-70[46]"):
+            import_checkpoint(tmp_path / "x.ckpt", tmp_path / "model")
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+TABLES = st.dictionaries(st.binary(max_size=40), st.binary(max_size=60), max_size=60)
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])
+
+
+def _block(entries: Iterable[tuple[int, bytes, bytes]], restarts: int = 1) -> bytes:
+    """Lay entries out as LevelDB does, each with how much of the key before it shares."""
+    data = b"".join(
+        _varint(shared) + _varint(len(key)) + _varint(len(value)) + key + value for shared, key, value in entries
+    )
+    return data + struct.pack("<I", 0) * min(restarts, 1) + struct.pack("<I", restarts)
+
+
+def _table(*blocks: tuple[bytes, int], handles: Iterable[tuple[int, int]] | None = None) -> bytes:
+    """Lay blocks out with the given compressions; `handles` are the index's, if not the right ones."""
+    data, places = b"", []
+    for contents, kind in blocks:
+        places.append((len(data), len(contents)))
+        stored = contents + bytes([kind])
+        data += stored + struct.pack("<I", masked_crc32c(stored))
+    index = _block(
+        (0, bytes([number]), _varint(at) + _varint(size))
+        for number, (at, size) in enumerate(places if handles is None else handles)
+    )
+    end = _varint(0) + _varint(0) + _varint(len(data)) + _varint(len(index))
+    data += index + b"\0" + struct.pack("<I", masked_crc32c(index + b"\0"))
+    return data + end.ljust(40, b"\0") + INDEX[-8:]
+
+
+@given(TABLES)
+@settings(max_examples=100, deadline=None)
+def test_what_is_written_is_read(entries: dict[bytes, bytes]) -> None:
+    ordered = sorted(entries.items())
+    assert list(read_table(table_bytes(ordered))) == ordered
+
+
+def test_keys_that_share_a_beginning_are_put_together() -> None:
+    contents = _block([(0, b"bert/a", b"1"), (5, b"b", b"2"), (6, b"/c", b"3")])
+    found = list(read_table(_table((contents, 0))))
+    assert found == [(b"bert/a", b"1"), (b"bert/b", b"2"), (b"bert/b/c", b"3")]
+
+
+GOOD = (_block([(0, b"a", b"1")]), 0)
+HOSTILE = {
+    "shares more than there is": _table((_block([(9, b"a", b"")]), 0)),
+    "keys that fall": _table((_block([(0, b"b", b""), (0, b"a", b"")]), 0)),
+    "a key twice": _table((_block([(0, b"a", b""), (1, b"", b"")]), 0)),
+    "keys that fall between blocks": _table(GOOD, GOOD),
+    "a key of 2,000 bytes": _table((_block([(0, bytes(2_000), b"")]), 0)),
+    "a value longer than its block": _table((b"\0\1\x7fa" + struct.pack("<II", 0, 1), 0)),
+    "a number without end": _table((b"\xff" * 12 + struct.pack("<II", 0, 1), 0)),
+    "a number of 2^63": _table((b"\0" + _varint(1 << 63) + b"\0a" + bytes(8), 0)),
+    "more restarts than bytes": _table((struct.pack("<I", 1 << 31), 0)),
+    "a block without an end": _table((b"", 0)),
+    "a compression": _table((GOOD[0], 1)),
+    "a block twice": _table(GOOD, handles=[(0, len(GOOD[0]))] * 2),
+    "blocks that overlap": _table(GOOD, handles=[(0, len(GOOD[0])), (2, 4)]),
+    "a block past the end": _table(GOOD, handles=[(1 << 20, 8)]),
+    "a block of 2^63 bytes": _table(GOOD, handles=[(0, 1 << 63)]),
+    "a footer that points past the end": bytes(16) + b"\xff" * 9 + b"\x01" + bytes(30) + INDEX[-8:],
+    "a footer that points at itself": _varint(0).ljust(40, b"\x10") + INDEX[-8:],
+    "no mark": _table(GOOD)[:-1] + b"\0",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_a_table_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        list(read_table(HOSTILE[name]))
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_in_a_block_are_read_or_refused(contents: bytes) -> None:
+    try:
+        found = list(read_table(_table((contents, 0))))
+    except ValueError:
+        return
+    assert found == sorted(found)
+
+
+@given(st.binary(max_size=120), st.binary(max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_around_a_footer_are_read_or_refused(body: bytes, footer: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        list(read_table(body + footer.ljust(40, b"\0") + INDEX[-8:]))
+
+
+# --- archives of strangers: plain files inside one folder, within bounds, or nothing ---------------------------------
+
+Member = tuple[tarfile.TarInfo, bytes]
+
+
+def _file(name: str, data: bytes = b"x", **fields: object) -> Member:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, data
+
+
+def _archive(path: Path, *members: Member, mode: str = "w:gz", format: int = tarfile.GNU_FORMAT) -> Path:
+    with tarfile.open(path, mode, format=format) as archive:
+        for info, data in members:
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def _refused(archive: Path, code: str) -> None:
+    """Import an archive; it must be refused, and nothing be left or written anywhere."""
+    before = set(archive.parents[1].rglob("*"))
+    with pytest.raises(LitebertError, match=code):
+        import_checkpoint(archive, archive.with_name("model"))
+    assert set(archive.parents[1].rglob("*")) == before
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_files_arrive_whole(tmp_path: Path, mode: str, format: int) -> None:
+    contents = {"a/b": os.urandom(70_000), "./c": b"", "wörter.txt": "ß".encode(), "d": b"1" * 512}
+    if format != tarfile.USTAR_FORMAT:
+        contents["folder/" * 10 + "n" * 150] = b"long"
+    members = [_file("a", b"", type=tarfile.DIRTYPE), *(_file(name, data) for name, data in contents.items())]
+    locate.unpack(_archive(tmp_path / "x.tar", *members, mode=mode, format=format), tmp_path / "out")
+    found = {p.relative_to(tmp_path / "out"): p.read_bytes() for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    assert found == {Path(name): data for name, data in contents.items()}
+
+
+@pytest.mark.parametrize("name", ["../out2/x", "a/../../x", "..", "../../x", "a/../../../model"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    _refused(_archive(tmp_path / "in" / "x.tgz", _file("good"), _file(name)), "LB-700")
+    info, data = _file("harmless", pax_headers={"path": name})
+    _refused(_archive(tmp_path / "in" / "y.tgz", (info, data), format=tarfile.PAX_FORMAT), "LB-700")
+
+
+@pytest.mark.parametrize("name", ["/litebert-escaped", "//litebert-escaped", "C:\\x", "a\\..\\..\\x", "．．/x", "a\0b"])
+def test_names_of_other_systems_stay_inside_or_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    info, data = _file("harmless", pax_headers={"path": name})
+    archive = _archive(tmp_path / "in" / "x.tgz", (info, data), format=tarfile.PAX_FORMAT)
+    _refused(archive, "LB-70[02]|LB-718")  # what is inside is no checkpoint
+    assert not Path("/litebert-escaped").exists()
+
+
+@pytest.mark.parametrize("kind", [*(tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE), b"6"])
+@pytest.mark.parametrize("target", ["../../etc", "good"])
+def test_what_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes, target: str) -> None:
+    (tmp_path / "in").mkdir()
+    link = _file("link", b"", type=kind, linkname=target)
+    _refused(_archive(tmp_path / "in" / "x.tar", _file("good"), link, _file("link/x"), mode="w"), "LB-700")
+
+
+def _bomb(folder: Path) -> Path:
+    folder.mkdir()
+    return _archive(folder / "x.tgz", _file("zeros", bytes(64 << 20)))
+
+
+def test_a_bomb_stops_at_a_hundred_times_its_size(tmp_path: Path) -> None:
+    archive = _bomb(tmp_path / "in")
+    tracemalloc.start()
+    try:
+        _refused(archive, r"LB-701[\s\S]*100 times")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    plain = _archive(tmp_path / "in" / "x.tar", _file("a"), mode="w").read_bytes()
+    (tmp_path / "in" / "y.tgz").write_bytes(gzip.compress(plain + bytes(64 << 20)))  # zeros after the end
+    _refused(tmp_path / "in" / "y.tgz", "LB-701")
+
+
+def test_control_without_a_limit_a_bomb_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "MAX_RATIO", 100_000)
+    _refused(_bomb(tmp_path / "in"), "LB-718")  # unpacked: it holds no checkpoint
+
+
+def test_control_names_that_nobody_looks_at_are_written_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tarfile, "data_filter", tarfile.fully_trusted_filter)
+    monkeypatch.setitem(tarfile._NAMED_FILTERS, "data", tarfile.fully_trusted_filter)
+    (tmp_path / "out").mkdir()
+    locate.unpack(_archive(tmp_path / "x.tgz", _file("../escaped")), tmp_path / "out")
+    assert (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("n" * 300, "b")])
+def test_names_that_no_folder_can_hold_are_an_error_for_people(tmp_path: Path, names: tuple[str, str]) -> None:
+    (tmp_path / "in").mkdir()
+    _refused(_archive(tmp_path / "in" / "x.tgz", *map(_file, names)), "LB-25[23]")
+
+
+def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    archive = _archive(tmp_path / "in" / "many.tar.gz", *(_file(f"{n}", b"") for n in range(20_000)))
+    assert archive.stat().st_size < 500_000
+    begin = time.process_time()
+    _refused(archive, r"LB-701[\s\S]*more than 1,000 entries")
+    assert time.process_time() - begin < 2
+
+
+def _lying(change: Callable[[tarfile.TarInfo], None], after: bytes = b"") -> bytes:
+    info, _ = _file("x")
+    change(info)
+    return info.tobuf(tarfile.GNU_FORMAT) + after + bytes(1024)
+
+
+def _sized(size: int, kind: bytes = tarfile.REGTYPE) -> Callable[[tarfile.TarInfo], None]:
+    def change(info: tarfile.TarInfo) -> None:
+        info.size, info.type = size, kind
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _lying(_sized(1 << 62)),
+        _lying(_sized(1 << 34)),
+        _lying(_sized(-5)),
+        _lying(_sized(1 << 33, tarfile.GNUTYPE_LONGNAME)),
+        _lying(_sized(1 << 33, tarfile.XHDTYPE)),
+        _lying(_sized(600), b"short"),
+        _lying(_sized(20, tarfile.XHDTYPE), b"20 size=99999999999\n".ljust(512, b"\0") + _file("x")[0].tobuf()),
+        _lying(_sized(27, tarfile.XHDTYPE), b"27 GNU.sparse.realsize=999\n".ljust(512, b"\0") + _file("x")[0].tobuf()),
+        _lying(_sized(0))[:512],
+        _lying(_sized(0))[:300],
+        b"\x1f\x8bnonsense",
+    ],
+    ids=range(11),
+)
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_headers_that_lie_are_refused_without_reading_what_they_promise(
+    tmp_path: Path, data: bytes, is_packed: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.tar").write_bytes(gzip.compress(data) if is_packed else data)
+    tracemalloc.start()
+    try:
+        _refused(tmp_path / "in" / "x.tar", "LB-70[012]|LB-718")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+WHOLE = gzip.compress(b"".join([_file("a")[0].tobuf(), b"x".ljust(512, b"\0"), bytes(1024)]), mtime=0)
+
+
+@given(st.integers(2, len(WHOLE) - 1))
+@settings(max_examples=60, deadline=None)
+def test_an_archive_cut_off_anywhere_is_refused(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    (folder / "x.tgz").write_bytes(WHOLE[:length])
+    with pytest.raises(DamagedError, match="LB-702"):
+        import_checkpoint(folder / "x.tgz", folder / "out")
+
+
+@given(st.binary(max_size=2_000), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_no_checkpoint(tmp_path_factory: pytest.TempPathFactory, data: bytes, is_packed: bool) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "x").write_bytes(gzip.compress(data) if is_packed else data)
+    with pytest.raises(LitebertError):
+        import_checkpoint(folder / "x", folder / "out")
+    assert {path.name for path in folder.iterdir()} == {"x"}
+
+
+# --- as it is typed --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "exit_code", "code"), [("archive", 1, "LB-700"), ("index", 3, "LB-703")])
+def test_the_command_says_so_in_four_lines_and_leaves_nothing(
+    tmp_path: Path, kind: str, exit_code: int, code: str
+) -> None:
+    path = tmp_path / "albert.tar.gz"
+    if kind == "archive":
+        _archive(path, _file("../../escaped"))
+    else:
+        path = _copy(tmp_path / "checkpoint", index=INDEX[:-1])
+    before = set(tmp_path.rglob("*"))
+    words = ["import", "google", str(path), "--output", str(tmp_path / "model")]
+    done = subprocess.run([sys.executable, "-m", "litebert", *words], capture_output=True, text=True)
+    assert done.returncode == exit_code
+    assert done.stderr.startswith(f"{code}: ")
+    assert len(done.stderr.splitlines()) == 4
+    assert done.stdout == ""
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_the_numbers_are_those_that_tensorflow_wrote() -> None:
+    with np.load(FIXTURE / "expected.npz", allow_pickle=False) as numbers:
+        assert all(np.array_equal(EXPECTED[name], numbers[name]) for name in numbers)
