@@ -1,0 +1,129 @@
+"""A `litebert serve` in a process of its own, and a client without comforts."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from .desk import Desk
+from .shell import COMMAND
+
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.body)
+
+
+@dataclass
+class Server:
+    """A server process and what it wrote."""
+
+    process: subprocess.Popen
+    lines: list[str] = field(default_factory=list)
+    port: int = 0
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def ask(
+        self,
+        path: str,
+        body: object = None,
+        *,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        method: str = "",
+    ) -> Reply:
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            link.request(
+                method or ("GET" if data is None else "POST"), path, data, JSON if headers is None else headers
+            )
+            answer = link.getresponse()
+            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            link.close()
+
+    def wait_for(self, pattern: str, *, seconds: float = 120) -> str:
+        """Wait until the log has a line, and return it."""
+        with self.changed:
+            found = self.changed.wait_for(
+                lambda: [line for line in self.lines if re.search(pattern, line)] or self.process.poll() is not None,
+                seconds,
+            )
+        lines = [line for line in self.lines if re.search(pattern, line)]
+        assert found and lines, (pattern, self.lines)
+        return lines[0]
+
+    def metric(self, name: str) -> float:
+        """Sum a metric over its labels."""
+        text = self.ask("/metrics").body.decode()
+        return sum(float(value) for value in re.findall(rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text))
+
+
+@contextmanager
+def serve(*arguments: object) -> Iterator[Server]:
+    """Run `litebert serve` until the block ends, from the moment when it listens."""
+    words = [*COMMAND, "serve", "--port", "0", "--threads", "1", *map(str, arguments)]
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as process:
+        server = Server(process)
+
+        def read() -> None:
+            for line in process.stderr:
+                with server.changed:
+                    server.lines.append(line)
+                    server.changed.notify_all()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            server.port = int(re.search(r":(\d+)\b", server.wait_for(r"listening on"))[1])
+            yield server
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(60)
+            reader.join()
+
+
+MODELS = {"base": "base", "classify": "reviews", "tag": "tags", "choose": "choices", "answer": "spans"}
+"""The served names, and the run of each."""
+
+
+@pytest.fixture(scope="session")
+def server(desk: Desk) -> Iterator[Server]:
+    """Give a server with a model of each kind."""
+    with serve(*(f"{name}={getattr(desk, run)}" for name, run in MODELS.items())) as started:
+        for name in MODELS:
+            started.wait_for(f"{name} is ready")
+        yield started
+
+
+@pytest.fixture(scope="session")
+def guarded(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Give a server with keys, a short queue and little patience."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("# of the laboratory\nkey-one\nkey-two\n")
+    words = ("--queue", 2, "--client-seconds", 1, "--api-keys", keys)
+    with serve(f"base={desk.base}", *words) as started:
+        started.wait_for("base is ready")
+        yield started
