@@ -134,8 +134,8 @@ MALFORMED: dict[str, tuple[int, str, object]] = {
         for raw in (
             b"", b"{", b"[", b"nul", b"'a'", b"a=1", b"<a/>", b"\x00", b"\xfe\xff", b'{"text": NaN}',
             b'{"text": Infinity}', b'{"text": 1e999}', b'{"text": "\xff"}', b'{"text": "\\ud800"}',
-            b'{"text": "a", "text": "b"}', b'{"text": 01}', b'{"text": "[MASK]"}{"text": "[MASK]"}', b'{"text": "[MASK]",}', b"[" * 100_000,
-            b'{"a":' * 500, b'{"text": [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}',
+            b'{"text": "a", "text": "b"}', b'{"text": 01}', b'{"text": "[MASK]"}{"text": "[MASK]"}',
+            b'{"text": "[MASK]",}', b"[" * 100_000, b'{"a":' * 500, b'{"text": [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}',
         )
     },
     **{f"not an object: {raw!r}": (422, "/v1/fill", raw) for raw in (b"[]", b"1", b'"a"', b"null", b"true")},

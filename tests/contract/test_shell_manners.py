@@ -1,0 +1,365 @@
+"""How the command line behaves: help without torch, one clear error for a mistake, exit codes, `--json`, outputs."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from .desk import Desk
+from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, process, refusal, says
+
+
+@cache
+def leaves() -> tuple[str, ...]:
+    """Return every command that does something, as `--help` lists them."""
+
+    def below(path: tuple[str, ...]) -> list[str]:
+        text = litebert(*path, "--help").stdout
+        listed = re.search(r"(?m)^(?:Verbs|Commands):\n((?:  .*\n?)+)", text)
+        names = re.findall(r"(?m)^  (\S+)", listed[1]) if listed else []
+        return [leaf for name in names for leaf in below((*path, name))] if names else [" ".join(path)]
+
+    return tuple(below(()))
+
+
+def test_every_help_has_examples_and_loads_no_torch() -> None:
+    assert len(leaves()) > 40
+    for name in leaves():
+        done = litebert(*name.split(), "--help")
+        assert done.code == 0
+        assert done.stdout.startswith(f"Usage: litebert {name}")
+        assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
+    words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"], ["recipes", "list"]]
+    code = f"""
+import contextlib, io, sys, litebert
+from litebert.cli import main
+for words in {words!r}:
+    sys.argv = ["litebert", *words]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main()
+print(sorted({{"torch", "transformers", "matplotlib"}} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_version_help_and_completion_are_told() -> None:
+    assert re.search(r"litebert.*\d+\.\d+", litebert("-V").stdout)
+    assert litebert("help", "corpus", "build").stdout == litebert("corpus", "build", "--help").stdout
+    assert "_LITEBERT_COMPLETE" in litebert("completion", "bash").stdout
+
+
+MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
+    "a verb": (2, ["pretran"], ["pretran", "pretrain"]),
+    "an option": (2, ["fill", "[MASK]", "--precsion", "fp32"], ["--precsion", "--precision"]),
+    "a command of a group": (2, ["runs", "lst"], ["lst"]),
+    "help of nothing": (2, ["help", "nothing"], ["nothing"]),
+    "a negative count": (2, ["fill", "[MASK]", "--top", "-3"], ["-3", "at least 1"]),
+    "a port": (2, ["serve", "--port", "99999"], ["--port"]),
+    "a queue": (2, ["serve", "--queue", "0"], ["at least 1"]),
+    "a time": (2, ["serve", "--client-seconds", "0"], ["--client-seconds"]),
+    "rows": (2, ["runs", "tail", "x", "--rows", "-3"], ["-3"]),
+    "a vocabulary": (2, ["pretrain", "x.txt", "--vocab-size", "-1"], ["-1"]),
+    "no text": (1, ["pretrain"], ["text", "corpus"]),
+    "a text that is not there": (1, ["pretrain", "nowhere.txt"], ["nowhere.txt"]),
+    "a corpus that is not there": (1, ["pretrain", "--corpus", "nowhere"], ["nowhere"]),
+    "a recipe": (1, ["pretrain", "--corpus", "x", "--recipe", "lapto"], ["lapto", "laptop"]),
+    "a recipe file": (1, ["pretrain", "--corpus", "x", "--recipe", "none.toml"], ["none.toml"]),
+    "a setting": (1, ["pretrain", "--corpus", "x", "train.sed=1"], ["train.sed", "train.seed"]),
+    "a preset": (1, ["pretrain", "STORIES", "--preset", "mnii"], ["mnii", "mini"]),
+    "a name of a run": (1, ["pretrain", "--corpus", "x", "--name", "../x"], ["../x"]),
+    "a name that steers": (1, ["pretrain", "--corpus", "x", "--name", "\x1b[31m"], ["name"]),
+    "a model": (1, ["fill", "[MASK]", "--model", "nowhere"], ["nowhere"]),
+    "a run as model": (1, ["fill", "[MASK]", "--model", "runs/nowhere"], ["runs/nowhere"]),
+    "a recipe to show": (1, ["recipes", "show", "papr-base"], ["papr-base", "paper-base"]),
+    "a run to show": (1, ["config", "show", "nowhere"], ["nowhere"]),
+    "a task": (1, ["finetune", "mrcp", "--data", "y"], ["mrcp", "mrpc"]),
+    "no data": (1, ["finetune", "mrpc"], ["--data"]),
+    "nothing to evaluate": (1, ["evaluate"], ["RUN"]),
+    "predictions alone": (1, ["evaluate", "--predictions", "x.json"], ["--data"]),
+    "no context": (1, ["answer", "Who?", "--model", "nowhere"], ["--context", "--file"]),
+    "both contexts": (1, ["answer", "Who?", "--context", "a", "--file", "STORIES"], ["--context", "--file"]),
+    "two pairs for a text": (1, ["classify", "a", "--pair", "a", "--pair", "b"], ["--pair"]),
+    "nothing to compare with": (1, ["similar", "a b"], ["second"]),
+    "a file of texts": (1, ["embed", "mising.csv", "--model", "BASE"], ["mising.csv"]),
+    "one of two files": (1, ["embed", "STORIES", "mising.txt", "--model", "BASE"], ["mising.txt"]),
+    "a file beside a text": (1, ["embed", "STORIES", "a small cat", "--model", "BASE"], ["a small cat"]),
+    "a role": (1, ["embed", "REVIEWS", "--column", "txt=label", "--model", "BASE"], ["txt=label", "text"]),
+    "a column": (1, ["embed", "REVIEWS", "--column", "body", "--model", "BASE"], ["body", "text, label"]),
+    "no second column": (1, ["similar", "REVIEWS", "--column", "first=text", "--model", "BASE"], ["second"]),
+    "a format": (1, ["embed", "STORIES", "--output", "v.parquet", "--model", "BASE"], ["parquet", ".jsonl"]),
+    "a packed output": (1, ["embed", "STORIES", "--output", "v.jsonl.gz", "--model", "BASE"], [".gz"]),
+    "an array of words": (1, ["score", "STORIES", "--output", "s.npy", "--model", "BASE"], ["s.npy", ".jsonl"]),
+    "a folder as output": (1, ["embed", "STORIES", "--output", ".", "--model", "BASE"], ["folder"]),
+    "a verb without its head": (1, ["classify", "a", "--model", "BASE"], ["classif", "finetune"]),
+    "a depth": (1, ["embed", "a", "--depth", "9", "--model", "BASE"], ["9"]),
+    "no blank": (1, ["fill", "Anna left.", "--model", "BASE"], ["[MASK]"]),
+    "a checkpoint": (1, ["import", "google", "nowhere", "--output", "out"], ["nowhere"]),
+    "an export": (1, ["export", "google", "nowhere", "out"], ["nowhere"]),
+    "examples": (1, ["data", "check", "nowhere.csv"], ["nowhere.csv"]),
+    "a preset to size": (1, ["sizes", "--preset", "bsae"], ["bsae", "base"]),
+    "one run to compare": (1, ["runs", "compare", "BASE"], ["two"]),
+    "no folder of runs": (1, ["runs", "list", "--runs", "nowhere"], ["nowhere"]),
+    "texts to search": (1, ["search", "a", "nowhere.txt"], ["nowhere.txt"]),
+    "weights of a mix": (1, ["corpus", "mix", "one", "two", "--weights", "nan,1"], ["nan,1"]),
+    "temperature of a mix": (1, ["corpus", "mix", "one", "two", "--temperature", "-1"], ["-1"]),
+    "a schema": (1, ["help", "--schema", "nothing"], ["nothing"]),
+}
+
+
+@pytest.mark.parametrize(("code", "words", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_clear_error(desk: Desk, tmp_path: Path, code: int, words: list[str], said: list[str]) -> None:
+    names = {"STORIES": str(desk.stories), "REVIEWS": str(desk.table("reviews.csv")), "BASE": str(desk.base)}
+    done = litebert(*(names.get(word, word) for word in words), cwd=tmp_path)
+    says(done, code, *said)
+    assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
+    assert "\x1b" not in done.stderr
+
+
+def test_debug_shows_where_an_error_comes_from() -> None:
+    for words in (["--debug", "recipes", "show", "nothing"], ["recipes", "show", "nothing", "--debug"]):
+        with pytest.raises(Exception, match="nothing"):
+            litebert(*words)
+
+
+def test_labels_names_and_data_cannot_steer_the_terminal(desk: Desk, tmp_path: Path) -> None:
+    bad = "\x1b[31m\x9b0m\U000e0001\u202e"
+    (tmp_path / "t.csv").write_text("text,label\n" + f"Anna {bad},good{bad}\nBert,bad\n" * 10, encoding="utf-8")
+    made = litebert("finetune", "t.csv", "--model", desk.base, *QUICK, cwd=tmp_path)
+    shown = [
+        made,
+        litebert("data", "check", "t.csv", cwd=tmp_path),
+        litebert("runs", "list", cwd=tmp_path),
+        litebert(bad),
+    ]
+    shown += [
+        litebert("classify", f"Anna {bad}", "--model", tmp_path / "runs" / "t", *more) for more in ([], ["--json"])
+    ]
+    shown += [litebert("embed", bad, "--model", desk.base), litebert("recipes", "show", bad)]
+    for done in shown:
+        assert done.stdout + done.stderr
+        assert not {"\x1b", "\x9b", "\U000e0001", "\u202e"} & set(done.stdout + done.stderr), done
+    assert bad in json.dumps(shown[5].json, ensure_ascii=False)
+
+
+# ---- JSON -----------------------------------------------------------------------------------------------------------
+
+CASES: dict[str, list[str]] = {
+    "config list": [],
+    "config show": ["RUNS/base"],
+    "corpus build": [
+        "STORIES",
+        "--tokenizer",
+        "TOK",
+        "--output",
+        "c",
+        "--documents",
+        "blank-line",
+        "--held-out",
+        "0.2",
+    ],
+    "corpus check": ["CORPUS"],
+    "corpus mix": ["CORPUS", "CORPUS"],
+    "corpus stats": ["CORPUS"],
+    "data check": ["REVIEWS", "--model", "RUNS/base"],
+    "evaluate": ["RUNS/reviews", "--data", "REVIEWS", "--quiet"],
+    "export google": ["RUNS/base", "google/model.ckpt"],
+    "finetune": ["REVIEWS", "--model", "RUNS/base", *QUICK],
+    "import huggingface": ["RUNS/base/model", "--output", "imported"],
+    "order": ["Anna left.", "Bert came.", "--model", "RUNS/base"],
+    "predict": ["RUNS/reviews", "--data", "REVIEWS", "--output", "answers", "--quiet"],
+    "pretrain": ["--corpus", "CORPUS", "--preset", "tiny", *QUICK, "--dry-run"],
+    "recipes list": [],
+    "report": ["RUNS/base"],
+    "runs compare": ["RUNS/reviews", "RUNS/stars"],
+    "runs list": ["--runs", "RUNS"],
+    "runs tail": ["RUNS/base", "--rows", "1"],
+    "sizes": ["--preset", "tiny"],
+    "tokenizer encode": ["Anna left.", "--tokenizer", "TOK"],
+    "tokenizer train": ["STORIES", "--vocab-size", "70", "--output", "v"],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_json_prints_keeps_to_the_schema_that_help_shows(desk: Desk, tmp_path: Path, name: str) -> None:
+    runs = str(desk.folder / "runs")
+    names = {
+        "STORIES": desk.stories,
+        "REVIEWS": desk.table("reviews.csv"),
+        "CORPUS": desk.corpus,
+        "TOK": desk.tokenizer,
+    }
+    words = [str(names.get(word, word)).replace("RUNS", runs) for word in CASES[name]]
+    done = litebert(*name.split(), *words, "--json", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    jsonschema.validate(done.json, litebert("help", "--schema", *name.split()).json)
+
+
+# ---- signals, pipes, and the exit codes of a training ---------------------------------------------------------------
+
+
+def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: Desk, tmp_path: Path) -> None:
+    settings = [word for word in QUICK if word != "train.steps=2"]
+    words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *settings)
+    words += ("train.steps=20", "--name", "own", "--runs")
+    stopped = interrupted(*words, tmp_path / "a", once=tmp_path / "a" / "own" / "metrics.jsonl")
+    assert stopped.code == 130, stopped
+    assert "Traceback" not in stopped.stderr
+    assert litebert(*words, tmp_path / "a").code == 0
+    assert litebert(*words, tmp_path / "b").code == 0
+    weights = [(tmp_path / name / "own" / "model" / "model.safetensors").read_bytes() for name in "ab"]
+    assert weights[0] == weights[1]
+    again = litebert(*words, tmp_path / "b")
+    assert (again.code, (tmp_path / "b/own/model/model.safetensors").read_bytes()) == (0, weights[1])
+    says(litebert(*words, tmp_path / "b", "optim.learning_rate=0.1"), 1, "learning_rate")
+
+
+def test_sigterm_ends_a_training_with_143_and_a_checkpoint(desk: Desk, tmp_path: Path) -> None:
+    words = [
+        "pretrain",
+        "--corpus",
+        desk.corpus,
+        "--preset",
+        "tiny",
+        *QUICK[1:],
+        "train.steps=100000",
+        "--runs",
+        tmp_path,
+    ]
+    with subprocess.Popen([*COMMAND, *map(str, words), "--name", "own"], stderr=subprocess.PIPE, text=True) as running:
+        try:
+            while not (tmp_path / "own" / "metrics.jsonl").exists():
+                assert running.poll() is None, running.stderr.read()
+            running.send_signal(signal.SIGTERM)
+            _, said = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert running.returncode == 143, said
+    assert "Traceback" not in said
+    assert list((tmp_path / "own" / "checkpoints").glob("step-*"))
+
+
+def test_a_training_without_a_finite_number_exits_with_five(desk: Desk, tmp_path: Path) -> None:
+    words = (
+        "pretrain",
+        "--corpus",
+        desk.corpus,
+        "--preset",
+        "tiny",
+        "objective.max_seq_length=64",
+        *QUICK,
+        "--name",
+        "own",
+    )
+    wild = ("optim.name=adamw", "optim.learning_rate=1e30", "optim.clip_norm=1e30", "train.steps=30")
+    done = litebert(*words, *wild, "train.max_skipped_steps=2", "--runs", tmp_path)
+    says(done, 5, "finite")
+
+
+def test_a_wrong_number_of_bytes_is_three_and_the_file_is_named(desk: Desk, tmp_path: Path) -> None:
+    model = shutil.copytree(desk.base / "model", tmp_path / "m")
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "spiece.model"):
+        if not (model / name).exists():
+            continue
+        data = (model / name).read_bytes()
+        (model / name).write_bytes(data[: len(data) // 2])
+        done = litebert("embed", "a", "--model", model, "--json")
+        if name in ("model.safetensors", "config.json"):
+            says(done, 3, name)
+        else:
+            assert done.code in (0, 3) and "Traceback" not in done.stderr, (name, done)
+        (model / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["tokens.npy", "sentences.npy", "documents.npy"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_damaged_corpus_is_three_and_the_file_is_named(desk: Desk, tmp_path: Path, name: str, damage: str) -> None:
+    corpus = shutil.copytree(desk.corpus, tmp_path / "corpus")
+    (path,) = corpus.glob(f"shard-*/{name}")
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[-4:]
+    else:
+        data[-3] ^= 1
+    path.write_bytes(data)
+    done = litebert("corpus", "check", corpus, "--verify")
+    assert done.code == 3, done
+    assert name in done.stdout + done.stderr
+    trained = litebert("pretrain", "--corpus", corpus, "--preset", "tiny", *QUICK, "--runs", tmp_path / "runs")
+    assert trained.code == 3, trained
+    assert name in refusal(trained)["what"]
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_file_that_exists_is_kept_without_force_and_the_input_always(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
+    for name in ("v.jsonl", "v.csv", "v.npy"):
+        words = ("embed", "t.txt", "--model", desk.base, "--output", name, "--quiet")
+        assert litebert(*words, cwd=tmp_path).code == 0
+        (tmp_path / name).write_text("mine")
+        before = digest(tmp_path)
+        says(litebert(*words, cwd=tmp_path), 1, name, "--force")
+        assert digest(tmp_path) == before
+        assert litebert(*words, "--force", cwd=tmp_path).code == 0
+        assert (tmp_path / name).read_bytes() != b"mine"
+    says(litebert("embed", "t.txt", "--model", desk.base, "--output", "./t.txt", "--force", cwd=tmp_path), 1, "t.txt")
+    os.mkfifo(tmp_path / "pipe.csv")
+    says(
+        litebert("embed", "t.txt", "--model", desk.base, "--output", "pipe.csv", "--force", cwd=tmp_path), 1, "pipe.csv"
+    )
+    assert (tmp_path / "pipe.csv").is_fifo()
+
+
+@pytest.mark.parametrize("name", ["v.jsonl", "v.csv", "v.npy"])
+def test_answers_that_were_broken_off_are_continued_to_the_same_bytes(desk: Desk, tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.txt").write_text("".join(f"Anna walked {n} times to the market.\n" for n in range(1_000)))
+    words = ("embed", "t.txt", "--model", desk.base, "--quiet", "--output")
+    done = interrupted(*words, name, once=tmp_path / f"{name}.unfinished", cwd=tmp_path)
+    assert (done.code, (tmp_path / name).exists()) == (130, False), done
+    with open(tmp_path / f"{name}.unfinished", "ab") as file:
+        file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it
+    says(litebert(*words, name, "--pooling", "cls", cwd=tmp_path), 1, name)
+    done = litebert(*words, name, cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "resuming after" in done.stderr
+    assert litebert(*words, f"whole-{name}", cwd=tmp_path).code == 0
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "t.txt"])
+
+
+def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(desk.stories.read_text() * 60)
+    words = ("corpus", "build", "t.txt", "--tokenizer", desk.tokenizer, "--held-out", 0.2, "--documents", "blank-line")
+    words += ("--workers", 1, "--quiet", "--output")
+    with subprocess.Popen([*COMMAND, *map(str, words), "killed"], cwd=tmp_path) as running:
+        while running.poll() is None and not (tmp_path / "killed").exists():
+            pass
+        running.kill()
+    done = litebert(*words, "killed", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert litebert(*words, "whole", cwd=tmp_path).code == 0
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "claim", ["Requests of mixed lengths share ragged batches;", "pickle is never opened", "40 ms to `--help`"]
+)
+def test_a_page_promises_no_more_than_is_so(claim: str) -> None:
+    root = Path(__file__).parents[2]
+    pages = " ".join((root / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "docs/serving.md"))
+    assert claim not in " ".join(pages.split())
+
+
+def test_the_command_is_a_process_like_others() -> None:
+    done = process("recipes", "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "paper-base" in done.stdout
