@@ -1,6 +1,5 @@
 """How the command line behaves: help without torch, one clear error for a mistake, exit codes, `--json`, outputs."""
 
-import json
 import os
 import re
 import shutil
@@ -37,7 +36,7 @@ def test_every_help_has_examples_and_loads_no_torch() -> None:
         assert done.code == 0
         assert done.stdout.startswith(f"Usage: litebert {name}")
         assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
-    words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"], ["recipes", "list"]]
+    words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"]]
     code = f"""
 import contextlib, io, sys, litebert
 from litebert.cli import main
@@ -146,7 +145,7 @@ def test_labels_names_and_data_cannot_steer_the_terminal(desk: Desk, tmp_path: P
     for done in shown:
         assert done.stdout + done.stderr
         assert not {"\x1b", "\x9b", "\U000e0001", "\u202e"} & set(done.stdout + done.stderr), done
-    assert bad in json.dumps(shown[5].json, ensure_ascii=False)
+    assert f"good{bad}" in shown[5].json[0]["values"]
 
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ CASES: dict[str, list[str]] = {
     "runs tail": ["RUNS/base", "--rows", "1"],
     "sizes": ["--preset", "tiny"],
     "tokenizer encode": ["Anna left.", "--tokenizer", "TOK"],
-    "tokenizer train": ["STORIES", "--vocab-size", "70", "--output", "v"],
+    "tokenizer train": ["STORIES", "--vocab-size", "60", "--output", "v"],
 }
 
 
@@ -258,8 +257,8 @@ def test_a_training_without_a_finite_number_exits_with_five(desk: Desk, tmp_path
         "--name",
         "own",
     )
-    wild = ("optim.name=adamw", "optim.learning_rate=1e30", "optim.clip_norm=1e30", "train.steps=30")
-    done = litebert(*words, *wild, "train.max_skipped_steps=2", "--runs", tmp_path)
+    wild = ("optim.name=adamw", "optim.learning_rate=10", "optim.weight_decay=10", "optim.clip_norm=1e30")
+    done = litebert(*words, *wild, "train.steps=60", "train.max_skipped_steps=2", "--runs", tmp_path)
     says(done, 5, "finite")
 
 
