@@ -10,7 +10,7 @@ from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.interop.export.network import open_source
-from litebert.interop.google.convert import official_config
+from litebert.interop.google import export_checkpoint
 from litebert.nn import AlbertForPretraining, Batch
 
 LOCAL = AlbertConfig(
@@ -65,5 +65,5 @@ def test_transformers_finds_no_weights_when_its_class_is_named(folder: Path) -> 
 def test_exports_refuse_it(folder: Path) -> None:
     with pytest.raises(LitebertError, match="LB-470"):
         open_source(folder)
-    with pytest.raises(LitebertError, match="LB-471"):
-        official_config(LOCAL)
+    with pytest.raises(LitebertError, match=r"LB-709[\s\S]*attention local"):
+        export_checkpoint(folder, folder / "out")

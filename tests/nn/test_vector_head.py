@@ -132,7 +132,7 @@ def test_such_a_run_learns_and_its_model_answers_and_is_the_start_of_another(
     assert measures == result.last.measures
     kept = load_model(tmp_path / "run" / "model").network
     assert isinstance(kept, AlbertForTask)
-    with pytest.raises(LitebertError, match="LB-547"):
+    with pytest.raises(LitebertError, match="LB-709"):
         export_checkpoint(tmp_path / "run" / "model", tmp_path / "google")
     next_run = plan(f"model.start={tmp_path / 'run' / 'model'}", pooling=None)
     assert next_run.dataset.family.head.kind == "vector-classification"

@@ -230,10 +230,6 @@ def test_one_forgotten_product_among_integers_is_refused() -> None:
         require_integer(model)
 
 
-def test_products_of_activations_do_not_count() -> None:
-    assert count_products(_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], {})) == Products(0, 0)
-
-
 # --- the command ---
 
 

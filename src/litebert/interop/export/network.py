@@ -79,17 +79,13 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
     """Refuse to overwrite anything: the file itself, or files of another model beside it."""
     nearest = next(parent for parent in output.absolute().parents if parent.exists())
-    obstacle = (
-        "a folder"
-        if output.is_dir()
-        else "it exists"
-        if output.exists()
-        else (output.suffix or "a name without suffix")
-        if output.suffix != suffix
-        else f"{nearest} is no folder"
-        if not nearest.is_dir()
-        else None
-    )
+    obstacle = ""
+    if output.exists():
+        obstacle = "a folder" if output.is_dir() else "it exists"
+    elif output.suffix != suffix:
+        obstacle = output.suffix or "a name without suffix"
+    elif not nearest.is_dir():
+        obstacle = f"{nearest} is no folder"
     if obstacle:
         raise LitebertError(
             "LB-751",

@@ -203,14 +203,9 @@ def _entry(value: bytes, num_shards: int) -> Any:
     return entry
 
 
-def is_table(end: bytes) -> bool:
-    """Tell by its last bytes whether a file is a table."""
-    return end.endswith(_MAGIC)
-
-
 def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a table in order; a ValueError says what is wrong with it."""
-    if len(data) < _FOOTER_BYTES or not is_table(data):
+    if len(data) < _FOOTER_BYTES or not data.endswith(_MAGIC):
         raise ValueError("no table: its last eight bytes are not the mark of one")
     blocks = data[:-_FOOTER_BYTES]
     _, position = _handle(data, len(blocks))  # of LevelDB's metadata, which is not used

@@ -83,10 +83,9 @@ def import_checkpoint(
         with without_numbers():
             network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
         wanted = {name: variables_of(name, settings, task)[0] for name in network.state_dict()}
-        if task is not None and not task.is_pooled:  # Google's graph has a pooler under every head, used or not
-            idle = {name: each for name, each in _POOLER.items() if each in bundle.entries}
-        else:
-            idle = {}
+        # Google's graph has a pooler under every head, used or not: it is kept for the way back.
+        is_idle = task is not None and not task.is_pooled
+        idle = {name: each for name, each in _POOLER.items() if is_idle and each in bundle.entries}
         for name, parameter in network.state_dict().items():
             _require_shape(bundle, wanted[name], parameter)
         missing = [name for name, variable in wanted.items() if variable not in bundle.entries]
@@ -163,13 +162,9 @@ def _require_groups(bundle: Bundle, config: AlbertConfig) -> None:
     groups, inner = config.num_hidden_groups, config.inner_group_num
     last_group, last_inner = max(blocks)
     if (groups, inner) != (last_group + 1, last_inner + 1) or len(blocks) != groups * inner:
-        raise LitebertError(
-            "LB-720",
-            f"{bundle.prefix} has other layers than its configuration says",
-            received=f"{len(blocks)} blocks, up to group {last_group}, inner {last_inner}",
-            expected=f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0",
-            next="give the configuration that belongs to the checkpoint with --config",
-        )
+        received = f"{len(blocks)} blocks, up to group {last_group}, inner {last_inner}"
+        expected = f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0"
+        raise _other_configuration("LB-720", bundle, received, expected)
 
 
 def _require_shape(bundle: Bundle, variable: str, parameter: Tensor) -> None:
@@ -178,13 +173,18 @@ def _require_shape(bundle: Bundle, variable: str, parameter: Tensor) -> None:
         if name in bundle.entries:
             shape = bundle.shape(name)[:: -1 if variable.endswith("/kernel") else 1]
             if shape != tuple(parameter.shape):
-                raise DamagedError(
-                    "LB-721",
-                    f"{bundle.prefix} and its configuration do not belong together",
-                    received=f"{name} of shape {list(shape)}",
-                    expected=f"{list(parameter.shape)} (kernels as [out, in])",
-                    next="give the configuration that belongs to the checkpoint with --config",
-                )
+                received, expected = f"{name} of shape {list(shape)}", f"{list(parameter.shape)} (kernels as [out, in])"
+                raise _other_configuration("LB-721", bundle, received, expected)
+
+
+def _other_configuration(code: str, bundle: Bundle, received: str, expected: str) -> DamagedError:
+    return DamagedError(
+        code,
+        f"{bundle.prefix} and its configuration do not belong together",
+        received=received,
+        expected=expected,
+        next="give the configuration that belongs to the checkpoint with --config",
+    )
 
 
 def _tensor(bundle: Bundle, variable: str, slot: str = "") -> Tensor:
@@ -235,16 +235,8 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
     Its variables show it, except that a classifier's can be for several kinds: `kind` and `labels` come from the user.
     """
     kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
-    found = [name for name in (*kinds.keys() - {_CLASSIFIER}, _CLASSIFIER) if name in bundle.entries]
-    if len(found) > 1:
-        raise LitebertError(
-            "LB-711",
-            "the checkpoint has more than one task head",
-            received=", ".join(found),
-            expected="one task head on the encoder",
-            next="give the checkpoint of one task",
-        )
-    if found == [_CLASSIFIER]:
+    found = [name for name in kinds if name in bundle.entries]
+    if _CLASSIFIER in found:
         return _classifier(bundle.shape(_CLASSIFIER), kind, labels)
     head = HeadConfig.model_validate({"kind": kinds[found[0]]}) if found else None
     if labels or kind not in (None, head and head.kind):
@@ -366,21 +358,6 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
 
 def official_config(config: AlbertConfig) -> tuple[str, list[str]]:
     """Return the text of albert_config.json, and notes on what it cannot express."""
-    if config.embedding_size == config.hidden_size and config.projects_embeddings:
-        raise LitebertError(
-            "LB-709",
-            "Google's code cannot compute this network",
-            received="a projection of the embeddings although E = H",
-            expected="no projection where embedding_size equals hidden_size (modeling.py L1083)",
-            next="litebert export onnx --help",
-        )
-    if config.attention != "full":
-        raise LitebertError(
-            "LB-471",
-            "Google's code has full attention only",
-            received=f"attention {config.attention}",
-            next="use the model in Python or with the litebert commands",
-        )
     fields = config.model_dump(mode="json")
     table = _UNUSED | {name: fields[name] for name in _FIELDS}
     table["hidden_act"] = "gelu" if config.hidden_act.startswith("gelu") else config.hidden_act
@@ -421,13 +398,18 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
     """
     network = load_model(model).network
     config, head = network.config, head_of(network)
-    if head is not None and head.record.reads_texts:
+    obstacles = {
+        "a projection of the embeddings although E = H (modeling.py L1083 has none)": config.projects_embeddings
+        and config.embedding_size == config.hidden_size,
+        f"attention {config.attention}, not full": config.attention != "full",
+        f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": head and head.record.reads_texts,
+    }
+    if received := ", ".join(name for name, is_there in obstacles.items() if is_there):
         raise LitebertError(
-            "LB-547",
-            f"Google's code has no head like that of {model}",
-            received=f"a {head.kind} head",
-            expected="a head on [CLS] or on tokens",
-            next="fine-tune with model.pooling=cls to get one",
+            "LB-709",
+            f"Google's code cannot compute the network of {model}",
+            received=received,
+            next="litebert export onnx --help; model.pooling=cls fine-tunes with a head on [CLS]",
         )
     settings, doubts = official_config(config)
     # The heads after inner steps are ours alone.

@@ -14,7 +14,6 @@ from typing import BinaryIO, cast
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.failures import disk_errors
-from litebert.interop.google.bundle import is_table
 
 MAX_BYTES = 10 << 30
 MAX_ENTRIES = 1_000
@@ -48,7 +47,7 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[s
             unpack(path, Path(folder))
             yield _in_folder(Path(folder), path)
     else:
-        raise _none_there(path, [path])
+        raise _none_there(path)
 
 
 def find_config(prefix: Path) -> Path:
@@ -94,7 +93,7 @@ def _in_folder(folder: Path, given: Path) -> tuple[Path, list[str]]:
         if found:
             break
     else:
-        raise _none_there(given, sorted(folder.glob("*ckpt*")))
+        raise _none_there(given)
     state = found[0].with_name("checkpoint")
     if state.is_file() and state.stat().st_size <= _STATE_LIMIT:
         match = _STATE.search(state.read_text("utf-8", "replace"))
@@ -111,26 +110,13 @@ def _in_folder(folder: Path, given: Path) -> tuple[Path, list[str]]:
     )
 
 
-def _none_there(given: Path, candidates: list[Path]) -> LitebertError:
-    """Say that there is no checkpoint; and if one of the candidates is one of version 1, that it is."""
-    for path in candidates:
-        if path.is_file() and path.stat().st_size >= 8:
-            with path.open("rb") as file:
-                file.seek(-8, 2)
-                is_first_version = is_table(file.read())
-            if is_first_version:
-                return LitebertError(
-                    "LB-717",
-                    f"{path} is a checkpoint of version 1, a single file",
-                    received="the format before TensorFlow 1.0",
-                    expected="version 2: an .index file and .data files",
-                    next="restore it with TensorFlow and save it with tf.train.Saver()",
-                )
+def _none_there(given: Path) -> LitebertError:
     return LitebertError(
         "LB-718",
         f"there is no TensorFlow checkpoint at {given}",
         received=f"{given.name}, with no .index of this name" if given.exists() else "no such path",
-        expected="a .tar.gz, a folder with *.index, a prefix such as model.ckpt-best",
+        expected="a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best; a single file is of before "
+        "TensorFlow 1.0: restore it there and save it with tf.train.Saver()",
         next="litebert import google --help; unpack a .zip yourself and give its folder",
     )
 
