@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig, OptimConfig
 from litebert.fast import accelerate
-from litebert.fast.rows import rounded
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.batch import rounded
 from litebert.optim import build_optimizer, clip_gradients
 from on_gpu.notes import Bench
 from on_gpu.work import SHARED, WARM_UPS, Call, Run, Sequences, Setting, captured, in_turns

@@ -14,11 +14,8 @@ from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.fast import accelerate
-from litebert.fast.attention import faster, full
-from litebert.fast.steps import blocks
+from litebert.fast.attention import Layout
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.batch import Layout
-from litebert.nn.block import AttentionBlock, Half
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
@@ -170,32 +167,34 @@ def our_network(setting: Setting) -> AlbertForPretraining:
 def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
     """Compile what lies around attention, whose kernel is chosen by all the lengths of a batch.
 
-    The last step is left as it is where it computes only the rows that are read: each batch has
-    another number of them, and every number would be compiled anew.
+    The last step is left as it is where it computes only the rows that are read: each batch has another number of them,
+    and every number would be compiled anew.
     """
-    for attention in blocks(network.albert, AttentionBlock):
-        if not hasattr(attention.attend, "_torchdynamo_disable"):
-            attention.attend = torch.compiler.disable(faster(attention.attend, full))
-    compiled = _compiled_apply(next(network.parameters()).device.type)
+    engine, compiled = network.albert.engine, _compiled_block(next(network.parameters()).device.type)
 
-    def apply(prepared: Half, hidden: Tensor, layout: Layout) -> Tensor:
-        chosen = compiled if layout.queries is None else _apply
-        return chosen(prepared, hidden, layout)
+    def compiled_run(albert: Albert) -> Run:
+        run = engine(albert)
+        return Run(albert, [partial(_compiled_or_not, compiled, *step.args) for step in run.steps])
 
-    network.albert.apply_block = apply
+    network.albert.engine = compiled_run
     return network
 
 
+def _compiled_or_not(
+    compiled: Callable[..., Tensor], mixing: Mixing, widening: Widening, x: Tensor, layout: Layout
+) -> Tensor:
+    if layout.queries is not None:
+        return block(mixing, widening, x, layout)
+    kept = mixing._replace(attend=torch.compiler.disable(mixing.attend))
+    return compiled(kept, widening, x, layout)
+
+
 @cache
-def _compiled_apply(device_type: str) -> Callable[[Half, Tensor, Layout], Tensor]:
-    """Compile once for all networks: a block is made anew each step, but its code is the same."""
-    torch._dynamo.config.recompile_limit = 64  # two kinds of block for every number of tokens
+def _compiled_block(device_type: str) -> Callable[..., Tensor]:
+    """Compile once for all networks: what a step is made of is new in each training step, but its code is the same."""
+    torch._dynamo.config.recompile_limit = 64  # one for every number of tokens
     backend = "inductor" if device_type == "cuda" else "aot_eager"
-    return torch.compile(_apply, dynamic=False, backend=backend)
-
-
-def _apply(prepared: Half, hidden: Tensor, layout: Layout) -> Tensor:
-    return prepared(hidden, layout)
+    return torch.compile(block, dynamic=False, backend=backend)
 
 
 def our_work(sequences: Sequences, device: torch.device) -> PretrainingWork:

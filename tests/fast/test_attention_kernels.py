@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from litebert.fast.attention import full
+from litebert.fast.attention import Layout, full
 from litebert.nn import Batch
-from litebert.nn.attention import attention
-from litebert.nn.batch import Layout
+from litebert.nn.model import attention
 
 
 def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> None:

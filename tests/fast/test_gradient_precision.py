@@ -3,8 +3,7 @@
 import torch
 
 from litebert.config import AlbertConfig
-from litebert.fast.precision import cast
-from litebert.fast.steps import training_steps
+from litebert.fast.steps import cast, training_steps
 from litebert.nn import Albert, Batch
 
 CONFIG = AlbertConfig(

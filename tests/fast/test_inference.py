@@ -5,17 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from litebert.fast.int8_product import ByteGrid, quantize
 
 from litebert.config import AlbertConfig
 from litebert.config.schema import Sharing
 from litebert.fast import calibrate, int8_product, is_packed, pack, packed, rectangles, to_int8
-from litebert.fast.attention import full
+from litebert.fast.attention import Layout, full
 from litebert.fast.int8 import Int8Calibration
-from litebert.fast.int8_product import ByteGrid, quantize
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.attention import Attend, attention
-from litebert.nn.batch import Layout
-from litebert.nn.block import AttentionBlock, FeedForwardBlock
+from litebert.nn.model import Attend, AttentionBlock, FeedForwardBlock, attention
 
 LENGTHS = (3, 40, 16, 1, 33, 40)
 

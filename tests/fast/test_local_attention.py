@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from litebert.fast.local import local
 
 from litebert.config import AlbertConfig
 from litebert.fast import pack
-from litebert.fast.local import local
+from litebert.fast.attention import Layout
 from litebert.nn import Albert, Batch
-from litebert.nn.batch import Layout
 
 LENGTHS = (70, 1, 9, 131, 2)
 

@@ -9,8 +9,8 @@ import torch
 from litebert.config import PRESETS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import checkpoint_gradients
+from litebert.fast.attention import Layout
 from litebert.nn import Albert, AlbertForPretraining, Batch, depth_plan
-from litebert.nn.batch import Layout
 from litebert.study import sizes_of
 
 Widen = Callable[[torch.nn.Module], None]
@@ -185,7 +185,7 @@ def test_logits_at_masked_positions_are_those_of_all_positions(
     ],
 )
 def test_activations_by_name(name: str, values: tuple[float, ...]) -> None:
-    from litebert.nn.block import ACTIVATIONS
+    from litebert.nn.model import ACTIVATIONS
 
     result = ACTIVATIONS[name](torch.tensor([-3.0, -1.0, -0.5, 0.5, 1.0, 3.0]))
     assert result.tolist() == pytest.approx(values, abs=1e-6)

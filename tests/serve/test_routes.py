@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import litebert
+from litebert.fast.attention import Layout
 from litebert.nn import Batch
-from litebert.nn.batch import Layout
 from litebert.serve.inside import attention
 from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS
 from litebert.serve.schemas import AttentionOut

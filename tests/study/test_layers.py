@@ -11,9 +11,9 @@ import litebert
 from litebert.cli.study import study
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
+from litebert.fast.attention import Layout
 from litebert.folder import save_model
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.batch import Layout
 from litebert.study.jacobian import dominant_eigenvalue
 from litebert.study.layers import Layers, _fate, layers_of, measure_layers
 from litebert.tokenizer import Tokenizer

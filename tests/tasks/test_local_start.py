@@ -6,7 +6,7 @@ import torch
 from litebert.config import AlbertConfig, preset
 from litebert.fast.steps import blocks
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.block import AttentionBlock
+from litebert.nn.model import AttentionBlock
 from litebert.tasks.beginning import OFFSETS, attend_locally, num_local_heads
 
 

@@ -13,11 +13,10 @@ from torch.utils._pytree import tree_leaves
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.fast import attention
-from litebert.fast.empty import without_numbers
+from litebert.fast.attention import Layout
 from litebert.nn import AlbertForPretraining, Batch, Network
-from litebert.nn.attention import Attend
-from litebert.nn.attention import attention as reference
-from litebert.nn.batch import Layout
+from litebert.nn.model import Attend, without_numbers
+from litebert.nn.model import attention as reference
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks import Pretraining, PretrainingWork, base, pretraining
 from litebert.train import loop, step

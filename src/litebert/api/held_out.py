@@ -10,7 +10,7 @@ from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainCon
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.fast import refuse_non_finite
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.folder import load_model, read_head, read_weights
 from litebert.hub import locate
 from litebert.inference.finetuned import recorded_config, run_of, trained_in

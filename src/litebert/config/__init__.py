@@ -21,6 +21,7 @@ from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     ATTENTION_KINDS,
     AlbertConfig,
+    AttentionKind,
     Backend,
     DataConfig,
     DistilConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "HEADS",
     "PRESETS",
     "AlbertConfig",
+    "AttentionKind",
     "Backend",
     "DataConfig",
     "DistilConfig",

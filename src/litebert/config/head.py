@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from litebert.config.allowed import Section
+
+if TYPE_CHECKING:
+    from litebert.config.schema import AlbertConfig
 
 HeadKind: TypeAlias = str
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -52,6 +56,10 @@ class HeadRecord:
     has_dropout: bool = True
     module: str = "litebert.nn.heads:LinearHead"
     reads_texts: bool = False
+
+    def make(self, config: AlbertConfig, head: HeadConfig) -> Any:
+        """Return a new module of this kind."""
+        return resolve_name(self.module)(config, head)
 
 
 _RECORDS = (

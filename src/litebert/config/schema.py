@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,8 +20,32 @@ Backend = Literal["torch", "onnxruntime", "auto"]
 Weight = Annotated[float, Field(gt=0)]
 
 
-ATTENTION_KINDS = {"full": "litebert.nn.attention:full", "local": "litebert.fast.local:local_of"}
-"""The function that makes each kind of attention (docs/extending/attention.md adds one)."""
+@dataclass(frozen=True)
+class AttentionKind:
+    """A kind of attention: what a token reads, and what computes it fast (docs/extending/attention.md adds one).
+
+    `visible(query, key, **settings)` is its definition: for positions in a sequence, arrays that broadcast, whether the
+    one reads the other; None: always. The plain network and the map of a model's attention follow from it.
+    `attend` is the engine's kernel for it, a function or "package.module:function"; without one, scores are masked.
+    `settings` are the fields of AlbertConfig that both take as keywords; config.json has them. Networks of a kind that
+    `is_exported` can be computed by other programs, too.
+    """
+
+    visible: Callable[..., Any] | None
+    attend: Callable[..., Any] | str | None = None
+    settings: tuple[str, ...] = ()
+    is_exported: bool = False
+
+
+def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
+    """Return where local attention reads: neighbours up to the window and [CLS], which reads all."""
+    return (abs(query - key) <= attention_window) | (query == 0) | (key == 0)
+
+
+ATTENTION_KINDS = {
+    "full": AttentionKind(visible=None, is_exported=True),
+    "local": AttentionKind(near_or_first, "litebert.fast.attention:local", settings=("attention_window",)),
+}
 
 
 class AlbertConfig(Section):
@@ -63,6 +89,11 @@ class AlbertConfig(Section):
         return self.hidden_size // self.num_attention_heads
 
     @property
+    def attention_settings(self) -> dict[str, object]:
+        """The settings of this kind of attention, by name."""
+        return {name: getattr(self, name) for name in ATTENTION_KINDS[self.attention].settings}
+
+    @property
     def projects_embeddings(self) -> bool:
         """Whether a dense layer maps E to H (the official code has none where E = H)."""
         if self.embedding_projection is None:
@@ -92,7 +123,8 @@ class AlbertConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.attention not in ATTENTION_KINDS:
-            raise ValueError(f"attention {self.attention!r} is not one of {', '.join(ATTENTION_KINDS)}")
+            kinds = ", ".join(ATTENTION_KINDS)
+            raise ValueError(f"attention {self.attention!r} is not one of {kinds}: import the file that adds it first")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads {self.num_attention_heads}"

@@ -1,17 +1,22 @@
 """The engine: fast training, packed and eight-bit weights for inference, early exit."""
 
-from litebert.fast.calibration import calibrate, to_int8
+from litebert.fast.engine import (
+    accelerate,
+    checkpoint_gradients,
+    is_packed,
+    pack,
+    refuse_non_finite,
+    require_finite,
+    use_backend,
+)
 from litebert.fast.exits import AlbertWithExits, limit_depth, patient_logits
-from litebert.fast.finite import refuse_non_finite
-from litebert.fast.int8 import is_int8
-from litebert.fast.precision import DTYPES
-from litebert.fast.steps import accelerate, blocks, checkpoint_gradients, is_packed, pack, use_backend
+from litebert.fast.int8 import calibrate, is_int8, to_int8
+from litebert.fast.steps import DTYPES
 
 __all__ = [
     "DTYPES",
     "AlbertWithExits",
     "accelerate",
-    "blocks",
     "calibrate",
     "checkpoint_gradients",
     "is_int8",
@@ -20,6 +25,7 @@ __all__ = [
     "pack",
     "patient_logits",
     "refuse_non_finite",
+    "require_finite",
     "to_int8",
     "use_backend",
 ]

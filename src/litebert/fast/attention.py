@@ -1,28 +1,80 @@
-"""Full attention for training and for CUDA, with the fastest kernel for each stack."""
+"""Kernels of attention: each gives what the formula of `litebert.nn.model` gives, for the tokens that are read.
+
+Which kernel is fastest depends on the device, the precision, the lengths, and whether gradients are needed
+(benchmarks/RESULTS.md); what depends on the machine is timed once per process.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
+from pkgutil import resolve_name
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.fast.moving import sequence_of
-from litebert.nn.attention import Attend, attention
-from litebert.nn.batch import Layout
+from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.nn.batch import Batch, sequence_of
+from litebert.nn.model import Visible, attention, visible_of
 
 _MANY = 4
 """A stack of this many sequences or more counts as large."""
 _ALIGNED = 8
-"""Widths of rectangles are multiples of this, as masks in half precision require."""
+"""Widths of rectangles on a GPU are multiples of this, as masks in half precision require."""
+_SMALLEST_BLOCK = 32
+"""Local attention reads blocks of at least this many tokens."""
+
+Choice = TypeVar("Choice")
 
 
-def faster(attend: Attend, kernel: Attend) -> Attend:
-    """Return the kernel in place of the reference's attention; return another kind unchanged."""
-    return kernel if attend is attention else attend
+@dataclass(frozen=True)
+class Layout:
+    """Which rows are queries and which are keys, sequence by sequence.
+
+    Keys are all tokens; queries are the tokens at `queries`, ascending, or all of them. Sequence i has the queries
+    from `query_offsets[i]` to the next, as variable-length kernels take them.
+    """
+
+    batch: Batch
+    queries: Int[Tensor, " queries"] | None = None
+
+    @cached_property
+    def query_offsets(self) -> Int[Tensor, " boundaries"]:
+        """The first query of every sequence, and the number of queries."""
+        offsets = self.batch.offsets
+        return offsets if self.queries is None else torch.searchsorted(self.queries, offsets)
+
+    @cached_property
+    def query_lengths(self) -> tuple[int, ...]:
+        """How many queries each sequence has; read on the host."""
+        is_all = self.queries is None
+        return self.batch.lengths if is_all else tuple(self.query_offsets.diff().tolist())
+
+    def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
+        """Return the rows of the queries."""
+        return rows if self.queries is None else rows[self.queries]
+
+
+Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
+"""(query, key, value, layout, dropout_prob) -> mixed: a row for each query; key and value have all tokens."""
+
+
+def attend_of(config: AlbertConfig, *, for_training: bool) -> Attend:
+    """Return the kernel for a kind of attention: its own, or masked scores if it has none."""
+    kind = ATTENTION_KINDS[config.attention]
+    if kind.attend is not None:
+        attend = resolve_name(kind.attend) if isinstance(kind.attend, str) else kind.attend
+        return partial(attend, **config.attention_settings)
+    visible = visible_of(config)
+    if visible is not None:
+        return partial(masked, visible=visible)
+    return full if for_training else in_rectangles
 
 
 def full(
@@ -32,10 +84,10 @@ def full(
     layout: Layout,
     dropout_prob: float,
 ) -> Float[Tensor, "queries heads head_size"]:
-    """Return what `litebert.nn.attention` returns, stack by stack.
+    """Attend to the whole sequence, in training or on a GPU, stack by stack.
 
-    A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a
-    view, so the backward pass copies nothing.
+    A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a view, so the
+    backward pass copies nothing.
     """
     is_ragged = layout.queries is not None or len(set(layout.batch.lengths)) > 1
     if query.is_cuda and is_ragged:
@@ -60,17 +112,25 @@ def stacked(
 
 
 def _within(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    """Attend within each sequence of a stack, with the fastest kernel (benchmarks/RESULTS.md).
+    """Attend within each sequence of a stack.
 
-    In bf16 on a CPU, large stacks train fastest as three plain products; small stacks of odd
-    lengths use float32, whose kernels are not compiled anew for every length.
+    In bf16 on a CPU, large stacks train fastest as three plain products; small stacks of odd lengths use float32, whose
+    kernels are not compiled anew for every length.
     """
     if query.is_cuda or query.dtype != torch.bfloat16:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
     if len(query) < _MANY:
         return _within(query.float(), key.float(), value.float(), dropout_prob).to(query.dtype)
+    return _products(query, key, value, None, dropout_prob)
+
+
+def _products(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None, dropout_prob: float = 0.0) -> Tensor:
+    """Attend by two products and a softmax, which in bf16 may be faster than the fused kernel."""
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
-    return F.dropout(scores.softmax(-1), dropout_prob) @ value
+    if is_key is not None:
+        scores = scores.masked_fill(~is_key, -torch.inf)
+    mixed: Tensor = F.dropout(scores.softmax(-1), dropout_prob) @ value
+    return mixed
 
 
 def _has_flash(query: Tensor) -> bool:
@@ -84,11 +144,20 @@ def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
 
+def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float) -> Tensor:
+    """Attend with variable-length flash attention (CUDA, half precision)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    offsets = (layout.query_offsets.to(torch.int32), layout.batch.offsets.to(torch.int32))
+    longest = max(layout.batch.lengths)
+    return cast(Tensor, varlen_attn(query, key, value, *offsets, longest, longest))
+
+
 def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float) -> Tensor:
     """Attend within rectangles as wide as the longest sequence; nothing is read on the host.
 
-    The number of queries of each sequence is known only on the device, so each query is placed in
-    the column of its token.
+    The number of queries of each sequence is known only on the device, so each query is placed in the column of its
+    token.
     """
     batch, width = layout.batch, -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
     sequences = sequence_of(batch)
@@ -105,12 +174,211 @@ def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_pr
     return mixed.transpose(1, 2).flatten(0, 1)[rows_of_queries]
 
 
-def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float) -> Tensor:
-    """Attend with variable-length flash attention (CUDA, half precision)."""
-    from torch.nn.attention.varlen import varlen_attn
+# For inference on a CPU: sequences of similar lengths in padded rectangles. There are few distinct widths, so few
+# kernels are compiled and few calls are made. Rows are copied, which is cheap in inference, but not in a backward pass.
 
-    offsets = (layout.query_offsets.to(torch.int32), layout.batch.offsets.to(torch.int32))
-    longest = max(layout.batch.lengths)
-    mixed = varlen_attn(query, key, value, *offsets, longest, longest)
-    assert isinstance(mixed, Tensor)
-    return mixed
+Rows: TypeAlias = slice | Tensor
+"""A slice of rows, or an index for each."""
+Lengths: TypeAlias = tuple[int, ...]
+
+
+class Rectangle(NamedTuple):
+    """Sequences of one width, for one call of a kernel; `is_key` is None without padding."""
+
+    sequences: int
+    queries: Rows
+    keys: Rows
+    is_key: Bool[Tensor, "sequences 1 1 width"] | None
+
+
+class Rectangles(NamedTuple):
+    """All sequences, each in one rectangle; `order` restores the order of the joined queries."""
+
+    rectangles: tuple[Rectangle, ...]
+    order: Int[Tensor, " queries"] | None
+
+
+def in_rectangles(
+    query: Float[Tensor, "queries heads head_size"],
+    key: Float[Tensor, "tokens heads head_size"],
+    value: Float[Tensor, "tokens heads head_size"],
+    layout: Layout,
+    dropout_prob: float,
+) -> Float[Tensor, "queries heads head_size"]:
+    """Attend to the whole sequence, without gradients."""
+    if query.is_cuda:
+        return full(query, key, value, layout, dropout_prob)
+    is_exact = query.dtype == torch.float32
+    rectangles, order = arranged(layout.query_lengths, layout.batch.lengths, is_exact)
+    mixed = []
+    for rectangle in rectangles:
+        q = stacked(query[rectangle.queries], rectangle.sequences)
+        k, v = (stacked(x[rectangle.keys], rectangle.sequences) for x in (key, value))
+        is_fused = query.dtype != torch.bfloat16 or _likes_fused(k.shape[-2])
+        kernel = F.scaled_dot_product_attention if is_fused else _products
+        mixed.append(kernel(q, k, v, rectangle.is_key).transpose(1, 2).flatten(0, 1))
+    joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+    return joined if order is None else joined.index_select(0, order)
+
+
+@lru_cache(maxsize=8)
+def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Rectangles:
+    """Put sequences of similar lengths side by side.
+
+    Exact rectangles are as wide as their longest sequence, so a single text needs no padding. For kernels that are
+    compiled for every width, there are few widths instead.
+    """
+    by_width: dict[int, list[int]] = {}
+    for number, length in enumerate(key_lengths):
+        by_width.setdefault(padded_width(length), []).append(number)
+    rectangles, joined = [], 0
+    order = torch.empty(sum(query_lengths), dtype=torch.int64)
+    for width, stack in by_width.items():
+        most = max(query_lengths[number] for number in stack)
+        if not most:  # none of these sequences has a query
+            continue
+        width = max(key_lengths[number] for number in stack) if is_exact else width
+        keys, is_key = _rows(stack, key_lengths, width)
+        is_subset = query_lengths != key_lengths
+        queries, is_query = _rows(stack, query_lengths, most) if is_subset else (keys, is_key)
+        # Where each query's row is after all rectangles are joined; padding rows have no query.
+        order[queries[is_query.flatten()]] = joined + is_query.flatten().nonzero().flatten()
+        joined += len(queries)
+        mask = None if bool(is_key.all()) else is_key.view(len(stack), 1, 1, width)
+        rectangles.append(Rectangle(len(stack), _as_slice(queries), _as_slice(keys), mask))
+    is_in_order = joined == len(order) and torch.equal(order, torch.arange(joined))
+    return Rectangles(tuple(rectangles), None if is_in_order else order)
+
+
+def padded_width(length: int) -> int:
+    """Round up to 16, or to a multiple of 32: the tiles of a CPU's matrix unit.
+
+    >>> padded_width(5), padded_width(33), padded_width(64)
+    (16, 64, 64)
+    """
+    return 16 if length <= 16 else -(-length // 32) * 32
+
+
+def _rows(
+    stack: list[int], lengths: Lengths, width: int
+) -> tuple[Int[Tensor, " rows"], Bool[Tensor, "sequences width"]]:
+    """Return the rows of some sequences, and which are not padding; padding repeats a row."""
+    sizes = torch.tensor(lengths)
+    starts, sizes = (sizes.cumsum(0) - sizes)[stack, None], sizes[stack, None]
+    columns = torch.arange(width)
+    is_row = columns < sizes
+    rows = torch.where(is_row, starts + columns, starts.clamp(max=sum(lengths) - 1))
+    return rows.flatten(), is_row
+
+
+def _as_slice(rows: Int[Tensor, " rows"]) -> Rows:
+    """Return consecutive rows as a slice, which copies nothing."""
+    start = int(rows[0])
+    is_stretch = torch.equal(rows, torch.arange(start, start + len(rows)))
+    return slice(start, start + len(rows)) if is_stretch else rows
+
+
+@lru_cache
+def _likes_fused(width: int) -> bool:
+    """Tell whether this CPU's fused kernel is not much slower than two products in bf16."""
+    q = torch.full((4, 12, width, 64), 0.5, dtype=torch.bfloat16)
+    kernels: tuple[Callable[..., Tensor], ...] = (F.scaled_dot_product_attention, _products)
+    fused, plain = fastest(lambda kernel: kernel(q, q, q, None), kernels, rounds=3)
+    return fused < 1.2 * plain
+
+
+# Kinds that read only a part of their sequence.
+
+
+def masked(
+    query: Float[Tensor, "queries heads head_size"],
+    key: Float[Tensor, "tokens heads head_size"],
+    value: Float[Tensor, "tokens heads head_size"],
+    layout: Layout,
+    dropout_prob: float,
+    *,
+    visible: Visible,
+) -> Float[Tensor, "queries heads head_size"]:
+    """Mask the scores of all pairs of tokens: the definition of any kind, for which memory grows with the square."""
+    return layout.of_queries(attention(_everywhere(query, layout), key, value, layout.batch, visible, dropout_prob))
+
+
+def local(
+    query: Float[Tensor, "queries heads head_size"],
+    key: Float[Tensor, "tokens heads head_size"],
+    value: Float[Tensor, "tokens heads head_size"],
+    layout: Layout,
+    dropout_prob: float,
+    *,
+    attention_window: int,
+) -> Float[Tensor, "queries heads head_size"]:
+    """Mix each query with its neighbours and the [CLS] of its sequence, and [CLS] with all tokens.
+
+    Blocks of tokens read the blocks around them, so the cost per token is the same at any length.
+    """
+    everywhere = _everywhere(query, layout)
+    mixed = _in_blocks(everywhere, key, value, layout.batch, dropout_prob, attention_window)
+    first = layout.batch.first_tokens
+    to_all = full(everywhere[first], key, value, Layout(layout.batch, first), dropout_prob)
+    return layout.of_queries(mixed.index_copy(0, first, to_all))
+
+
+def _everywhere(query: Tensor, layout: Layout) -> Tensor:
+    """Return a row for every token, with zeros where it is no query."""
+    if layout.queries is None:
+        return query
+    return query.new_zeros(len(layout.batch.ids), *query.shape[1:]).index_copy(0, layout.queries, query)
+
+
+def _in_blocks(query: Tensor, key: Tensor, value: Tensor, batch: Batch, dropout_prob: float, window: int) -> Tensor:
+    size, num_tokens = max(window, _SMALLEST_BLOCK), len(key)
+    missing = -num_tokens % size  # tokens that fill the last block
+    first = batch.first_tokens[sequence_of(batch)]
+    query = query * query.shape[-1] ** -0.5
+    to_first = (query * key[first]).sum(-1)  # (tokens, heads): the score of each token's own [CLS]
+    q = _blocks(F.pad(query, (0, 0, 0, 0, 0, missing)), size).transpose(1, 2)
+    k, v = (
+        F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size) for x in (key, value)
+    )  # (blocks, heads, head_size, span)
+    is_near, is_far = _visible(first, size, window)
+    near = (q @ k).masked_fill(~is_near[:, None], -torch.inf)  # (blocks, heads, size, span)
+    far = _blocks(F.pad(to_first, (0, 0, 0, missing)), size).transpose(1, 2)[..., None]
+    far = far.masked_fill(~is_far[:, None, :, None], -torch.inf)
+    share = F.dropout(torch.cat([near, far], -1).softmax(-1), dropout_prob)
+    mixed = (share[..., :-1] @ v.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)[:num_tokens]
+    of_first = share[..., -1].transpose(1, 2).flatten(0, 1)[:num_tokens]  # (tokens, heads)
+    return mixed + of_first[..., None] * value[first]
+
+
+def _blocks(rows: Tensor, size: int) -> Tensor:
+    return rows.view(-1, size, *rows.shape[1:])
+
+
+def _visible(
+    first: Tensor, size: int, window: int
+) -> tuple[Bool[Tensor, "blocks size span"], Bool[Tensor, "blocks size"]]:
+    """Tell which neighbours each token attends to, and whether its [CLS] is not among them.
+
+    `first` is the index of each token's [CLS]; tokens of the same sequence have the same.
+    """
+    missing = -len(first) % size
+    own = _blocks(F.pad(first, (0, missing), value=-1), size)
+    around = F.pad(first, (window, window + missing), value=-2).unfold(0, size + 2 * window, size)
+    row, column = (torch.arange(n, device=first.device) for n in (size, size + 2 * window))
+    is_in_band = (row[:, None] + window - column).abs() <= window
+    place = torch.arange(own.numel(), device=first.device).view_as(own)
+    return is_in_band & (around[:, None] == own[..., None]), place - own > window
+
+
+@torch.inference_mode()
+def fastest(run: Callable[[Choice], object], choices: Sequence[Choice], *, rounds: int) -> list[float]:
+    """Return the shortest seconds of `run` with each choice, interleaved after a warm-up."""
+    for choice in choices:
+        run(choice)
+    seconds = [float("inf")] * len(choices)
+    for _ in range(rounds):
+        for number, choice in enumerate(choices):
+            start = time.perf_counter()
+            run(choice)
+            seconds[number] = min(seconds[number], time.perf_counter() - start)
+    return seconds

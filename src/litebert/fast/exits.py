@@ -1,14 +1,13 @@
 """Adaptive depth: a classifier after every step, so that easy texts need fewer steps.
 
-Patience-based early exit (PABEE, arXiv 2006.04152), at any batch size: the tokens of a sequence
-that has stopped leave the token list.
+Patience-based early exit (PABEE, arXiv 2006.04152), at any batch size: the tokens of a sequence that has stopped leave
+the token list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pkgutil import resolve_name
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,7 +16,9 @@ from torch import Tensor, nn
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import ProblemType
 from litebert.errors import LitebertError, RequestError
-from litebert.nn.batch import Batch, Layout
+from litebert.fast.attention import Layout
+from litebert.fast.engine import engine_of
+from litebert.nn.batch import Batch
 from litebert.nn.heads import AlbertForTask, Network
 from litebert.nn.model import initialise
 
@@ -37,8 +38,7 @@ class AlbertWithExits(AlbertForTask):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(config, head, dtype=dtype, generator=generator)
-        make = resolve_name(head.record.module)
-        self.exits = nn.ModuleList(make(config, head) for _ in range(config.num_steps - 1))
+        self.exits = nn.ModuleList(head.record.make(config, head) for _ in range(config.num_steps - 1))
         initialise(self.exits, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "sequences outputs"]:
@@ -55,11 +55,7 @@ def heads_of(network: AlbertForTask) -> list[nn.Module]:
 
 
 def limit_depth(network: Network, depth: int) -> None:
-    """Apply only the first `depth` steps from now on; with exits, the head of that step answers.
-
-    Raises:
-        LitebertError: LB-452, the network has fewer steps.
-    """
+    """Apply only the first `depth` steps from now on; with exits, the head of that step answers."""
     if not isinstance(depth, int) or not 1 <= depth <= len(network.albert.plan):
         raise LitebertError(
             "LB-452",
@@ -72,11 +68,7 @@ def limit_depth(network: Network, depth: int) -> None:
 
 
 def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
-    """Return the network if it can stop early.
-
-    Raises:
-        LitebertError: LB-453, patience is below 1; LB-454, there is no head after every step.
-    """
+    """Return the network if it can stop early."""
     if patience < 1:
         raise RequestError(
             "LB-453",
@@ -121,19 +113,20 @@ def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor
 def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float[Tensor, "sequences outputs"]:
     """Return the logits of each sequence at the step where it stops.
 
-    It stops where classifiers have agreed with the one before `patience` times in a row (section
-    3.2), or at the last step. The result does not depend on the rest of the batch.
+    It stops where classifiers have agreed with the one before `patience` times in a row (section 3.2), or at the last
+    step. The result does not depend on the rest of the batch.
     """
     albert, heads = network.albert, heads_of(require_exits(network, patience))
-    layout, hidden, steps = Layout(batch), next(albert.states(batch)), albert.steps()
+    steps = engine_of(albert)(albert).steps
+    layout, hidden = Layout(batch), next(albert.states(batch))
     running = torch.arange(len(batch.lengths), device=hidden.device)
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
     answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
-    for step, ((attend, transform), head) in enumerate(zip(steps, heads, strict=False), 1):
+    for number, (step, head) in enumerate(zip(steps, heads, strict=False), start=1):
         first = layout.batch.first_tokens
-        if is_last := step == len(steps):  # the last step computes only [CLS]
+        if is_last := number == len(steps):  # the last step computes only [CLS]
             layout = replace(layout, queries=first)
-        hidden = transform(attend(hidden, layout), layout)
+        hidden = step(hidden, layout)
         logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))
         is_same = is_same_answer(answers[running], logits, network.head_config.problem_type)
         answers[running], repeats[running] = logits, torch.where(is_same, repeats[running] + 1, 0)

@@ -1,7 +1,7 @@
 """Blocks for inference on a CPU: weights packed once, in the layout of its matrix kernels.
 
-torch has the kernels (MKL's and oneDNN's) but no public name for them; only this file names them.
-They are tried once per process, and replaced by public ones if they are missing, wrong or slower.
+torch has the kernels (MKL's and oneDNN's) but no public name for them; only this file names them. They are tried once
+per process, and replaced by public ones if they are missing, wrong or slower.
 """
 
 from __future__ import annotations
@@ -15,24 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config.schema import Activation
-from litebert.fast import rectangles
-from litebert.fast.attention import faster
-from litebert.fast.precision import cast_norm
-from litebert.fast.probe import fastest
-from litebert.fast.rows import on_batch
-from litebert.nn.attention import Attend
-from litebert.nn.block import (
-    ACTIVATIONS,
-    AttentionBlock,
-    AttentionPieces,
-    FeedForwardBlock,
-    Half,
-    Linear,
-    feed_forward_block,
-)
+from litebert.fast.attention import attend_of, fastest
+from litebert.fast.steps import Linear, Mixing, Step, Widening, blocks, cast_norm, in_order, projection
+from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
 
 MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation], Linear]
 """(weight, bias, dtype, activation) -> a linear layer."""
+Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
+"""(weight, bias, activation) -> a linear layer in the dtype of the weight."""
 
 FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "gelu_new": ("gelu", "tanh"),
@@ -47,6 +37,15 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
 _MKL_ROWS, _PIECE = 1_024, 384
 
 
+def packed_steps(albert: Albert) -> list[Step]:
+    """Return all steps on packed weights, without dropout and without gradients."""
+    return in_order(
+        albert,
+        [packed_mixing(each, albert, albert.dtype) for each in blocks(albert, AttentionBlock)],
+        [packed_widening(each, albert.dtype) for each in blocks(albert, FeedForwardBlock)],
+    )
+
+
 def packed_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear") -> Linear:
     """Return (x, y) -> activation(x W^T + b), or x W^T + b + y, on rows of `dtype`."""
     weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
@@ -57,32 +56,27 @@ def packed_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: 
     return (_onednn if pays(_onednn, dtype) else _plain)(weight, bias, activation)
 
 
-def packed_attention(block: AttentionBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear) -> Half:
-    """Return the block as a function, without dropout and without gradients."""
-    pieces = AttentionPieces(
-        project=linear(*block.projection(), dtype, "linear"),
-        output=linear(block.output.weight, block.output.bias, dtype, "linear"),
+def packed_mixing(
+    block: AttentionBlock, albert: Albert, dtype: torch.dtype, make: MakeLinear = packed_linear
+) -> Mixing:
+    """Prepare an attention block."""
+    return Mixing(
+        project=make(*projection(block), dtype, "linear"),
+        attend=attend_of(albert.config, for_training=False),
+        output=make(block.output.weight, block.output.bias, dtype, "linear"),
         norm=cast_norm(block.norm, dtype),
         heads=block.heads,
     )
-    return on_batch(pieces, attend_of(block))
 
 
-def packed_feed_forward(block: FeedForwardBlock, dtype: torch.dtype, linear: MakeLinear = packed_linear) -> Half:
-    """Return the block as a function, without dropout and without gradients."""
+def packed_widening(block: FeedForwardBlock, dtype: torch.dtype, make: MakeLinear = packed_linear) -> Widening:
+    """Prepare a feed-forward block."""
     inner, outer = block.intermediate, block.output
-    intermediate = linear(inner.weight, inner.bias, dtype, block.hidden_act)
-    output = linear(outer.weight, outer.bias, dtype, "linear")
-    norm = cast_norm(block.norm, dtype)
-    return lambda x, _: feed_forward_block(x, intermediate, output, norm)
-
-
-def attend_of(block: AttentionBlock) -> Attend:
-    """Return the block's attention; full attention is computed in rectangles."""
-    return faster(block.attend, rectangles.attend)
-
-
-Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
+    return Widening(
+        intermediate=make(inner.weight, inner.bias, dtype, block.hidden_act),
+        output=make(outer.weight, outer.bias, dtype, "linear"),
+        norm=cast_norm(block.norm, dtype),
+    )
 
 
 @lru_cache
@@ -106,12 +100,17 @@ def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
     return is_right and ours < 1.3 * theirs
 
 
+def bf16_pays() -> bool:
+    """Tell whether packed products in bf16 work and are not slower on this CPU."""
+    return pays(_onednn, torch.bfloat16)
+
+
 @lru_cache
 def _kernel_in_fp32() -> Kernel:
     """Return the fastest kind of product in float32 on this CPU (25 ms).
 
-    On a Xeon with AVX-512, oneDNN's was 1.1 to 1.5 times faster than MKL's, above all for the few
-    rows of one short text; elsewhere it may be slower.
+    On a Xeon with AVX-512, oneDNN's was 1.1 to 1.5 times faster than MKL's, above all for the few rows of one short
+    text; elsewhere it may be slower.
     """
     found: list[Kernel] = [kernel for kernel in (_onednn, _mkl) if pays(kernel, torch.float32)]
     if not found:
@@ -126,11 +125,6 @@ def _kernel_in_fp32() -> Kernel:
     # Few rows and many rows count equally.
     costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]
     return found[costs.index(min(costs))]
-
-
-def bf16_pays() -> bool:
-    """Tell whether packed products in bf16 work and are not slower on this CPU."""
-    return pays(_onednn, torch.bfloat16)
 
 
 def _mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:

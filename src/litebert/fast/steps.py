@@ -1,29 +1,93 @@
-"""Compute the steps of a network with the engine: for training, or packed for inference."""
+"""A step of the engine: the block of `litebert.nn.model`, its products prepared once for all steps that share them.
+
+Query, key and value are one product, rows are filled up to few counts, and the last step computes only the rows that
+are read. What computes a product is chosen by who prepares it: here for training, `packed` and `int8` for inference.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
-from typing import TypeAlias, TypeVar, get_args
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.nn import functional as F
 
-from litebert.config import Backend
-from litebert.errors import no_such_name
-from litebert.fast.attention import faster, full
-from litebert.fast.int8 import Int8Calibration, calibration_of, int8_attention, int8_feed_forward
-from litebert.fast.packed import packed_attention, packed_feed_forward
-from litebert.fast.precision import cast_linear, cast_norm
-from litebert.fast.rows import linear_on_filled, on_batch
-from litebert.nn.block import AttentionBlock, AttentionPieces, FeedForwardBlock, Half, Steps, feed_forward_block
-from litebert.nn.heads import AlbertForPretraining, Network
-from litebert.nn.model import Albert
+from litebert.config import Precision
+from litebert.fast.attention import Attend, Layout, attend_of
+from litebert.nn.batch import Batch, filled
+from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
 
-MakeSteps: TypeAlias = Callable[[Albert], Steps]
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""The dtype of activations for each precision."""
+
+Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
+"""(x, residual) -> x W^T + b, perhaps activated, plus the residual if there is one: often one kernel."""
+Norm: TypeAlias = Callable[[Tensor], Tensor]
+Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
+"""(hidden, layout) -> hidden, of the layout's queries; both may have more rows, which belong to no sequence."""
 BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
+
+
+class Mixing(NamedTuple):
+    """What computes an attention block; `project` gives query, key and value at once."""
+
+    project: Linear
+    attend: Attend
+    output: Linear
+    norm: Norm
+    heads: tuple[int, int]
+    dropout_prob: float = 0.0
+
+
+class Widening(NamedTuple):
+    """What computes a feed-forward block; `intermediate` includes the activation."""
+
+    intermediate: Linear
+    output: Linear
+    norm: Norm
+
+
+def block(
+    mixing: Mixing, widening: Widening, x: Float[Tensor, "rows hidden"], layout: Layout
+) -> Float[Tensor, "query_rows hidden"]:
+    """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of the layout."""
+    num_tokens, x = len(layout.batch.ids), filled(x)
+    projected = torch.unflatten(mixing.project(x, None), -1, (3, *mixing.heads))  # (rows, 3, heads, head_size)
+    if len(x) > num_tokens:  # a slice costs a copy in the backward pass
+        projected = projected[:num_tokens]
+    query, key, value = projected.unbind(1)
+    mixed = mixing.attend(layout.of_queries(query), key, value, layout, mixing.dropout_prob)
+    x = x if layout.queries is None else filled(layout.of_queries(x))
+    x = mixing.norm(mixing.output(filled(mixed).flatten(-2), x))
+    return widening.norm(widening.output(widening.intermediate(x, None), x))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Compute the states of an encoder with steps, which `albert.engine` makes."""
+
+    albert: Albert
+    steps: Sequence[Step]
+
+    def __call__(self, batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
+        """Yield the projected embeddings, then the states after each step; in the last, compute `queries` alone."""
+        num_tokens, order, layout = len(batch.ids), None, Layout(batch)
+        yield (hidden := self.albert.embedding(batch).to(self.albert.dtype))
+        for number, step in enumerate(self.steps, start=1):
+            if number == len(self.steps) and queries is not None:
+                ascending, order = queries.sort()
+                layout = Layout(batch, ascending)
+            hidden = step(hidden, layout)
+            yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
+
+
+def in_order(albert: Albert, mixing: Sequence[Mixing], widening: Sequence[Widening]) -> list[Step]:
+    """Return every step of the plan, given what computes each block."""
+    return [partial(block, mixing[i], widening[j]) for i, j in albert.plan]
 
 
 def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
@@ -31,149 +95,98 @@ def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
     return (module for module in network.modules() if isinstance(module, kind))
 
 
-def accelerate(network: Network) -> None:
-    """Let a network use the engine's kernels from now on; the results are the same, but faster.
-
-    Weights are joined and cast once for all steps that share them, rows are filled up, and
-    attention uses the kernel that suits the device and the lengths.
-    """
-    network.albert.make_steps = training_steps
-    if isinstance(network, AlbertForPretraining):
-        network.masked_lm.linear = linear_on_filled
+def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of query, key and value, side by side."""
+    layers = (block.query, block.key, block.value)
+    return torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
 
 
-def checkpoint_gradients(albert: Albert) -> None:
-    """Keep only each block's input for the backward pass, and recompute the rest there."""
-    albert.apply_block = partial(checkpoint, use_reentrant=False)
-
-
-def training_steps(albert: Albert) -> Steps:
-    """Return the functions of all steps, with dropout in training and with gradients."""
-    return _in_order(
-        albert,
-        [_attention(block, albert) for block in blocks(albert, AttentionBlock)],
-        [_feed_forward(block, albert) for block in blocks(albert, FeedForwardBlock)],
-    )
-
-
-def pack(albert: Albert) -> None:
-    """Pack the current weights for inference, in eight bits if they are stored so.
-
-    Training and gradients use the weights themselves; if these change, packed ones are dropped.
-    """
-    calibration = calibration_of(albert)
-    steps = _packed_steps(albert) if calibration is None else _int8_steps(albert, calibration)
-    albert.make_steps = _Packed(albert, steps)
-
-
-def use_backend(albert: Albert, backend: str) -> None:
-    """Compute single short texts with onnxruntime; with "auto", where it is installed and faster.
-
-    A packed network in fp32 gets a graph per distinct step. A network in bf16, in eight bits or
-    with unsupported operators stays unchanged.
-
-    Raises:
-        LitebertError: LB-305, onnxruntime is not installed; LB-975, no backend has this name.
-    """
-    if backend not in get_args(Backend):
-        raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
-    is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
-    if backend == "torch" or (backend == "auto" and not is_installed):
-        return
-    from litebert.fast.graphs import FUSED, alone_by, compiled_step, is_faster
-
-    packed = albert.make_steps
-    if not isinstance(packed, _Packed) or calibration_of(albert) is not None:
-        return
-    config, is_float = albert.config, albert.dtype == torch.float32
-    has_operators = config.hidden_act in FUSED and config.attention == "full"
-    if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
-        return
-    attention, feed_forward = blocks(albert, AttentionBlock), blocks(albert, FeedForwardBlock)
-    both = (list(attention), list(feed_forward))
-    graphs = {step: compiled_step(both[0][step[0]], both[1][step[1]]) for step in set(albert.plan)}
-    first = graphs[albert.plan[0]]
-    if backend == "auto" and not is_faster(first, *packed.steps[0], hidden_size=config.hidden_size):
-        return
-    pairs = zip(albert.plan, packed.steps, strict=True)
-    packed.steps = [alone_by(graphs[step], *halves) for step, halves in pairs]
-
-
-def is_packed(albert: Albert) -> bool:
-    """Tell whether the weights, as they are now, are packed."""
-    return isinstance(albert.make_steps, _Packed) and albert.make_steps.is_current(albert)
-
-
-class _Packed:
-    """Packed steps, and the function that makes other steps where these cannot be used."""
-
-    def __init__(self, albert: Albert, steps: Steps) -> None:
-        make = albert.make_steps
-        self._otherwise: MakeSteps = make._otherwise if isinstance(make, _Packed) else make
-        self.steps, self._stamps = steps, _stamps(albert)
-
-    def __call__(self, albert: Albert) -> Steps:
-        """Return the packed steps, or others for gradients; drop them if weights have changed."""
-        if not self.is_current(albert):
-            albert.make_steps = self._otherwise
-        elif not torch.is_grad_enabled():
-            return self.steps
-        return self._otherwise(albert)
-
-    def is_current(self, albert: Albert) -> bool:
-        """Tell whether the weights are those that were packed."""
-        return not albert.training and _stamps(albert) == self._stamps
-
-
-def _stamps(albert: Albert) -> list[tuple[int, int]]:
-    """Return the address of each weight and the number of writes to it."""
-    return [
-        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
-        for module in albert.modules()
-        for weight in module._parameters.values()
-        if weight is not None
+def training_steps(albert: Albert) -> list[Step]:
+    """Return all steps, with dropout in training and with gradients; weights are joined and cast once for them."""
+    attend, dtype = attend_of(albert.config, for_training=True), albert.dtype
+    mixing = [
+        Mixing(
+            project=cast_linear(*projection(each), dtype),
+            attend=attend,
+            output=cast_linear(each.output.weight, each.output.bias, dtype, each.dropout.p * each.training),
+            norm=cast_norm(each.norm, dtype),
+            heads=each.heads,
+            dropout_prob=each.attention_dropout_prob * each.training,
+        )
+        for each in blocks(albert, AttentionBlock)
     ]
+    return in_order(albert, mixing, [_widening(each, dtype) for each in blocks(albert, FeedForwardBlock)])
 
 
-def _attention(block: AttentionBlock, albert: Albert) -> Half:
-    output, dtype = block.output, albert.dtype
-    pieces = AttentionPieces(
-        project=cast_linear(*block.projection(), dtype),
-        output=cast_linear(output.weight, output.bias, dtype, output.dropout_prob * block.training),
-        norm=cast_norm(block.norm, dtype),
-        heads=block.heads,
-    )
-    attend = faster(block.attend, full)
-    return on_batch(pieces, attend, block.dropout_prob * block.training)
-
-
-def _feed_forward(block: FeedForwardBlock, albert: Albert) -> Half:
-    inner, outer, dtype = block.intermediate, block.output, albert.dtype
+def _widening(block: FeedForwardBlock, dtype: torch.dtype) -> Widening:
+    inner, outer = block.intermediate, block.output
     widen = cast_linear(inner.weight, inner.bias, dtype)
-    output = cast_linear(outer.weight, outer.bias, dtype, outer.dropout_prob * block.training)
-    norm = cast_norm(block.norm, dtype)
-
-    def activated(x: Tensor, _: Tensor | None) -> Tensor:
-        return block.activation(widen(x, None))
-
-    return lambda x, _: feed_forward_block(x, activated, output, norm)
-
-
-def _packed_steps(albert: Albert) -> Steps:
-    return _in_order(
-        albert,
-        [packed_attention(block, albert.dtype) for block in blocks(albert, AttentionBlock)],
-        [packed_feed_forward(block, albert.dtype) for block in blocks(albert, FeedForwardBlock)],
+    return Widening(
+        intermediate=lambda x, _: block.activation(widen(x, None)),
+        output=cast_linear(outer.weight, outer.bias, dtype, block.dropout.p * block.training),
+        norm=cast_norm(block.norm, dtype),
     )
 
 
-def _int8_steps(albert: Albert, calibration: Int8Calibration) -> Steps:
-    """Bind the blocks, which are packed once, to the calibration of each step."""
-    attention = [int8_attention(block, calibration) for block in blocks(albert, AttentionBlock)]
-    feed_forward = [int8_feed_forward(block, calibration) for block in blocks(albert, FeedForwardBlock)]
-    return [(attention[step.attention](i), feed_forward[step.feed_forward](i)) for i, step in enumerate(albert.plan)]
+def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+    """Return a layer norm on rows of `dtype`."""
+    weight, bias = cast(norm.weight, dtype), cast(norm.bias, dtype)
+    return lambda x: F.layer_norm(x, norm.normalized_shape, weight(), bias(), norm.eps)
 
 
-def _in_order(albert: Albert, attention: Sequence[Half], feed_forward: Sequence[Half]) -> Steps:
-    """Return the functions of every step of the plan."""
-    return [(attention[step.attention], feed_forward[step.feed_forward]) for step in albert.plan]
+def cast_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, dropout_prob: float = 0.0) -> Linear:
+    """Return residual + dropout(x W^T + b) on rows of `dtype`."""
+    weight_of_use, bias_of_use = cast(weight, dtype), cast(bias, dtype)
+
+    def apply(x: Tensor, residual: Tensor | None) -> Tensor:
+        product = F.dropout(F.linear(x, weight_of_use(), bias_of_use()), dropout_prob)
+        return product if residual is None else residual + product
+
+    return apply
+
+
+def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
+    """Return a function that gives the weight in `dtype`, cast once, for each of its uses.
+
+    A shared block is used many times. The gradients of its uses are summed in float32: in bf16, a sum loses terms
+    below 1/256 of it.
+
+    >>> weight = torch.ones(1, requires_grad=True)
+    >>> use = cast(weight, torch.bfloat16)
+    >>> (256 * use() + use()).sum().backward()
+    >>> weight.grad  # in bf16 it would be 256
+    tensor([257.])
+    """
+    if weight.dtype == dtype:
+        return lambda: weight
+    copied = weight.detach().to(dtype)
+
+    def use() -> Tensor:
+        if not (torch.is_grad_enabled() and weight.requires_grad):
+            return copied
+        used: Tensor = _Use.apply(weight, copied)  # type: ignore[no-untyped-call]
+        return used
+
+    return use
+
+
+class _Use(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, copied: Tensor) -> Tensor:
+        """Return the copy; its gradient goes to the weight."""
+        ctx.dtype = weight.dtype
+        return copied.view_as(copied)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient in the weight's precision."""
+        return gradients[0].to(ctx.dtype), None
+
+
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """Return the dtype for sums of many numbers; Apple's GPUs have no float64.
+
+    >>> exact_dtype(torch.device("cpu")), exact_dtype(torch.device("mps"))
+    (torch.float64, torch.float32)
+    """
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.config.allowed import expected
 from litebert.config.presets import PRESETS
 from litebert.errors import DamagedError, LitebertError
@@ -17,9 +17,9 @@ from litebert.folder.heads import Shapes, architecture, head_from_table, head_ta
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 
 CONFIG_FILE = "config.json"
-_OURS_ALONE = ("sharing", "embedding_projection", "attention", "attention_window")
+_OURS_ALONE = {"sharing", "embedding_projection", "attention"}
 _OTHER_ATTENTION = "albert-litebert"
-"""The model_type of networks with local attention, so that transformers refuses to open them."""
+"""The model_type of networks with an attention of ours, so that transformers refuses to open them."""
 _LIMIT = 1 << 20
 _OF_OTHER_FAMILIES = {"classifier_dropout", "layer_norm_epsilon", "pad_token"}
 """Names in files on the Hub that resemble our settings; transformers ignores them, too."""
@@ -55,20 +55,22 @@ def write_config(
 ) -> None:
     """Write config.json so that transformers builds the same network with these parameters."""
     fields = config.model_dump(mode="json")
+    of_kinds = {name for kind in ATTENTION_KINDS.values() for name in kind.settings}
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
         "model_type": "albert",
         "dtype": dtype,
         "tie_word_embeddings": True,
-        **{name: value for name, value in fields.items() if name not in _OURS_ALONE},
+        **{name: value for name, value in fields.items() if name not in _OURS_ALONE | of_kinds},
         "num_hidden_groups": groups_on_disk(config),
     }
     table |= head_table(head)
     if config.sharing != "all":
         table["sharing"] = config.sharing
-    if config.attention != "full":
+    kind = ATTENTION_KINDS[config.attention]
+    if not kind.is_exported:
         table["model_type"] = _OTHER_ATTENTION
-        table |= {name: fields[name] for name in ("attention", "attention_window")}
+        table |= {name: fields[name] for name in ("attention", *kind.settings)}
     if is_int8:  # for other programs; transformers ignores it
         table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)

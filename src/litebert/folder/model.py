@@ -8,18 +8,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
-from litebert.fast.calibration import without_calibration
-from litebert.fast.empty import without_numbers
+from litebert.fast.int8 import Int8Calibration
 from litebert.folder.configuration import read_config, read_head, read_layout, spelling_notes, write_config
 from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
 from litebert.folder.doubts import bert_notes, notes_on_loading
 from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
 from litebert.folder.names import ALBERT, BERT, TensorNames, tensor_names
-from litebert.folder.weights import INT8_FILE, LOCAL_FILE, WEIGHTS_FILE, read_weights, release, widened, write_weights
+from litebert.folder.weights import INT8_FILE, OTHER_FILE, WEIGHTS_FILE, read_weights, release, widened, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.model import without_numbers
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class LoadedModel:
 def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.float32) -> None:
     """Write config.json and model.safetensors; `Tokenizer.save` adds the vocabulary.
 
-    An eight-bit network is written to model-int8.safetensors, one with local attention to
-    model-local.safetensors. transformers does not look there; under the usual name it would replace
-    eight-bit weights by random ones, and compute full attention instead of local.
+    An eight-bit network is written to model-int8.safetensors, one with a kind of attention that only litebert has to
+    model-local.safetensors, or what its name is. transformers does not look there; under the usual name it would
+    replace eight-bit weights by random ones, and compute full attention instead of another kind.
 
     Parameters without numbers, which the network's own file lacked, are not written.
     """
@@ -62,7 +62,8 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
 def _file_name(network: Network) -> str:
     if is_int8(network.albert):
         return INT8_FILE
-    return WEIGHTS_FILE if network.config.attention == "full" else LOCAL_FILE
+    kind = ATTENTION_KINDS[network.config.attention]
+    return WEIGHTS_FILE if kind.is_exported else OTHER_FILE.format(network.config.attention)
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
@@ -111,7 +112,7 @@ def build_network(
     network = _empty_network(config, head, torch.float32 if has_int8 else dtype, has_exits=has_exits)
     if has_int8:
         require_sound(named, source)
-        to_int8(network, without_calibration(config))
+        to_int8(network, Int8Calibration.without_numbers(config))
     expected = network.state_dict()
     parameters, unused = from_disk(named, expected, config, head, source=source, layout=layout)
     _require_known_layers(unused, source, layout)

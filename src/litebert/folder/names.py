@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import depth_plan
+from litebert.nn.heads import PRETRAINING_HEADS
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,6 @@ ALBERT = TensorNames(
         "albert.embedding.projection": "albert.encoder.embedding_hidden_mapping_in",
         "albert.pooler": "albert.pooler",
         "albert": "albert",  # the calibration of an eight-bit network
-        "masked_lm": "predictions",
-        "masked_lm.dense": "predictions.dense",
-        "masked_lm.norm": "predictions.LayerNorm",
-        "sentence_order.classifier": "sop_classifier.classifier",
     },
     layer="albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}",
     block={
@@ -68,10 +65,6 @@ BERT = TensorNames(
         "albert.embedding.segment": "bert.embeddings.token_type_embeddings",
         "albert.embedding.norm": "bert.embeddings.LayerNorm",
         "albert.pooler": "bert.pooler.dense",
-        "masked_lm": "cls.predictions",
-        "masked_lm.dense": "cls.predictions.transform.dense",
-        "masked_lm.norm": "cls.predictions.transform.LayerNorm",
-        "sentence_order.classifier": "cls.seq_relationship",
     },
     layer="bert.encoder.layer.{group}",
     block={
@@ -95,6 +88,16 @@ _CONDITIONAL = {
     "head.answer": "answer_class.dense_1",
 }
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
+
+
+def _of_heads(layout: TensorNames) -> dict[str, str]:
+    """Return the names of the pretraining heads, whose records have them."""
+    family = 0 if layout is ALBERT else 1
+    return {
+        f"{head}.{module}".rstrip("."): names[family]
+        for head, record in PRETRAINING_HEADS.items()
+        for module, names in record.names.items()
+    }
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
@@ -124,7 +127,7 @@ def tensor_names(
     if module.startswith("exits."):  # transformers ignores these: it has one head, the last
         return [f"{module.removesuffix('.dense')}.{kind}"]
     if match is None:
-        return [f"{({**layout.modules, **_CONDITIONAL})[module]}.{kind}"]
+        return [f"{({**layout.modules, **_CONDITIONAL, **_of_heads(layout)})[module]}.{kind}"]
     list_name, block, layer = match[1], int(match[2]), match[3]
     suffix = f"{layout.block[f'{list_name}.{layer}']}.{kind}"
     return [

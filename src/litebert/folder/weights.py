@@ -14,13 +14,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from litebert.config import ATTENTION_KINDS
 from litebert.errors import DamagedError, LitebertError
-from litebert.fast.finite import require_finite
+from litebert.fast.engine import require_finite
 from litebert.files import read_json, write_bytes
 
 WEIGHTS_FILE = "model.safetensors"
 INT8_FILE = "model-int8.safetensors"
-LOCAL_FILE = "model-local.safetensors"
+OTHER_FILE = "model-{}.safetensors"  # of a kind of attention
 INDEX_FILE = "model.safetensors.index.json"
 _HEADER_LIMIT = 1 << 20  # some 10,000 tensors; parsing takes forty times as much memory
 _KINDS = {
@@ -69,7 +70,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def weights_path(folder: Path) -> Path:
     """Return the single file with the weights; model.safetensors if there is none."""
-    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, LOCAL_FILE)]
+    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *map(OTHER_FILE.format, ATTENTION_KINDS))]
     return next((path for path in paths if path.is_file()), paths[0])
 
 

@@ -26,7 +26,7 @@ from litebert.config.load import RETIRED
 from litebert.errors import LitebertError
 from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.folder import load_model
 from litebert.hub import locate
 from litebert.nn import AlbertForTask, Network

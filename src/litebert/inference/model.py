@@ -105,7 +105,7 @@ class Model:
         that is faster.
         """
         from litebert.fast import limit_depth, use_backend
-        from litebert.fast.precision import DTYPES
+        from litebert.fast.steps import DTYPES
         from litebert.folder import load_model, read_sentence_vectors
         from litebert.hub import locate
 

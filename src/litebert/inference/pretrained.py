@@ -24,9 +24,9 @@ from litebert.answers import Coherence, Filling, Join, Match, Order, Results, Sc
 from litebert.corpus.sentences import split_sentences
 from litebert.corpus.settings import TextSettings
 from litebert.errors import LitebertError
-from litebert.fast.moving import mean_by_sequence
 from litebert.folder import Pooling, SentenceVectors
 from litebert.nn import AlbertForPretraining, Batch, Network
+from litebert.nn.batch import mean_by_sequence
 from litebert.tasks.finetuning import by_length
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from litebert.config import Precision
 from litebert.errors import LitebertError
 from litebert.fast import pack
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.folder import build_network, parse_config
 from litebert.nn import Albert, Batch
 

@@ -1,10 +1,10 @@
-"""The network as the paper describes it, on ragged batches.
+"""The network as the paper describes it, on ragged batches, and nothing else: what makes it fast is `litebert.fast`.
 
 Axes in annotations and shape comments, here and in the packages above:
     tokens      all tokens of a batch, end to end
     sequences   the sequences of a batch; `boundaries` is one more
-    queries     the tokens whose next states are computed; `masked`: those that are predicted
-    rows        tokens or queries, in `fast` with rows of zeros behind them; `query_rows` likewise
+    queries     the tokens whose last states are read; `masked`: those that are predicted
+    rows        tokens or queries, in `fast` with rows of zeros behind them
     hidden      H, the width of the layers
     embed       E, the width of the embeddings
     vocab       V, the pieces of the vocabulary

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate, chain
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.nn import functional as F
 
 from litebert.errors import LitebertError
 
@@ -30,7 +30,7 @@ class Batch:
 
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> Batch:
-        """Join lists of ids and of segment ids (default 0); raise LB-450 for an empty sequence."""
+        """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
             raise LitebertError(
@@ -87,29 +87,39 @@ class Batch:
         return self.offsets[:-1]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which rows are queries and which are keys, sequence by sequence.
+def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
+    """Return the index of each token's sequence; the result's size is known, so no host waits for a GPU."""
+    numbers = torch.arange(len(batch.lengths), device=batch.offsets.device)
+    return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))
 
-    Keys are all tokens; queries are the tokens at `queries`, ascending, or all of them. Sequence i
-    has the queries from `query_offsets[i]` to the next, as variable-length kernels take them.
+
+def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
+    """Return the mean of the rows of each sequence."""
+    sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:])
+    sums = sums.index_add(0, sequence_of(batch), rows)
+    return sums / batch.offsets.diff().view(-1, *[1] * (rows.ndim - 1))
+
+
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Move a tensor to a device; from pinned memory a GPU copies while the host continues."""
+    is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
+    return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
+
+
+def rounded(rows: int) -> int:
+    """Round up to one of at most 16 counts per power of two, so at most 1/16 more rows.
+
+    Matrix kernels are compiled or chosen for every shape, and a ragged batch has a new shape in every step: on a CPU
+    in bf16, a first product takes about five times as long as the next ones.
+
+    >>> rounded(16), rounded(100), rounded(4_001)
+    (16, 100, 4096)
     """
+    step = 1 << max(0, (rows // 16).bit_length() - 1)
+    return -(-rows // step) * step
 
-    batch: Batch
-    queries: Int[Tensor, " queries"] | None = None
 
-    @cached_property
-    def query_offsets(self) -> Int[Tensor, " boundaries"]:
-        """The first query of every sequence, and the number of queries."""
-        offsets = self.batch.offsets
-        return offsets if self.queries is None else torch.searchsorted(self.queries, offsets)
-
-    @cached_property
-    def query_lengths(self) -> tuple[int, ...]:
-        """How many queries each sequence has."""
-        is_all = self.queries is None
-        return self.batch.lengths if is_all else tuple(self.query_offsets.diff().tolist())
-
-    def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
-        """Return the rows of the queries."""
-        return rows if self.queries is None else rows[self.queries]
+def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
+    """Append zero rows up to the rounded count; they belong to no sequence."""
+    missing = rounded(len(values)) - len(values)
+    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values

@@ -1,9 +1,11 @@
 """Heads, and the networks that are trained: the encoder with its pretraining heads or a task's."""
 
+from __future__ import annotations
+
 from collections import OrderedDict
-from collections.abc import Callable
-from pkgutil import resolve_name
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -11,13 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.nn.batch import Batch
-from litebert.nn.block import ACTIVATIONS
-from litebert.nn.model import Albert, initialise
+from litebert.nn.batch import Batch, filled
+from litebert.nn.model import ACTIVATIONS, Albert, initialise
 
 
 class MaskedLMHead(nn.Module):
-    """H to E, activation, layer norm, then the word table as output layer plus a bias."""
+    """H to E, activation, layer norm, then the word table as output layer plus a bias (run_pretraining.py L294)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -25,21 +26,117 @@ class MaskedLMHead(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.linear: Callable[[Tensor, Tensor, Tensor], Tensor] = F.linear
 
     def forward(
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`."""
-        vectors = self.embedded(hidden)
-        return self.linear(vectors, table.to(vectors.dtype), self.bias.to(vectors.dtype))
+        return linear(self.embedded(hidden), table, self.bias)
 
     def embedded(self, hidden: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows embed"]:
-        """Return the vectors that are compared with those of the words."""
-        dtype = hidden.dtype
-        dense = self.linear(hidden, self.dense.weight.to(dtype), self.dense.bias.to(dtype))
-        embedded: Tensor = self.norm(self.activation(dense).to(self.norm.weight.dtype))
-        return embedded.to(dtype)
+        """Return the vectors that are compared with those of the words; their norm is computed in float32."""
+        active = self.activation(linear(hidden, self.dense.weight, self.dense.bias))
+        vectors: Tensor = self.norm(active.to(self.norm.weight.dtype))
+        return vectors.to(hidden.dtype)
+
+
+def linear(
+    x: Float[Tensor, "rows inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
+) -> Float[Tensor, "rows outputs"]:
+    """Return x W^T + b in the dtype of x; every batch masks another number of tokens, so the rows are rounded up."""
+    return F.linear(filled(x), weight.to(x.dtype), bias.to(x.dtype))[: len(x)]
+
+
+def sentence_order_head(config: AlbertConfig) -> nn.Sequential:
+    """Return one layer on the pooled vector: 0 in order, 1 swapped."""
+    return nn.Sequential(OrderedDict(classifier=nn.Linear(config.hidden_size, 2)))
+
+
+@dataclass(frozen=True)
+class PretrainingHead:
+    """What pretraining predicts with one layer or more on the last states.
+
+    `make(config)` builds the module, which the network holds under the head's name in `PRETRAINING_HEADS`.
+    `reads(batch, masked_positions)` gives the tokens whose last states it reads, so that no others are computed, and
+    `logits(module, states, albert)` what it answers. `names` are those of its layers on disk, in an ALBERT and a BERT.
+    """
+
+    make: Callable[[AlbertConfig], nn.Module]
+    reads: Callable[[Batch, Tensor], Tensor]
+    logits: Callable[[Any, Tensor, Albert], Tensor]
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+PRETRAINING_HEADS: dict[str, PretrainingHead] = {
+    "masked_lm": PretrainingHead(
+        make=MaskedLMHead,
+        reads=lambda _, masked: masked,
+        logits=lambda head, states, albert: head(states, albert.embedding.word.weight),
+        names={
+            "": ("predictions", "cls.predictions"),
+            "dense": ("predictions.dense", "cls.predictions.transform.dense"),
+            "norm": ("predictions.LayerNorm", "cls.predictions.transform.LayerNorm"),
+        },
+    ),
+    "sentence_order": PretrainingHead(
+        make=sentence_order_head,
+        reads=lambda batch, _: batch.first_tokens,
+        logits=lambda head, states, albert: head(albert.pool(states)),
+        names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},
+    ),
+}
+"""The heads of pretraining by name; their losses and measures are those of `litebert.tasks.pretraining`."""
+
+
+class PretrainingOutput(dict[str, Tensor]):
+    """The logits of each head, by its name."""
+
+    @property
+    def masked_lm(self) -> Float[Tensor, "masked vocab"]:
+        """The scores of all words at the masked positions."""
+        return self["masked_lm"]
+
+    @property
+    def sentence_order(self) -> Float[Tensor, "sequences 2"]:
+        """The scores of each sequence's segments: in order, swapped."""
+        return self["sentence_order"]
+
+
+class AlbertForPretraining(nn.Module):
+    """The encoder with its pretraining heads, without dropout in these (run_pretraining.py L294-361).
+
+    >>> config = AlbertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1)
+    >>> AlbertForPretraining(config)(Batch.from_lists([[2, 4]]), torch.tensor([1])).masked_lm.shape
+    torch.Size([1, 9])
+    """
+
+    masked_lm: MaskedLMHead
+    sentence_order: nn.Sequential
+
+    def __init__(
+        self, config: AlbertConfig, *, dtype: torch.dtype = torch.float32, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = Albert(config, dtype=dtype, generator=generator)
+        self.heads = tuple(PRETRAINING_HEADS)
+        for name in self.heads:
+            self.add_module(name, PRETRAINING_HEADS[name].make(config))
+        for name in self.heads:
+            initialise(self.get_submodule(name), std=config.initializer_range, generator=generator)
+
+    def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
+        """Return the logits of each head; masked-LM's are those at `masked_positions` (indices into the flat tokens)."""
+        read = [PRETRAINING_HEADS[name].reads(batch, masked_positions) for name in self.heads]
+        hidden = self.albert(batch, torch.cat(read))
+        return self.read(*hidden.split([len(rows) for rows in read]))
+
+    def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:
+        """Return the logits of each head from the states that it reads: of masked tokens, and of first ones."""
+        pairs = zip(self.heads, states, strict=True)
+        return PretrainingOutput(
+            {name: PRETRAINING_HEADS[name].logits(self.get_submodule(name), rows, self.albert) for name, rows in pairs}
+        )
 
 
 class LinearHead(nn.Module):
@@ -48,55 +145,12 @@ class LinearHead(nn.Module):
     def __init__(self, config: AlbertConfig, head: HeadConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, head.num_outputs)
-        self.dropout_prob = config.classifier_dropout_prob * head.record.has_dropout
+        self.dropout = nn.Dropout(config.classifier_dropout_prob * head.record.has_dropout)
 
     def forward(self, rows: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows outputs"]:
         """Return the logits of each row."""
-        logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
+        logits: Tensor = self.dense(self.dropout(rows))
         return logits
-
-
-class PretrainingOutput(NamedTuple):
-    """Logits of the two objectives."""
-
-    masked_lm: Float[Tensor, "masked vocab"]
-    sentence_order: Float[Tensor, "sequences 2"]
-
-
-class AlbertForPretraining(nn.Module):
-    """The encoder with both pretraining heads, without dropout (run_pretraining.py L294-361).
-
-    >>> config = AlbertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1)
-    >>> AlbertForPretraining(config)(Batch.from_lists([[2, 4]]), torch.tensor([1])).masked_lm.shape
-    torch.Size([1, 9])
-    """
-
-    def __init__(
-        self, config: AlbertConfig, *, dtype: torch.dtype = torch.float32, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__()
-        self.config = config
-        self.albert = Albert(config, dtype=dtype, generator=generator)
-        self.masked_lm = MaskedLMHead(config)
-        order = nn.Linear(config.hidden_size, 2)  # of the pooled vector: 0 in order, 1 swapped
-        self.sentence_order = nn.Sequential(OrderedDict(classifier=order))
-        for head in (self.masked_lm, self.sentence_order):
-            initialise(head, std=config.initializer_range, generator=generator)
-
-    def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
-        """Return masked-LM logits at `masked_positions` (indices into the flat tokens) only."""
-        first = batch.first_tokens
-        hidden = self.albert(batch, torch.cat([first, masked_positions]))
-        return self.read(hidden[: len(first)], hidden[len(first) :])
-
-    def read(
-        self, first: Float[Tensor, "sequences hidden"], masked: Float[Tensor, "masked hidden"]
-    ) -> PretrainingOutput:
-        """Return the logits of both heads: from first tokens, and from the masked ones."""
-        return PretrainingOutput(
-            masked_lm=self.masked_lm(masked, self.albert.embedding.word.weight),
-            sentence_order=self.sentence_order(self.albert.pool(first)),
-        )
 
 
 class AlbertForTask(nn.Module):
@@ -119,7 +173,7 @@ class AlbertForTask(nn.Module):
         super().__init__()
         self.config, self.head_config = config, head
         self.albert = Albert(config, has_pooler=head.is_pooled, dtype=dtype, generator=generator)
-        self.head: nn.Module = resolve_name(head.record.module)(config, head)
+        self.head: nn.Module = head.record.make(config, head)
         initialise(self.head, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:

@@ -1,16 +1,122 @@
-"""ALBERT (paper 3.1): embed, apply the steps of the plan, pool."""
+"""ALBERT (Lan et al., arXiv 1909.11942): embed, apply the steps of a plan over shared blocks, pool.
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+Lines of modeling.py are those of google-research/albert. Everything here is plain and is computed for every token;
+`litebert.fast` gives the same numbers sooner, through the one hook `Albert.engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
-from litebert.config import AlbertConfig
-from litebert.nn.batch import Batch, Layout
-from litebert.nn.block import AttentionBlock, FeedForwardBlock, Half, Steps
-from litebert.nn.embedding import Embedding
+from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.config.schema import Activation
+from litebert.nn.batch import Batch
+
+ACTIVATIONS: dict[Activation, nn.Module] = {
+    # The official "gelu" is the tanh form in every version (modeling.py L299).
+    "gelu_new": nn.GELU(approximate="tanh"),
+    "gelu_pytorch_tanh": nn.GELU(approximate="tanh"),
+    "gelu": nn.GELU(),
+    "relu": nn.ReLU(),
+    "tanh": nn.Tanh(),
+    "linear": nn.Identity(),
+}
+
+Visible: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(query, key) -> whether the one reads the other, as positions in their sequence."""
+Run: TypeAlias = Callable[[Batch, Tensor | None], Iterator[Tensor]]
+"""(batch, queries) -> the states: the embeddings, then what each step gives, of the last step the queries alone."""
+
+
+class Embedding(nn.Module):
+    """Sum three tables, normalise and drop out at width E, then project to H (modeling.py L196)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config, size = config, config.embedding_size
+        self.word = nn.Embedding(config.vocab_size, size)
+        self.position = nn.Embedding(config.max_position_embeddings, size)
+        self.segment = nn.Embedding(config.type_vocab_size, size)
+        self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.projection: nn.Module = (
+            nn.Linear(size, config.hidden_size) if config.projects_embeddings else nn.Identity()
+        )
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
+        """Embed every token; a sequence longer than the position table is refused."""
+        self.config.require_room(max(batch.lengths))
+        total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)
+        embedded: Tensor = self.projection(self.dropout(self.norm(total)))
+        return embedded
+
+
+def attention(
+    query: Float[Tensor, "tokens heads head_size"],
+    key: Float[Tensor, "tokens heads head_size"],
+    value: Float[Tensor, "tokens heads head_size"],
+    batch: Batch,
+    visible: Visible | None = None,
+    dropout_prob: float = 0.0,
+) -> Float[Tensor, "tokens heads head_size"]:
+    """Return softmax(q k^T / sqrt(D)) v within each sequence, over the tokens that are visible or, by default, all."""
+    mixed, lengths = [], list(batch.lengths)
+    for q, k, v in zip(*(torch.split(x, lengths) for x in (query, key, value)), strict=True):
+        scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
+        if visible is not None:
+            place = torch.arange(len(q), device=q.device)
+            scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
+        weights = F.dropout(scores.softmax(-1), dropout_prob)
+        mixed.append(torch.einsum("hqk,khd->qhd", weights, v))
+    return torch.cat(mixed)
+
+
+class AttentionBlock(nn.Module):
+    """x = norm(x + attention(x)), with a kind of attention of the configuration (modeling.py L791)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
+        self.output = nn.Linear(size, size)
+        self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.attention_dropout_prob = config.attention_probs_dropout_prob
+        self.heads, self.visible = (config.num_attention_heads, config.head_size), visible_of(config)
+
+    def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
+        """Mix each token with those of its sequence that it reads."""
+        query, key, value = (project(x).unflatten(-1, self.heads) for project in (self.query, self.key, self.value))
+        mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
+        normed: Tensor = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))
+        return normed
+
+
+class FeedForwardBlock(nn.Module):
+    """x = norm(x + feed_forward(x)), two layers with an activation between them (modeling.py L934)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        size, wide = config.hidden_size, config.intermediate_size
+        self.intermediate, self.output = nn.Linear(size, wide), nn.Linear(wide, size)
+        self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
+
+    def forward(self, x: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
+        """Transform each token alone."""
+        wide = self.activation(self.intermediate(x))
+        normed: Tensor = self.norm(x + self.dropout(self.output(wide)))
+        return normed
 
 
 class Step(NamedTuple):
@@ -23,8 +129,8 @@ class Step(NamedTuple):
 def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
     """Return the steps of a network, layer by layer and inner group by inner group.
 
-    Every sharing of paper Table 4, groups and inner groups are plans; BERT is the plan `none`.
-    Layer i uses group i * G // L (official modeling.py L1089, in integers).
+    Every sharing of paper Table 4, groups and inner groups are plans; BERT is the plan `none`. Layer i uses group
+    i * G // L (official modeling.py L1089, in integers).
 
     >>> depth_plan(AlbertConfig(num_hidden_layers=2, sharing="attention"))
     (Step(attention=0, feed_forward=0), Step(attention=0, feed_forward=1))
@@ -43,8 +149,8 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
 class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector per token out.
 
-    Weights stay in float32; activations have `dtype`. `depth` is how many steps of the plan are
-    applied; `make_steps` returns them: the blocks, unless an engine replaces them by faster ones.
+    `depth` is how many steps of the plan are applied. With an `engine`, `run = engine(albert); run(batch)` computes the
+    states; its activations have `dtype`, while the weights stay in float32, in which the plain blocks compute.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -66,40 +172,38 @@ class Albert(nn.Module):
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
-        self.apply_block: Callable[[Half, Tensor, Layout], Tensor] = lambda f, x, y: f(x, y)
-        self.make_steps: Callable[[Albert], Steps] = lambda albert: [
-            (albert.attention[i], albert.feed_forward[j]) for i, j in albert.plan
-        ]
+        self.engine: Callable[[Albert], Run] | None = None
         initialise(self, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch, queries: Int[Tensor, " queries"] | None = None) -> Float[Tensor, "queries hidden"]:
         """Return the last hidden state of every token, or of the tokens at `queries`, in order."""
         for hidden in self.states(batch, queries):
-            last = hidden
+            last = hidden  # one state at a time, not a list of them
         return last
 
     def states(
         self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
     ) -> Iterator[Float[Tensor, "rows hidden"]]:
-        """Yield the projected embeddings, then the hidden states after each step."""
-        num_tokens, order, layout = len(batch.ids), None, Layout(batch)
-        yield (hidden := self.embedding(batch).to(self.dtype))
-        steps = self.steps()
-        for number, (attend, transform) in enumerate(steps, start=1):
-            if number == len(steps) and queries is not None:  # the last step: the queries alone
-                ascending, order = queries.sort()
-                layout = Layout(batch, ascending)
-            hidden = self.apply_block(transform, self.apply_block(attend, hidden, layout), layout)
-            yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
-
-    def steps(self) -> Steps:
-        """Return the functions of the steps that are applied."""
-        return self.make_steps(self)[: self.depth]
+        """Yield the projected embeddings, then the hidden states after each step; after the last, of `queries` alone."""
+        if self.engine is not None:
+            yield from self.engine(self)(batch, queries)
+            return
+        yield (x := self.embedding(batch))
+        for number, step in enumerate(self.plan[: self.depth], start=1):
+            x = self.attention[step.attention](x, batch)
+            x = self.feed_forward[step.feed_forward](x)
+            yield x if queries is None or number < self.depth else x[queries]
 
     def pool(self, first: Float[Tensor, "sequences hidden"]) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
         assert self.pooler is not None, "this encoder was built without its pooler"
         return torch.tanh(self.pooler(first.float()))
+
+
+def visible_of(config: AlbertConfig) -> Visible | None:
+    """Return which positions a token reads in the configuration's kind of attention; None: all of its sequence."""
+    visible = ATTENTION_KINDS[config.attention].visible
+    return None if visible is None else partial(visible, **config.attention_settings)
 
 
 def initialise(module: nn.Module, *, std: float, generator: torch.Generator | None = None) -> None:
@@ -111,3 +215,28 @@ def initialise(module: nn.Module, *, std: float, generator: torch.Generator | No
             nn.init.ones_(parameter)
         else:
             nn.init.trunc_normal_(parameter, 0.0, std, -2 * std, 2 * std, generator)
+
+
+@contextmanager
+def without_numbers() -> Iterator[None]:
+    """Within the block, build modules of shapes alone, to be filled from a file.
+
+    They are on the meta device. Drawing numbers there, only to discard them, would load torch's compiler.
+    """
+    with torch.device("meta"), _LeaveOutInit():
+        yield
+
+
+class _LeaveOutInit(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Skip the functions of torch.nn.init."""
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)

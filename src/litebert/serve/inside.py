@@ -12,7 +12,7 @@ from litebert.fast.steps import blocks
 from litebert.files import Json
 from litebert.inference import Model
 from litebert.nn import Batch
-from litebert.nn.block import AttentionBlock
+from litebert.nn.model import AttentionBlock
 from litebert.serve.limits import MAX_ATTENTION_TOKENS
 
 
@@ -57,11 +57,9 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     block = list(blocks(albert, AttentionBlock))[albert.plan[step - 1].attention]
     query, key = (torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key))
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
-    if model.network.config.attention == "local":
-        at = torch.arange(len(pieces), device=scores.device)
-        is_far = (at[:, None] - at).abs() > model.network.config.attention_window
-        is_far[0] = is_far[:, 0] = False  # [CLS] attends to all tokens, and all attend to it
-        scores = scores.masked_fill(is_far, -torch.inf)
+    if block.visible is not None:
+        place = torch.arange(len(pieces), device=scores.device)
+        scores = scores.masked_fill(~block.visible(place[:, None], place), -torch.inf)
     shares = scores.softmax(-1).double().round(decimals=4)
     return {"pieces": pieces, "heads": shares.tolist()}
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from litebert.config import AlbertConfig, Precision, preset
 from litebert.fast import accelerate, pack
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
 

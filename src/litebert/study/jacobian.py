@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.autograd.functional import jvp
 
 from litebert.nn import Albert, Batch
-from litebert.nn.batch import Layout
 
 SEED = 12_345
 
@@ -37,12 +36,12 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps
     product with the Jacobian differentiates twice, which the fused blocks cannot.
     """
     length, last = batch.lengths[0], albert.plan[-1]
-    layout = Layout(Batch.from_flat(batch.ids[:length], batch.segments[:length], (length,)))
+    alone = Batch.from_flat(batch.ids[:length], batch.segments[:length], (length,))
     attend, transform = albert.attention[last.attention], albert.feed_forward[last.feed_forward]
     point = state[:length].detach().float()
 
     def step(x: Tensor) -> Tensor:
-        moved: Tensor = transform(attend(x, layout), layout)
+        moved: Tensor = transform(attend(x, alone))
         return moved
 
     draws = torch.Generator().manual_seed(SEED)

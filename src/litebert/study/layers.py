@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.errors import LitebertError
+from litebert.fast.attention import Layout
+from litebert.fast.engine import engine_of
 from litebert.inference.model import Model
 from litebert.inference.pretrained import frame
 from litebert.nn import Albert, Batch
-from litebert.nn.batch import Layout
 from litebert.study.jacobian import Eigenvalue, dominant_eigenvalue
 
 BEYOND = (24, 48, 96)
@@ -175,11 +176,10 @@ def layers_of(
 
 def _iterates(albert: Albert, batch: Batch, depth: int) -> Iterator[Tensor]:
     """Yield the embeddings and the state after each step, the last step again beyond the plan."""
-    layout, state, steps = Layout(batch), next(albert.states(batch)), albert.steps()
+    layout, state, steps = Layout(batch), next(albert.states(batch)), engine_of(albert)(albert).steps
     yield state.float()
     for number in range(depth):
-        attend, transform = steps[min(number, len(steps) - 1)]
-        state = transform(attend(state, layout), layout)
+        state = steps[min(number, len(steps) - 1)](state, layout)
         yield state[: len(batch.ids)].float()
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from statistics import median
 
 import torch
 from pydantic import BaseModel
-from torch import Tensor
 
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack
-from litebert.fast.steps import blocks
 from litebert.inference.model import Model
 from litebert.inference.pretrained import frame
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.batch import Layout
-from litebert.nn.block import AttentionBlock
 from litebert.study.masked import MaskedTexts, masked_texts
 
 LENGTHS = (512, 1_024, 2_048, 4_096, 8_192)
@@ -141,34 +136,11 @@ def lengthened(
     return longer.eval()
 
 
-def masked_dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _: float, *, window: int) -> Tensor:
-    """Mix each token with the neighbours up to `window` away and [CLS], and [CLS] with all tokens.
-
-    This is the definition: the scores of all pairs in a sequence are computed and masked, without
-    any blocks. All three tensors have shape (tokens, heads, head_size).
-    """
-    mixed = []
-    lengths = list(layout.batch.lengths)
-    for q, k, v in zip(*(torch.split(x, lengths) for x in (query, key, value)), strict=True):
-        place = torch.arange(len(q), device=q.device)
-        is_seen = (place[:, None] - place).abs() <= window
-        is_seen = is_seen | (place[:, None] == 0) | (place == 0)
-        scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
-        share = scores.masked_fill(~is_seen, -torch.inf).softmax(-1)
-        mixed.append(torch.einsum("hqk,khd->qhd", share, v))
-    return torch.cat(mixed)
-
-
 @torch.no_grad()
 def _differences(network: AlbertForPretraining, batch: Batch, window: int) -> tuple[float, float]:
     """Return how far the training kernels and the packed weights are from the dense formula."""
     local = lengthened(network, network.config.max_position_embeddings, window=window)
-    kernels = [(block, block.attend) for block in blocks(local, AttentionBlock)]
-    for block, _ in kernels:
-        block.attend = partial(masked_dense, window=window)
-    expected = local.albert(batch)
-    for block, kernel in kernels:
-        block.attend = kernel
+    expected = local.albert(batch)  # the plain network masks the scores of all pairs
     accelerate(local)
     training = float((local.albert(batch) - expected).abs().max())
     pack(local.albert)

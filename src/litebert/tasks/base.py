@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from litebert.fast.precision import exact_dtype
+from litebert.fast.steps import exact_dtype
 
 Work = TypeVar("Work")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from litebert import rng
 from litebert.fast.steps import blocks
 from litebert.nn import Albert
-from litebert.nn.block import AttentionBlock
+from litebert.nn.model import AttentionBlock
 
 OFFSETS = (-1, 1, -2, 2, -3, 3)
 """Relative positions that the heads attend to: the piece before, the one after, and so on."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.block import FeedForwardBlock, LayerNorm
+from litebert.nn.model import FeedForwardBlock
 from litebert.tasks.teacher import Alignment, Teacher
 from litebert.tokenizer import Tokenizer
 
@@ -106,7 +106,7 @@ def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
             block.load_state_dict(weights)
 
 
-def _narrow(source: FeedForwardBlock, norm: LayerNorm, size: int) -> dict[str, Tensor]:
+def _narrow(source: FeedForwardBlock, norm: torch.nn.LayerNorm, size: int) -> dict[str, Tensor]:
     """Return the weights of a feed-forward block with its `size` most active neurons.
 
     `norm` is the layer norm before the block. If its output were normally distributed, each

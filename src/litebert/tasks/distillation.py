@@ -156,7 +156,7 @@ class Distillation:
         )
 
     def _logits(self, hidden: Tensor, work: PretrainingWork) -> PretrainingOutput:
-        return self.network.read(hidden[work.batch.first_tokens], hidden[work.masked_positions])
+        return self.network.read(hidden[work.masked_positions], hidden[work.batch.first_tokens])
 
     def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
         """Return the mean relative error of the states; the last has half of the weight."""

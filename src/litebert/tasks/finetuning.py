@@ -15,8 +15,8 @@ from litebert import rng
 from litebert.config import TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, is_packed, pack
-from litebert.fast.moving import moved
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.batch import moved
 from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
 from litebert.tasks.kinds.teaching import Teaching, wanted_of

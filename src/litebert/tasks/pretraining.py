@@ -15,9 +15,9 @@ from litebert import rng
 from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
-from litebert.fast.moving import moved
-from litebert.fast.precision import exact_dtype
+from litebert.fast.steps import exact_dtype
 from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, Batches, PretrainingBatch, longest_first, prefetch
 from litebert.tasks.base import Loss, device_of, summed

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.errors import LitebertError
-from litebert.fast.moving import mean_by_sequence, moved
-from litebert.fast.precision import exact_dtype
+from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, Batch
 from litebert.rng import Ints

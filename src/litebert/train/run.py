@@ -15,7 +15,7 @@ import litebert
 from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened, without_retired
 from litebert.distributed import ALONE, World, local_rank, world_size
 from litebert.errors import LitebertError
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.files import Json, remove_unfinished, staged_folder
 from litebert.folder import save_model
 from litebert.hub import write_card

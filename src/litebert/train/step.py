@@ -10,7 +10,7 @@ import torch
 
 from litebert import rng
 from litebert.distributed import ALONE, World
-from litebert.fast.precision import exact_dtype
+from litebert.fast.steps import exact_dtype
 from litebert.optim import MomentOptimizer, clip_gradients
 from litebert.tasks.base import Task, Work, device_of
 

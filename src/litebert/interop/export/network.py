@@ -18,7 +18,7 @@ from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_bytes
 from litebert.folder import load_model
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.block import AttentionBlock, FeedForwardBlock
+from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans

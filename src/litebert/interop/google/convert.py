@@ -15,7 +15,7 @@ from litebert.config import HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, 
 from litebert.config.allowed import expected
 from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.fast.empty import without_numbers
+from litebert.nn.model import without_numbers
 from litebert.files import Json, read_json, require_absent, staged_folder, write_bytes, write_json, write_text
 from litebert.folder import head_of, load_model, read_weights, widened, write_config
 from litebert.folder.convert import canonical, to_disk

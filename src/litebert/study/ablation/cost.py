@@ -9,7 +9,7 @@ import torch
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.fast import accelerate
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.study.ablation.grid import Scale, Words
 from litebert.study.sizes import MASKED_SHARE, forward_flops

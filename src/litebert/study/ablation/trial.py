@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError
-from litebert.fast.precision import DTYPES
+from litebert.fast.steps import DTYPES
 from litebert.files import read_json, write_json
 from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining

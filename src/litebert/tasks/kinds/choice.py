@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.fast.moving import moved
 from litebert.metrics.some import require_some
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.batch import moved
 from litebert.tasks.kinds.classification import Scores, mean_scores
 from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Feature, Output, frame_ids
 from litebert.tasks.kinds.problems import softened, softmax

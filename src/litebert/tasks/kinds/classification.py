@@ -12,8 +12,8 @@ from torch import Tensor
 
 from litebert.config import HeadConfig
 from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
-from litebert.fast.moving import moved
 from litebert.nn import AlbertForTask, Batch
+from litebert.nn.batch import moved
 from litebert.tasks.kinds.family import AnswerRow, CheckItem, Feature, Output, frame_ids
 from litebert.tasks.kinds.problems import Label, LabelProblem, SingleLabel, problem_of
 from litebert.tokenizer import Tokenizer

@@ -1,22 +1,26 @@
 """Compute a single short text with onnxruntime: each step as one compiled graph.
 
-For a short text, torch's many small operators cost as much as the products. There is one graph per
-distinct step, so weights are stored once, however many steps share them.
+For a short text, torch's many small operators cost as much as the products. There is one graph per distinct step, so
+weights are stored once, however many steps share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from litebert.config import ATTENTION_KINDS
 from litebert.config.schema import Activation
 from litebert.errors import missing_package
-from litebert.fast.probe import fastest
-from litebert.nn.batch import Batch, Layout
-from litebert.nn.block import AttentionBlock, FeedForwardBlock, Half
+from litebert.fast.attention import Layout, fastest
+from litebert.fast.int8 import is_int8
+from litebert.fast.steps import Step, blocks, projection
+from litebert.nn.batch import Batch
+from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
 
 try:
     import onnx
@@ -24,18 +28,47 @@ try:
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="onnxruntime") from error
 
-__all__ = ["FUSED", "alone_by", "compiled_step", "is_faster", "onnx", "onnxruntime", "session"]
+__all__ = ["onnx", "onnxruntime", "session", "with_graphs"]
 
-Apply = Callable[[Tensor], Tensor]
+Graph = Callable[[Tensor], Tensor]
 """(rows of one sequence) -> their hidden states after the step."""
 
-FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
+_FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
 """The operators of onnxruntime that fuse a bias and an activation."""
-
 _OPSET, _IR_VERSION, _MICROSOFT, _ERRORS_ONLY = 20, 10, "com.microsoft", 3
 _PROBED_ROWS = 16
 _MOST_ROWS = 64
 """The most rows for which a graph is used; from 128 on, products take nearly all the time."""
+
+
+def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
+    """Return the steps, computed by a graph for a single short text; unchanged where that cannot be or does not pay."""
+    config = albert.config
+    is_float = albert.dtype == torch.float32 and not is_int8(albert)
+    has_operators = config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_exported
+    if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
+        return steps
+    mixing, widening = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
+    graphs = {step: _compiled(mixing[step.attention], widening[step.feed_forward]) for step in set(albert.plan)}
+    if not is_forced and not _is_faster(graphs[albert.plan[0]], steps[0], hidden_size=config.hidden_size):
+        return steps
+    return [partial(_alone_by, graphs[number], step) for number, step in zip(albert.plan, steps, strict=True)]
+
+
+def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
+    """Compute a single short text by the graph, all else by the step."""
+    lengths = layout.batch.lengths
+    is_alone = len(lengths) == 1 and lengths[0] <= _MOST_ROWS and layout.queries is None
+    return graph(x[: lengths[0]]) if is_alone else step(x, layout)
+
+
+def _is_faster(graph: Graph, step: Step, *, hidden_size: int) -> bool:
+    """Time the graph and the step on a short text (20 ms); tell whether the graph wins."""
+    x = torch.full((_PROBED_ROWS, hidden_size), 0.5)
+    layout = Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
+    functions: tuple[Graph, Graph] = (graph, lambda x: step(x, layout))
+    ours, theirs = fastest(lambda function: function(x), functions, rounds=15)
+    return ours < theirs
 
 
 def session(model: bytes) -> onnxruntime.InferenceSession:
@@ -49,8 +82,7 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def compiled_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Apply:
-    """Return a step as a function of the rows of one sequence, with full attention."""
+def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
     running = session(_graph(attention, feed_forward).SerializeToString())
 
     def apply(x: Tensor) -> Tensor:
@@ -60,35 +92,9 @@ def compiled_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> 
     return apply
 
 
-def alone_by(graph: Apply, attend: Half, transform: Half) -> tuple[Half, Half]:
-    """Return the halves of a step; for a single short text, the first half does both."""
-
-    def first(x: Tensor, layout: Layout) -> Tensor:
-        return graph(x[: len(layout.batch.ids)]) if _is_alone(layout) else attend(x, layout)
-
-    def second(x: Tensor, layout: Layout) -> Tensor:
-        return x if _is_alone(layout) else transform(x, layout)
-
-    return first, second
-
-
-def is_faster(graph: Apply, attend: Half, transform: Half, *, hidden_size: int) -> bool:
-    """Time the graph and the two halves on a short text (20 ms); tell whether the graph wins."""
-    x = torch.full((_PROBED_ROWS, hidden_size), 0.5)
-    layout = Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
-    functions: tuple[Apply, Apply] = (graph, lambda x: transform(attend(x, layout), layout))
-    ours, theirs = fastest(lambda function: function(x), functions, rounds=15)
-    return ours < theirs
-
-
-def _is_alone(layout: Layout) -> bool:
-    lengths = layout.batch.lengths
-    return len(lengths) == 1 and lengths[0] <= _MOST_ROWS and layout.queries is None
-
-
 def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.ModelProto:
     """Write a step in onnxruntime's fused operators; products are x W, so W is transposed."""
-    weight, bias = attention.projection()
+    weight, bias = projection(attention)
     (heads, head_size), size = attention.heads, attention.output.in_features
     inner, outer = feed_forward.intermediate, feed_forward.output
     constants = {
@@ -116,7 +122,7 @@ def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.Mo
         make("MatMul", ["mixed", "mix.w"], ["output"]),
         _add_and_norm("output", "x", "norm_1", "mix.b", "hidden", epsilon=epsilons[0]),
         make("MatMul", ["hidden", "inner.w"], ["wide"]),
-        make(FUSED[feed_forward.hidden_act], ["wide", "inner.b"], ["activated"], **joined),
+        make(_FUSED[feed_forward.hidden_act], ["wide", "inner.b"], ["activated"], **joined),
         make("MatMul", ["activated", "outer.w"], ["narrow"]),
         _add_and_norm("narrow", "hidden", "norm_2", "outer.b", "y", epsilon=epsilons[1]),
     ]
