@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.fast import accelerate
 from litebert.fast.attention import Layout
-from litebert.nn import AlbertForPretraining, Batch
+from litebert.fast.steps import Mixing, Widening, block
+from litebert.fast.steps import Run as Steps
+from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
@@ -172,9 +174,9 @@ def compile_blocks(network: AlbertForPretraining) -> AlbertForPretraining:
     """
     engine, compiled = network.albert.engine, _compiled_block(next(network.parameters()).device.type)
 
-    def compiled_run(albert: Albert) -> Run:
+    def compiled_run(albert: Albert) -> Steps:
         run = engine(albert)
-        return Run(albert, [partial(_compiled_or_not, compiled, *step.args) for step in run.steps])
+        return Steps(albert, [partial(_compiled_or_not, compiled, *step.args) for step in run.steps])
 
     network.albert.engine = compiled_run
     return network

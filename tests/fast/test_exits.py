@@ -6,8 +6,9 @@ import torch
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.config.head import ProblemType
 from litebert.errors import LitebertError
-from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, to_int8
+from litebert.fast import AlbertWithExits, calibrate, engine, limit_depth, pack, patient_logits, to_int8
 from litebert.fast.exits import SAME_SCORE, heads_of, is_same_answer, logits_by_step, mean_by_depth
+from litebert.fast.steps import training_steps
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
 STEPS = 5
@@ -160,15 +161,15 @@ def test_in_a_batch_a_text_is_answered_as_alone(patience: int, is_packed: bool) 
 
 
 @torch.no_grad()
-def test_tokens_of_what_has_stopped_are_computed_no_more() -> None:
+def test_tokens_of_what_has_stopped_are_computed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     network, batch = _network(), _batch()
     stops = _stops(logits_by_step(network, batch), 1, "single_label_classification")
     seen = []
     steps = [
-        (attend, lambda hidden, layout, then=then: (seen.append(layout), then(hidden, layout))[1])
-        for attend, then in network.albert.steps()
+        lambda hidden, layout, step=step: (seen.append(layout), step(hidden, layout))[1]
+        for step in training_steps(network.albert)
     ]
-    network.albert.make_steps = lambda _: steps
+    monkeypatch.setattr(engine, "training_steps", lambda _: steps)
     patient_logits(network, batch, 1)
     for step, layout in enumerate(seen):
         running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)

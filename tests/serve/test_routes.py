@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import litebert
-from litebert.fast.attention import Layout
 from litebert.nn import Batch
 from litebert.serve.inside import attention
 from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS
@@ -101,7 +100,7 @@ def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) ->
     block, feed_forward = model.network.albert.attention[0], model.network.albert.feed_forward[0]
     value = torch.unflatten(block.value(before), -1, block.heads)
     mixed = torch.einsum("hqk,khd->qhd", torch.tensor(found["heads"]), value).flatten(-2)
-    expected = feed_forward(block.norm(before + block.output(mixed)), Layout(batch))
+    expected = feed_forward(block.norm(before + block.output(mixed)))
     torch.testing.assert_close(expected, after, atol=2e-3, rtol=0)
 
 

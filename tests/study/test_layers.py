@@ -11,7 +11,6 @@ import litebert
 from litebert.cli.study import study
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.fast.attention import Layout
 from litebert.folder import save_model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.study.jacobian import dominant_eigenvalue
@@ -72,9 +71,8 @@ def test_each_step_names_its_block_and_the_last_one_is_applied_further(
     assert f"applying {repeated} further" in found.summary
     with torch.no_grad():
         *_, state = albert.states(batch)
-        layout = Layout(batch)
         last = albert.plan[-1]
-        after = albert.feed_forward[last.feed_forward](albert.attention[last.attention](state, layout), layout)
+        after = albert.feed_forward[last.feed_forward](albert.attention[last.attention](state, batch))
     moved = float((after - state).norm(dim=1).mean())
     assert found.beyond[0].l2 == pytest.approx(moved, rel=1e-4)
 
@@ -104,10 +102,10 @@ def test_the_verdict_follows_the_criterion(turn: float, residuals: list[float], 
 
 def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
     albert, batch = _network(), Batch.from_lists([[2, 7, 3]])
-    state, layout = next(albert.states(batch)).detach(), Layout(batch)
+    state = next(albert.states(batch)).detach()
     attend, transform = albert.attention[0], albert.feed_forward[0]
     jacobian = torch.autograd.functional.jacobian(
-        lambda x: transform(attend(x.view(3, 16), layout), layout).flatten(), state.flatten()
+        lambda x: transform(attend(x.view(3, 16), batch)).flatten(), state.flatten()
     )
     largest = float(torch.linalg.eigvals(jacobian).abs().max())
     found = dominant_eigenvalue(albert, batch, state, 400)

@@ -13,10 +13,10 @@ from torch.utils._pytree import tree_leaves
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.fast import attention
-from litebert.fast.attention import Layout
+from litebert.fast.attention import Attend, Layout
 from litebert.nn import AlbertForPretraining, Batch, Network
-from litebert.nn.model import Attend, without_numbers
 from litebert.nn.model import attention as reference
+from litebert.nn.model import without_numbers
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks import Pretraining, PretrainingWork, base, pretraining
 from litebert.train import loop, step
@@ -135,10 +135,9 @@ def test_padded_attention_is_that_of_the_reference(is_part: bool) -> None:
     layout = Layout(_work().batch, torch.tensor([0, 3, 9, 22]) if is_part else None)
     shape = (sum(LENGTHS), 2, 8)
     rows = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    results = []
-    for attend in (reference, attention.padded):
-        mixed = attend(layout.of_queries(rows[0]), rows[1], rows[2], layout, 0.0)
-        results.append((mixed, *torch.autograd.grad(mixed.square().sum(), rows)))
+    plain = layout.of_queries(reference(*rows, layout.batch))
+    padded = attention.padded(layout.of_queries(rows[0]), rows[1], rows[2], layout, 0.0)
+    results = [(mixed, *torch.autograd.grad(mixed.square().sum(), rows)) for mixed in (plain, padded)]
     for ours, theirs in zip(*results, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
 

@@ -126,7 +126,7 @@ class AlbertForPretraining(nn.Module):
             initialise(self.get_submodule(name), std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
-        """Return the logits of each head; masked-LM's are those at `masked_positions` (indices into the flat tokens)."""
+        """Return the logits of each head; `masked_positions` are indices into the flat tokens."""
         read = [PRETRAINING_HEADS[name].reads(batch, masked_positions) for name in self.heads]
         hidden = self.albert(batch, torch.cat(read))
         return self.read(*hidden.split([len(rows) for rows in read]))

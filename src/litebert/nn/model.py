@@ -184,7 +184,7 @@ class Albert(nn.Module):
     def states(
         self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
     ) -> Iterator[Float[Tensor, "rows hidden"]]:
-        """Yield the projected embeddings, then the hidden states after each step; after the last, of `queries` alone."""
+        """Yield the projected embeddings, then the states after each step; after the last, of `queries` alone."""
         if self.engine is not None:
             yield from self.engine(self)(batch, queries)
             return

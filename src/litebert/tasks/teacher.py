@@ -15,6 +15,7 @@ from litebert.errors import LitebertError
 from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, Batch
+from litebert.nn.batch import mean_by_sequence, moved
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
 

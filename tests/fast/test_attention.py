@@ -1,0 +1,110 @@
+"""Every kernel gives what the formula gives, for all tokens and for those that are read."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from litebert.config import AlbertConfig
+from litebert.fast.attention import Attend, Layout, attend_of, full, in_rectangles, local, masked
+from litebert.nn import Batch
+from litebert.nn.model import attention, visible_of
+
+LENGTHS = (3, 40, 16, 1, 33, 40, 70, 131, 2)
+READ = [0, 3, 43, 59, 60, 93, 132, 333]
+LOCAL = [AlbertConfig(attention="local", attention_window=window) for window in (1, 5, 32, 40, 300)]
+
+
+def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
+    ids = torch.randint(1, 60, (sum(lengths),), generator=torch.Generator().manual_seed(0))
+    return Batch.from_flat(ids, torch.zeros_like(ids), lengths)
+
+
+def _rows(num_tokens: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+    draws = torch.Generator().manual_seed(1)
+    return torch.randn(3, num_tokens, 2, 8, generator=draws, dtype=torch.float64).to(dtype).unbind(0)
+
+
+def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> None:
+    q, k, v = _rows(10)
+    rows = []
+    for start, stop in ((0, 1), (1, 6), (6, 10)):
+        scores = torch.einsum("qhd,khd->hqk", q[start:stop], k[start:stop]) / 8**0.5
+        rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[start:stop]))
+    torch.testing.assert_close(attention(q, k, v, _batch((1, 5, 4))), torch.cat(rows))
+
+
+def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() -> None:
+    visible = visible_of(AlbertConfig(attention="local", attention_window=1))
+    assert visible is not None
+    place = torch.arange(4)
+    assert visible(place[:, None], place).int().tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]]
+
+
+KERNELS: list[tuple[AlbertConfig, Attend]] = [
+    (AlbertConfig(), full),
+    (AlbertConfig(), in_rectangles),
+    *((config, attend_of(config, for_training=True)) for config in LOCAL),
+    (LOCAL[1], partial(masked, visible=visible_of(LOCAL[1]))),
+]
+
+
+@pytest.mark.parametrize("queries", [None, READ, [2, 60, 60]])
+@pytest.mark.parametrize("lengths", [LENGTHS, (56,) * 6])
+@pytest.mark.parametrize(("config", "attend"), KERNELS)
+def test_a_kernel_gives_what_its_formula_gives(
+    config: AlbertConfig, attend: Attend, lengths: tuple[int, ...], queries: list[int] | None
+) -> None:
+    batch, (q, k, v) = _batch(lengths), _rows(336)
+    layout = Layout(batch, None if queries is None else torch.tensor(queries))
+    expected = layout.of_queries(attention(q, k, v, batch, visible_of(config)))
+    torch.testing.assert_close(attend(layout.of_queries(q), k, v, layout, 0.0), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(6, 6, 6), (6, 6, 6, 6, 6), (1, 9, 4), (70,)])
+@pytest.mark.parametrize("attend", [full, in_rectangles])
+def test_in_half_precision_a_kernel_stays_near_the_formula(attend: Attend, lengths: tuple[int, ...]) -> None:
+    rows, batch = _rows(sum(lengths), torch.bfloat16), _batch(lengths)
+    expected = attention(*(x.float() for x in rows), batch)
+    torch.testing.assert_close(attend(*rows, Layout(batch), 0.0).float(), expected, rtol=0, atol=2e-2)
+
+
+def test_gradients_of_local_attention_are_those_of_the_formula() -> None:
+    batch = _batch()
+    parts = [x.requires_grad_() for x in _rows(336)]
+    found = torch.autograd.grad(local(*parts, Layout(batch), 0.0, attention_window=5).square().sum(), parts)
+    expected = torch.autograd.grad(attention(*parts, batch, visible_of(LOCAL[1])).square().sum(), parts)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_the_memory_of_a_token_in_local_attention_does_not_grow_with_the_length() -> None:
+    sizes = []
+    for length in (1_024, 8_192):
+        with _Largest() as largest:
+            local(*_rows(length), Layout(_batch((length,))), 0.0, attention_window=16)
+        sizes.append(largest.numel / length)
+    assert sizes[1] <= 1.1 * sizes[0]
+
+
+class _Largest(torch.utils._python_dispatch.TorchDispatchMode):
+    """Note the largest tensor that any operator makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, operator, types, arguments=(), options=None):
+        result = operator(*arguments, **(options or {}))
+        if isinstance(result, Tensor):
+            self.numel = max(self.numel, result.numel())
+        return result
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_variable_length_attention_on_cuda_is_the_formula() -> None:
+    torch.manual_seed(0)
+    rows = torch.randn(3, 150, 2, 64, device="cuda").bfloat16().unbind(0)
+    batch = _batch((100, 3, 47)).to("cuda")
+    expected = attention(*(x.float() for x in rows), batch)
+    torch.testing.assert_close(full(*rows, Layout(batch), 0.0).float(), expected, rtol=0, atol=2e-2)
