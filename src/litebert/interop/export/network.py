@@ -14,12 +14,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_bytes
 from litebert.folder import load_model
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.nn.heads import LinearHead, MaskedLMHead
+from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans
 from litebert.tasks.kinds.vectors import VectorHead, vector_rows
@@ -53,7 +54,7 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     """
     loaded = load_model(folder)
     network = loaded.network
-    if network.config.attention != "full":
+    if not ATTENTION_KINDS[network.config.attention].is_exported:
         raise LitebertError(
             "LB-470",
             "this kind of attention cannot be exported",

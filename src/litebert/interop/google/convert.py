@@ -11,11 +11,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from litebert.config import HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
+from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
 from litebert.config.allowed import expected
 from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.nn.model import without_numbers
 from litebert.files import Json, read_json, require_absent, staged_folder, write_bytes, write_json, write_text
 from litebert.folder import head_of, load_model, read_weights, widened, write_config
 from litebert.folder.convert import canonical, to_disk
@@ -25,6 +24,7 @@ from litebert.interop.google.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.google.locate import checkpoint_at, find_config, find_vocabulary
 from litebert.interop.google.names import BLOCK, SLOTS, STEP, WORDS, is_slot, variables_of
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.model import without_numbers
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.fromjson import read_vocabulary
 
