@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from litebert.files import write_text
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.study.ablation import GRIDS, Ablation, AblationRow, read_ablation
 from litebert.study.depth import Depths
 from litebert.study.layers import Layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.runs import read_result, recorded_setting
 
 SHOWN = {

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from litebert.interop.export.network import open_source
 
 import litebert
 from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import save_model
+from litebert.interop.export.network import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.serve.inside import attention
 from litebert.tokenizer import Tokenizer

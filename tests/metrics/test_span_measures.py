@@ -8,8 +8,14 @@ from functools import partial
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
-from litebert.metrics.spans import exact_match, normalized_answer, word_f1
+from litebert.metrics import (
+    exact_match,
+    normalized_answer,
+    squad1_measures,
+    squad2_measures,
+    threshold_measures,
+    word_f1,
+)
 
 GOLD = {"a": ["the Nile", "Nile river"], "b": ["12 km"], "c": [], "d": ["an army"], "e": [], "f": ["the"]}
 FOUND = {"a": "The  Nile's river", "b": "about 12 km away", "c": "", "d": "", "e": "x", "f": ""}

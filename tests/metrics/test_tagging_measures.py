@@ -3,8 +3,7 @@
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.metrics import tagging_measures
-from litebert.metrics.tags import entities
+from litebert.metrics import entities, tagging_measures
 
 
 @pytest.mark.parametrize(

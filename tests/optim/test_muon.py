@@ -6,7 +6,7 @@ import torch
 from litebert.config import AlbertConfig, OptimConfig
 from litebert.nn import AlbertForPretraining
 from litebert.optim import Muon, averaged, build_optimizer, load_state_tensors, state_tensors
-from litebert.optim.muon import orthogonalised
+from litebert.optim.optimizers import orthogonalised
 
 CONFIG = OptimConfig(name="muon", learning_rate=0.003, muon_learning_rate=0.004, beta2=0.98)
 

@@ -62,13 +62,6 @@ def test_names_are_those_of_the_parameters_even_before_the_first_step() -> None:
     assert not any(tensor.any() for tensor in tensors.values())
 
 
-def test_a_parameter_without_name_is_refused() -> None:
-    model = small_model()
-
-    with pytest.raises(LitebertError, match=r"LB-422(?s:.*)shape \(2, 3\)"):
-        state_tensors(built(Lamb, model), [("bias", model.bias)])
-
-
 @pytest.mark.parametrize(
     ("dropped", "added", "told"),
     [

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import Parameter
 
-from litebert.errors import LitebertError
 from litebert.optim import AdamW, Lamb, MomentOptimizer, parameter_groups, trust_ratios
 
 SHAPES = st.lists(st.lists(st.integers(1, 4), min_size=0, max_size=3).map(tuple), min_size=1, max_size=5)
@@ -45,7 +44,7 @@ def test_a_vectorised_step_equals_the_loop_over_parameters(
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.clone()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("litebert.optim.moments._AT_ONCE", at_once)
+            patch.setattr("litebert.optim.optimizers._AT_ONCE", at_once)
             optimizer.step()
         expected = [naive_step(*each, rule) for each in zip(expected, gradients, moments, strict=True)]
 
@@ -129,7 +128,7 @@ def test_a_sparse_gradient_is_refused_by_name(kind: type[MomentOptimizer]) -> No
     table = torch.nn.Embedding(4, 2, sparse=True)
     table(torch.tensor([1])).sum().backward()
 
-    with pytest.raises(LitebertError, match=r"LB-421.*sparse gradient"):
+    with pytest.raises(ValueError, match="sparse gradient"):
         kind(table.parameters()).step()
 
 
@@ -177,7 +176,7 @@ def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned(kind: type[
 @KINDS
 @pytest.mark.parametrize("setting", [{"lr": -1.0}, {"betas": (0.9, 1.0)}, {"eps": 0.0}, {"weight_decay": -0.1}])
 def test_a_setting_out_of_range_is_refused(kind: type[MomentOptimizer], setting: dict[str, float]) -> None:
-    with pytest.raises(LitebertError, match=f"LB-420(?s:.*){next(iter(setting))}"):
+    with pytest.raises(ValueError, match=next(iter(setting))):
         kind([Parameter(torch.ones(1))], **setting)
 
 

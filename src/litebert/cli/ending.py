@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from litebert.api import Run, RunPlan
-    from litebert.metrics.spread import Spread
+    from litebert.metrics import Spread
     from litebert.report.study import Part
     from litebert.study.depth import Depths
     from litebert.study.layers import Layers

@@ -1,16 +1,45 @@
 """Learning rates as pure functions of the step: a warm-up, then one of three decays.
 
-Steps count from 0, so the last update has step `total_steps - 1`. All rates are in [0, peak], and 0
-from `total_steps` on; `warmup_steps` is below `total_steps`.
+Steps count from 0, so the last update has step `total_steps - 1`. All rates are in [0, peak], and 0 from `total_steps`
+on; `warmup_steps` is below `total_steps`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
+from litebert.config import OptimConfig
+from litebert.errors import LitebertError
+
 Schedule: TypeAlias = Callable[[int], float]
+
+
+def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
+    """Return the configured learning rate as a function of the step; a warm-up below 1 is a share of all steps.
+
+    >>> rate = build_schedule(OptimConfig(schedule="official"), total_steps=125_000)
+    >>> rate(3_124), rate(3_125), rate(62_500)
+    (0.0017594368, 0.001716, 0.00088)
+    """
+    warmup = config.warmup_steps
+    if warmup >= total_steps > 1:
+        raise LitebertError(
+            "LB-426",
+            "the warm-up is not shorter than the training",
+            received=f"optim.warmup_steps={warmup:g}, {total_steps} steps in all",
+            expected="fewer warm-up steps than steps, or a share below 1",
+            next="set optim.warmup_steps=0.1",
+        )
+    steps = min(round(warmup * total_steps if warmup < 1 else warmup), total_steps - 1)
+    shapes: dict[str, Callable[..., float]] = {
+        "official": official,
+        "linear": linear,
+        "wsd": partial(wsd, decay_share=config.decay_share),
+    }
+    return partial(shapes[config.schedule], peak=config.learning_rate, warmup_steps=steps, total_steps=total_steps)
 
 
 def official(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:

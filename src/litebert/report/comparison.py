@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.report.runs import DECIMALS, outcomes
 from litebert.report.seeds import RecordOrSeeds, Seeds, spreads
 from litebert.report.settings import written

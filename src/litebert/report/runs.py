@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.errors import LitebertError
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.report.finetuning.overview import start_of
 from litebert.report.pretraining.charts import network_of
 from litebert.report.seeds import RecordOrSeeds, Seeds, read_run, seed_folders

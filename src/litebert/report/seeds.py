@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.report.chart import Point
 from litebert.runs import RUN_FILE, EvaluatedStep, Record, Result, read_record, read_result
 

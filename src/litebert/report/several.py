@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.report import sections
 from litebert.report.chart import MOST_EVALUATIONS, Chart, Line, Point, curve_of
 from litebert.report.finetuning import paper

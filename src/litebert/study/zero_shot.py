@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
 from litebert.inference.pretrained import frame
-from litebert.metrics.labels import regression_measures
+from litebert.metrics import regression_measures
 from litebert.nn import AlbertForPretraining
 from litebert.reading.delimited import Dialect, scan_delimited
 from litebert.reading.find import find_table

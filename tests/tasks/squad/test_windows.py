@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
-from litebert.metrics.spans import normalized_answer
+from litebert.metrics import normalized_answer
 from litebert.tasks.kinds.spans import GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.spans.windows import SpanFeature, most_context, windows_of
 from litebert.tasks.named.squad import DATASETS

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import read_json, write_json
-from litebert.metrics.spread import Spread
+from litebert.metrics import Spread
 from litebert.study.ablation.cost import measured_rate, predicted
 from litebert.study.ablation.grid import SCALES, Grid, Variant
 from litebert.study.ablation.grids import GRIDS

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.metrics.some import require_some
+from litebert.metrics import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
 from litebert.tasks.kinds.classification import Scores, mean_scores

@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import HeadConfig
-from litebert.metrics import classification_measures, multi_label_measures, regression_measures
-from litebert.metrics.labels import MARKED_FROM
+from litebert.metrics import MARKED_FROM, classification_measures, multi_label_measures, regression_measures
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""

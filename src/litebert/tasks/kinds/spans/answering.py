@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import HeadConfig
-from litebert.metrics import squad1_measures
-from litebert.metrics.spans import best, word_f1
+from litebert.metrics import best, squad1_measures, word_f1
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Feature, Output
 from litebert.tasks.kinds.spans.decode import (

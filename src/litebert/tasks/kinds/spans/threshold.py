@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from litebert.metrics.no_answer import best_threshold, raw_scores, squad2_measures, threshold_measures
-from litebert.metrics.some import require_some
+from litebert.metrics import best_threshold, raw_scores, require_some, squad2_measures, threshold_measures
 from litebert.tasks.kinds.spans.decode import SpanAnswer, kept_text
 from litebert.tasks.kinds.spans.example import SpanExample
 

@@ -1,0 +1,451 @@
+"""The optimizers: LAMB as ALBERT was pretrained with, AdamW as it was fine-tuned with, and Muon.
+
+Lines are those of google-research/albert. All share one step over two moments; nothing is read on the host, so a step
+neither waits for a GPU nor breaks a captured graph (in that case, pass `lr` as a 0-dimensional tensor on the device and
+fill it in place).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, overload
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT
+
+from litebert.config import OptimConfig
+from litebert.errors import LitebertError, did_you_mean
+
+STATE_NAMES = ("adam_m", "adam_v")
+"""The state of each parameter, named as upstream: the moving means of g and g squared."""
+_AT_ONCE = 1 << 24
+"""Numbers that are updated together: all of base, or one kernel of xxlarge."""
+
+Group: TypeAlias = Mapping[str, Any]
+"""The settings of a parameter group, which are the arguments of `MomentOptimizer` and `is_adapted`, `is_matrix`."""
+State: TypeAlias = dict[str, Tensor]
+
+
+class MomentOptimizer(Optimizer):
+    """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
+
+    With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980). With `average_decay`, an
+    exponential moving average of the weights is kept: see `averaged`. `momentum` is Muon's. Groups say by `is_adapted`
+    whether LAMB scales their steps, and by `is_matrix` whether Muon moves them.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = False,
+        average_decay: float = 0.0,
+        momentum: float = 0.95,
+    ) -> None:
+        official = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        ours = {"bias_correction": bias_correction, "average_decay": average_decay, "momentum": momentum}
+        super().__init__(params, {**official, **ours, "is_adapted": True, "is_matrix": False, "rate_scale": 1.0})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters with its own settings."""
+        settings = {**self.defaults, **param_group}
+        lr, shares = settings["lr"], (*settings["betas"], settings["average_decay"])
+        if not isinstance(lr, Tensor) and lr < 0:
+            raise ValueError(f"lr is {lr}, but must be 0 or more")
+        if not all(0 <= share < 1 for share in shares):
+            raise ValueError(f"betas and average_decay are {shares}, but must be in [0, 1)")
+        if settings["eps"] <= 0 or settings["weight_decay"] < 0:
+            raise ValueError(
+                f"eps is {settings['eps']}, weight_decay {settings['weight_decay']}, but must be above 0, and 0 or more"
+            )
+        super().add_param_group(param_group)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update every parameter that has a gradient; return what `closure` returned."""
+        with torch.enable_grad():
+            loss = closure() if closure else None
+        for group in self.param_groups:
+            for parameters in _portions(p for p in group["params"] if p.grad is not None):
+                states = [self.state_of(parameter, group) for parameter in parameters]
+                if "step" in states[0]:
+                    torch._foreach_add_([state["step"] for state in states], 1)
+                updates = self._updates(parameters, states, group)
+                torch._foreach_mul_(updates, group["lr"])
+                torch._foreach_sub_(parameters, updates)
+                if group["average_decay"]:
+                    _follow(states, parameters, group["average_decay"])
+        return loss
+
+    def _updates(self, parameters: list[Tensor], states: list[State], group: Group) -> tuple[Tensor, ...]:
+        """Update the moments with the gradients; return the direction of each parameter."""
+        gradients = [_dense_gradient(parameter) for parameter in parameters]
+        first, second = ([state[name] for state in states] for name in STATE_NAMES)
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(first, gradients, 1 - beta1)  # m += (1 - beta1) (g - m)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        scales = torch._foreach_sqrt(second)  # eps is added outside the root, as upstream does
+        if group["bias_correction"]:
+            steps = [state["step"] for state in states]
+            torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))
+        torch._foreach_add_(scales, group["eps"])
+        updates = torch._foreach_div(first, scales)
+        if group["bias_correction"]:
+            torch._foreach_div_(updates, _corrections(steps, beta1))
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        return updates
+
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        """Return the names of the state tensors of each parameter in a group."""
+        average = ("average",) if group["average_decay"] else ()
+        return (*STATE_NAMES, *(("step",) if average or group["bias_correction"] else ()), *average)
+
+    def state_of(self, parameter: Tensor, group: Group) -> State:
+        """Return the live state of a parameter by name: zeros at first, and the average a copy of the weights."""
+        state: State = self.state[parameter]
+        for name in self.state_names(group):
+            if name in state:
+                continue
+            if name == "step":
+                state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            else:
+                state[name] = parameter.clone() if name == "average" else torch.zeros_like(parameter)
+        return {name: state[name] for name in self.state_names(group)}
+
+    def moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the live moments (m, v) of a parameter in its shape, zeros at first."""
+        state = self.state[parameter]
+        first, second = (state.setdefault(name, torch.zeros_like(parameter)) for name in STATE_NAMES)
+        return first, second
+
+
+def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield the parameters in portions: a step's temporaries take twice their memory."""
+    portion, size = list[Tensor](), 0
+    for parameter in parameters:
+        if portion and size + parameter.numel() > _AT_ONCE:
+            yield portion
+            portion, size = [], 0
+        portion.append(parameter)
+        size += parameter.numel()
+    if portion:
+        yield portion
+
+
+def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
+    """Return 1 - beta^t for each step t, by expm1, which is exact for small t."""
+    powers = torch._foreach_mul(steps, math.log(beta)) if beta else [s * -torch.inf for s in steps]
+    return torch._foreach_neg(torch._foreach_expm1(powers))
+
+
+def _dense_gradient(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    if parameter.grad.layout is not torch.strided:
+        raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
+    return parameter.grad
+
+
+class AdamW(MomentOptimizer):
+    """Update p by lr (m / (sqrt(v) + eps) + weight_decay p), in place (optimization.py L120-207).
+
+    Unlike `torch.optim.AdamW`, it has no bias correction by default: the first steps are larger, which is why upstream
+    warms up. Build the groups with `parameter_groups`, so that norms and biases do not decay.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([0.5], dtype=torch.float64))
+    >>> weight.grad = torch.tensor([0.1], dtype=torch.float64)
+    >>> AdamW([weight], lr=0.01).step()
+    >>> round(weight.item(), 10)
+    0.4683372202
+    """
+
+
+class Lamb(MomentOptimizer):
+    """Update p by lr ratio u in place, where u is AdamW's direction and ratio = |p| / |u|, never clipped.
+
+    Official lamb_optimizer.py L66-122; You et al., arXiv 1904.00962. The ratio is 1 if a norm is 0, and in groups with
+    `is_adapted=False` (norms and biases). Each parameter has its own ratio, as upstream's variables do: query, key and
+    value have three, and a block that all layers share has one set.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
+    >>> weight.grad = torch.tensor([1.0, 1.0])
+    >>> Lamb([weight], lr=0.1, weight_decay=0.0).step()
+    >>> weight.detach()  # moved by lr |p| = 0.5, for any size of gradient
+    tensor([2.6464, 3.6464])
+    """
+
+    def _updates(self, parameters: list[Tensor], states: list[State], group: Group) -> tuple[Tensor, ...]:
+        updates = super()._updates(parameters, states, group)
+        if group["is_adapted"]:
+            torch._foreach_mul_(updates, trust_ratios(parameters, updates).unbind())
+        return updates
+
+
+def trust_ratios(parameters: Sequence[Tensor], updates: Sequence[Tensor]) -> Tensor:
+    """Return |p| / |u| for each pair, shape (pairs,); 1 where either norm is 0.
+
+    >>> trust_ratios([torch.tensor([3.0, 4.0]), torch.zeros(2)], [torch.ones(1), torch.ones(1)])
+    tensor([5., 1.])
+    """
+    lengths = torch.stack(torch._foreach_norm(list(parameters)))
+    strides = torch.stack(torch._foreach_norm(list(updates)))
+    return torch.where((lengths > 0) & (strides > 0), lengths / strides, 1.0)
+
+
+class Muon(MomentOptimizer):
+    """Update matrices by lr sqrt(max(1, rows / columns)) orth(momentum); the rest as AdamW.
+
+    Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. Groups with `is_matrix` have the
+    matrices; their momentum is Nesterov's, and their rate is per unit of spectral norm. Query, key and value are
+    separate parameters, so each is orthogonalised alone. (torch.optim.Muon takes matrices only, and no average.)
+
+    >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
+    >>> weight.grad = torch.tensor([[5.0, 0.0], [0.0, 0.1]])
+    >>> Muon([{"params": [weight], "is_matrix": True}], lr=1.0).step()
+    >>> bool((weight.diagonal() < -0.6).all())  # both directions count alike
+    True
+    """
+
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        """Return the names of the state tensors; matrices have one moment."""
+        if not group["is_matrix"]:
+            return super().state_names(group)
+        return ("muon_m", "step", "average") if group["average_decay"] else ("muon_m",)
+
+    def _updates(self, parameters: list[Tensor], states: list[State], group: Group) -> tuple[Tensor, ...]:
+        if not group["is_matrix"]:
+            return super()._updates(parameters, states, group)
+        gradients = [_dense_gradient(parameter) for parameter in parameters]
+        moments = [state["muon_m"] for state in states]
+        torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
+        ahead = torch._foreach_lerp(gradients, moments, group["momentum"])  # Nesterov's look-ahead
+        updates = tuple(orthogonalised(each) for each in ahead)
+        torch._foreach_mul_(updates, [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters])
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        return updates
+
+
+def orthogonalised(matrix: Tensor) -> Tensor:
+    """Return approximately U V^T of a matrix U S V^T: all its singular values end near 1.
+
+    Five Newton-Schulz steps on the matrix divided by its norm, in bf16 where that is fast, with the quintic that moves
+    singular values into about [0.7, 1.2] (Jordan, 2024). A zero matrix stays zero.
+    """
+    device = matrix.device
+    if device.type == "cuda":
+        has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
+    else:
+        has_bf16 = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if is_tall else matrix).to(torch.bfloat16 if has_bf16 else matrix.dtype)
+    x = x / (x.norm() + 1e-7)
+    a, b, c = 3.4445, -4.7750, 2.0315
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    x = x.to(matrix.dtype)
+    return x.T.contiguous() if is_tall else x
+
+
+# The moving average of the weights.
+
+
+def _follow(states: Sequence[State], parameters: list[Tensor], decay: float) -> None:
+    """Move each average towards its weights by 1 - d, with d = min(decay, (1 + t) / (10 + t)).
+
+    Thus the average forgets the random start early in a run (as TensorFlow's does).
+    """
+    averages = [state["average"] for state in states]
+    decays = [((1 + state["step"]) / (10 + state["step"])).clamp(max=decay) for state in states]
+    moves = torch._foreach_sub(parameters, averages)
+    torch._foreach_mul_(moves, [1 - each for each in decays])
+    torch._foreach_add_(averages, moves)
+
+
+@contextmanager
+def averaged(optimizer: Optimizer) -> Iterator[None]:
+    """Within the block, replace the weights by their average, if one is kept; restore them bit for bit after it.
+
+    >>> weight = torch.nn.Parameter(torch.zeros(1))
+    >>> optimizer = AdamW([weight], lr=1.0, weight_decay=0.0, average_decay=0.9)
+    >>> weight.grad = torch.ones(1)
+    >>> optimizer.step()
+    >>> with averaged(optimizer):
+    ...     inside = weight.item()
+    >>> round(inside / weight.item(), 3)
+    0.818
+    """
+    averages = {p: state["average"] for p, state in optimizer.state.items() if "average" in state}
+    weights = {parameter: parameter.detach().clone() for parameter in averages}
+    _copy(averages)
+    try:
+        yield
+    finally:
+        _copy(weights)
+
+
+@torch.no_grad()
+def _copy(values: Mapping[Tensor, Tensor]) -> None:
+    for parameter, value in values.items():
+        parameter.copy_(value)
+
+
+@torch.no_grad()
+def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale all gradients in place to a joint norm of at most `max_norm`; return the norm before.
+
+    The norm is a 0-dimensional tensor on the gradients' device, so the host does not wait. If it is not finite, the
+    gradients are unchanged, for inspection, and the caller must not step. Official optimization.py L106 clips at 1.0;
+    unlike torch's `clip_grad_norm_`, and like tf.clip_by_global_norm, it adds no 1e-6 to the norm.
+
+    >>> weight = torch.nn.Parameter(torch.zeros(2))
+    >>> weight.grad = torch.tensor([3.0, 4.0])
+    >>> clip_gradients([weight], 1.0), weight.grad
+    (tensor(5.), tensor([0.6000, 0.8000]))
+    """
+    assert max_norm > 0
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    if not gradients:
+        return torch.zeros(())
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    scale = max_norm / norm.clamp(min=max_norm)
+    torch._foreach_mul_(gradients, torch.where(norm.isfinite(), scale, 1.0))
+    return norm
+
+
+# From a configuration, and from a checkpoint.
+
+_EXCLUDED = re.compile(r"LayerNorm|layer_norm|bias|norm\.")
+"""Upstream's pattern (optimization.py L83), and our own modules called `norm` or `…_norm`."""
+_HIDDEN = re.compile(r"(attention|feed_forward)\.\d+\.|projection\.|pooler\.|masked_lm\.dense\.")
+"""What maps one hidden vector to another. In embedding tables and classifiers, rows are symbols."""
+
+
+def build_optimizer(
+    config: OptimConfig,
+    named_parameters: Iterable[tuple[str, Tensor]],
+    *,
+    rate_scales: Mapping[str, float] | None = None,
+) -> MomentOptimizer:
+    """Return the configured optimizer; norms and biases neither decay nor adapt.
+
+    >>> model = torch.nn.Linear(2, 2)
+    >>> type(build_optimizer(OptimConfig(name="adamw"), model.named_parameters())).__name__
+    'AdamW'
+    """
+    is_muon = config.name == "muon"
+    kind: type[MomentOptimizer] = {"lamb": Lamb, "adamw": AdamW, "muon": Muon}[config.name]
+    groups = parameter_groups(
+        named_parameters,
+        weight_decay=config.weight_decay,
+        rate_scales=rate_scales,
+        matrix_scale=config.muon_learning_rate / config.learning_rate if is_muon else None,
+    )
+    return kind(
+        groups,
+        config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        bias_correction=is_muon if config.bias_correction is None else config.bias_correction,
+        average_decay=config.average_decay,
+        momentum=config.muon_momentum,
+    )
+
+
+def parameter_groups(
+    named_parameters: Iterable[tuple[str, Tensor]],
+    *,
+    weight_decay: float,
+    rate_scales: Mapping[str, float] | None = None,
+    matrix_scale: float | None = None,
+) -> list[dict[str, Any]]:
+    """Split named parameters into those that decay and adapt, and those that do neither.
+
+    With `matrix_scale`, the matrices of hidden layers have separate groups (`is_matrix`), whose learning rate is that
+    factor times the others'. `rate_scales` are factors on the learning rate by parameter name, 1 by default; parameters
+    with the same factor share a group. Empty groups are omitted, since torch refuses them together with named ones.
+
+    >>> ffn = torch.nn.Linear(2, 2)
+    >>> for group in parameter_groups(ffn.named_parameters(), weight_decay=0.01):
+    ...     print([name for name, _ in group["params"]], group["weight_decay"], group["is_adapted"])
+    ['weight'] 0.01 True
+    ['bias'] 0.0 False
+    """
+    members: dict[tuple[bool, bool, float], list[tuple[str, Tensor]]] = {}
+    for name, parameter in named_parameters:
+        is_adapted = not _EXCLUDED.search(name)
+        is_matrix = matrix_scale is not None and parameter.ndim == 2 and bool(_HIDDEN.search(name))
+        scale = (rate_scales or {}).get(name, 1.0)
+        if is_matrix and matrix_scale is not None:
+            scale *= matrix_scale
+        members.setdefault((is_adapted, is_matrix, scale), []).append((name, parameter))
+    in_order = sorted(members.items(), key=lambda item: (not item[0][0], item[0][1], -item[0][2]))
+    return [
+        {
+            "params": parameters,
+            "weight_decay": weight_decay if is_adapted else 0.0,
+            "is_adapted": is_adapted,
+            "is_matrix": is_matrix,
+            "rate_scale": scale,
+        }
+        for (is_adapted, is_matrix, scale), parameters in in_order
+    ]
+
+
+def state_tensors(optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the state of every parameter as `<parameter>/<name>`, such as `…/adam_m`, for checkpoints without pickle.
+
+    The tensors are the live state: write or copy them before the next step. A parameter that never had a gradient has
+    zeros, so that the set of names depends on the model alone.
+    """
+    names = {id(parameter): name for name, parameter in named_parameters}
+    return {
+        f"{names[id(parameter)]}/{state_name}": kept
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        for state_name, kept in optimizer.state_of(parameter, group).items()
+    }
+
+
+@torch.no_grad()
+def load_state_tensors(
+    optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]], tensors: Mapping[str, Tensor]
+) -> None:
+    """Load what `state_tensors` returned, so that training continues bit-equal; or refuse it, and change nothing."""
+    live = state_tensors(optimizer, named_parameters)
+    missing, unknown = sorted(live.keys() - tensors.keys()), sorted(tensors.keys() - live.keys())
+    advice = "resume with the model configuration the checkpoint was written with"
+    if missing or unknown:
+        raise LitebertError(
+            "LB-423",
+            "the optimizer state belongs to another model",
+            received=f"{len(missing)} missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}",
+            expected=did_you_mean(unknown[0], live) if unknown else f"all {len(live)} names",
+            next=advice,
+        )
+    for name, moment in live.items():
+        if (moment.shape, moment.dtype) != (tensors[name].shape, tensors[name].dtype):
+            raise LitebertError(
+                "LB-424",
+                f"the optimizer state {name} has another shape or dtype than its parameter",
+                received=f"{tuple(tensors[name].shape)} {tensors[name].dtype}",
+                expected=f"{tuple(moment.shape)} {moment.dtype}",
+                next=advice,
+            )
+    for name, moment in live.items():
+        moment.copy_(tensors[name])
