@@ -29,9 +29,7 @@ from sentencepiece import SentencePieceProcessor
 
 from litebert.config import PRESETS, ObjectiveConfig
 from litebert.corpus import Shard, build_corpus
-from litebert.corpus.read import read_passages
-from litebert.corpus.sentences import sentence_chunks
-from litebert.corpus.settings import text_settings
+from litebert.corpus.text import read_passages, sentence_chunks, text_settings
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.windows import WINDOW_PIECES, ShardSizes, Windowed, WindowOrder, estimated_samples

@@ -25,8 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from litebert.corpus.sentences import split_sentences
-from litebert.corpus.settings import TextSettings
+from litebert.corpus.text import TextSettings, split_sentences
 from litebert.files import write_text
 
 NUM_PROCESSES = 2

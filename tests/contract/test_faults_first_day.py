@@ -54,7 +54,6 @@ def test_a_long_context_shows_progress_or_is_quick(desk: Desk, tmp_path: Path) -
     assert said or seconds < 1, f"{seconds:.1f} s without a line"
 
 
-@fault(13, "a text without a word, or a table without a row, has a plan")
 @pytest.mark.parametrize("kind", ["blank.txt", "empty.parquet"])
 def test_what_cannot_be_trained_on_is_refused_by_the_plan(tmp_path: Path, kind: str) -> None:
     path = tmp_path / kind
@@ -83,7 +82,6 @@ def test_the_plan_of_a_distillation_is_not_silent(desk: Desk, tmp_path: Path) ->
 # ---- 14, 15, 16, 19: pretraining on one's own text ------------------------------------------------------------------
 
 
-@fault(14, "the default share of held-out documents fails after the work with few documents")
 @pytest.mark.parametrize("documents", [1, 5, 40])
 def test_the_default_works_for_any_text(tmp_path: Path, documents: int) -> None:
     join = "" if documents == 1 else "\n"
@@ -93,7 +91,6 @@ def test_the_default_works_for_any_text(tmp_path: Path, documents: int) -> None:
     assert json.loads((tmp_path / "runs" / "albert" / "metrics.jsonl").read_text().splitlines()[-1])["kind"] == "eval"
 
 
-@fault(14, "corpus build with README's share fails with 120 documents")
 def test_a_small_share_holds_out_one_document_at_least(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("\n".join(story(n) for n in range(120)))
     words = ("corpus", "build", "my.txt", "--tokenizer", desk.tokenizer, "--documents", "blank-line", "--quiet")
@@ -102,7 +99,6 @@ def test_a_small_share_holds_out_one_document_at_least(desk: Desk, tmp_path: Pat
     assert done.json["held_out"]["documents"] >= 1
 
 
-@fault(14, "what failed keeps another option from being enough")
 def test_rerunning_with_another_share_is_enough(tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("\n".join(story(n) for n in range(5)))
     words = ("pretrain", "my.txt", *PRETRAIN, *QUICK)
@@ -170,7 +166,6 @@ def test_the_packaged_model_is_called_litebert_everywhere(desk: Desk, tmp_path: 
     assert "no model" not in done.stderr
 
 
-@fault(19, "documents end at blank lines in pretrain, at files in corpus build")
 def test_documents_end_at_the_same_places_in_every_verb(desk: Desk, tmp_path: Path) -> None:
     words = (
         "corpus",
@@ -352,11 +347,10 @@ def test_a_study_that_is_not_there_is_no_format() -> None:
     assert "format" not in says(litebert("study", "atention"), 2, "attention")["what"]
 
 
-@fault(24, ".ndjson is a table but not a text")
 @pytest.mark.parametrize("verb", [["corpus", "check"], ["tokenizer", "train"]])
 def test_ndjson_is_a_text_wherever_jsonl_is(tmp_path: Path, verb: list[str]) -> None:
     (tmp_path / "t.ndjson").write_text(json.dumps({"text": story(1) * 9}) + "\n")
-    last = ["--vocab-size", 60, "--output", tmp_path / "v"] if verb[0] == "tokenizer" else []
+    last = ["--vocab-size", 50, "--output", tmp_path / "v"] if verb[0] == "tokenizer" else []
     assert litebert(*verb, tmp_path / "t.ndjson", *last).code == 0
 
 

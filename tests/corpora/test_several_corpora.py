@@ -13,10 +13,8 @@ from click.testing import CliRunner
 
 from litebert.cli import cli
 from litebert.corpus import Corpus, build_corpus
-from litebert.corpus.filter import filter_documents, load_keep
-from litebert.corpus.merge import merge_corpora
-from litebert.corpus.settings import TextSettings
-from litebert.corpus.stats import corpus_stats
+from litebert.corpus.text import TextSettings
+from litebert.corpus.tools import DistinctCount, corpus_stats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError
 
 Write = Callable[[str, bytes | str], Path]
@@ -36,16 +34,16 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) ->
 
 _KILLED = """
 import os, signal, sys
-from litebert.corpus import merge
+from litebert.corpus import tools
 
-write = merge.write_record
+write = tools.write_record
 
 def killing(path, record):
     write(path, record)
     os.kill(os.getpid(), signal.SIGKILL)
 
-merge.write_record = killing
-merge.merge_corpora([sys.argv[1]] * 2, sys.argv[2])
+tools.write_record = killing
+tools.merge_corpora([sys.argv[1]] * 2, sys.argv[2])
 """
 
 
@@ -117,3 +115,20 @@ def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatc
     assert (counts.kept, counts.refused) == (1, 1)
     with pytest.raises(LitebertError, match="LB-278"):
         load_keep("my_filters:is_long")
+
+
+def test_a_filter_replaces_no_file(write: Write, tmp_path: Path) -> None:
+    source, mine = write("documents.txt", "Short.\n"), write("mine.jsonl", "precious")
+    with pytest.raises(LitebertError, match="LB-276"):
+        filter_documents([source], mine, settings=TextSettings())
+    assert mine.read_text() == "precious"
+
+
+def test_distinct_hashes_are_counted_in_bounded_memory() -> None:
+    hashes = np.random.default_rng(1).integers(0, 2**64, 100_000, np.uint64)
+    exact, bounded = DistinctCount(), DistinctCount(most=4_096)
+    for part in np.split(np.concatenate([hashes, hashes[:50_000]]), 10):
+        exact.add(part)
+        bounded.add(part)
+    assert exact.estimate == 100_000
+    assert bounded.estimate == pytest.approx(100_000, rel=0.05)

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.corpus import Corpus, build, build_corpus
+from litebert.corpus import Corpus, build, build_corpus, check_corpus
+from litebert.corpus.build import is_held_out
 from litebert.corpus.manifest import CorpusPlan
-from litebert.corpus.part import is_held_out
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
 
@@ -99,7 +99,9 @@ def test_long_document_streams_through_many_batches(
 ) -> None:
     told = [" ".join(story) for story in stories(2_000)]
     output = tmp_path / "corpus"
-    summary = build_corpus([write("a.txt", "\n\n".join(told))], tokenizer=vocabulary, output=output, workers=1)
+    summary = build_corpus(
+        [write("a.txt", "\n\n".join(told))], tokenizer=vocabulary, output=output, documents="file", workers=1
+    )
     assert (summary.train.documents, summary.train.sentences) == (1, 18_000)
 
 
@@ -274,9 +276,9 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
 
 def test_ids_of_a_large_vocabulary_take_four_bytes() -> None:
-    plan = CorpusPlan.model_construct(vocab_size=65_535)
+    plan = CorpusPlan.model_construct(vocab_size=65_536)
     assert plan.token_dtype == "<u2"
-    assert plan.model_copy(update={"vocab_size": 65_536}).token_dtype == "<u4"
+    assert plan.model_copy(update={"vocab_size": 65_537}).token_dtype == "<u4"
 
 
 def test_real_articles_become_sentences_of_sensible_length(real_data: Path, write: Write, tmp_path: Path) -> None:
@@ -292,13 +294,6 @@ def test_real_articles_become_sentences_of_sensible_length(real_data: Path, writ
     assert np.mean(lengths > 128) < 0.005
 
 
-def test_a_build_that_holds_nothing_out_says_what_helps(tmp_path: Path, vocabulary: Path) -> None:
-    (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
-    with pytest.raises(LitebertError, match="LB-343") as caught:
-        build_corpus([tmp_path / "a.txt"], tokenizer=vocabulary, output=tmp_path / "corpus", held_out=0.01, workers=1)
-    assert "--documents blank-line" in caught.value.next
-
-
 def test_partial_files_of_a_killed_build_are_removed_when_it_is_repeated(tmp_path: Path, vocabulary: Path) -> None:
     (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
 
@@ -310,3 +305,76 @@ def test_partial_files_of_a_killed_build_are_removed_when_it_is_repeated(tmp_pat
     (tmp_path / "corpus" / "shard-00000-0001.partial-2").mkdir()
     build()
     assert not list((tmp_path / "corpus").rglob("*.partial-*"))
+
+
+# (documents, share): text of stories, or of one document; what is held out of how many
+HELD_OUT = [
+    (120, "blank-line", 0.01, 1),
+    (5, "blank-line", 0.02, 1),
+    (40, "blank-line", 0.05, 2),
+    (2, "blank-line", 0.5, 1),
+    (3, "blank-line", 0.999, 2),
+    (1, "blank-line", 0.02, 1),
+    (40, "file", 0.1, 1),
+]
+
+
+@pytest.mark.parametrize(("count", "documents", "share", "expected"), HELD_OUT)
+def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
+    write: Write,
+    stories: Stories,
+    vocabulary: Path,
+    tokenizer: Tokenizer,
+    read_back: ReadBack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    documents: str,
+    share: float,
+    expected: int,
+) -> None:
+    told = stories(count)
+    told += told[-1:] if count > 1 else []  # a copy, which must not be held out
+    source = write("a.txt", "\n\n".join("\n".join(story) for story in told))
+    for to_held_out in (False, True):  # whatever chance says of all of them
+        monkeypatch.setattr(build, "is_held_out", lambda *_, side=to_held_out: side)
+        output = tmp_path / str(to_held_out)
+        summary = build_corpus(
+            [source],
+            tokenizer=vocabulary,
+            output=output,
+            sentences="line",
+            documents=documents,
+            held_out=share,
+            shard_tokens=1_500,
+            workers=1,
+        )
+        assert summary.held_out is not None
+        corpus = Corpus.open(output, verify=True)
+        held_out = corpus.held_out(verify=True)
+        assert held_out is not None
+        assert not check_corpus(output).has_errors, "nothing is held out that is also trained on"
+        kept, trained = read_back(held_out, tokenizer), read_back(corpus, tokenizer)
+        assert sorted(line for story in kept + trained for line in story) == sorted(
+            line for story in lowered(told) for line in story
+        )
+        assert 1 <= len(kept) <= (expected + 1 if not to_held_out else count)
+        assert (summary.train.sentences, summary.held_out.sentences) == (corpus.num_sentences, held_out.num_sentences)
+        assert len(list(output.glob("**/shard-*"))) == summary.num_shards
+        if documents == "file":
+            assert len(kept[0]) == round(0.1 * 9 * (count + 1))
+
+
+def test_a_single_sentence_cannot_be_divided_and_another_option_is_enough(
+    write: Write, vocabulary: Path, tmp_path: Path
+) -> None:
+    settings = {"tokenizer": vocabulary, "output": tmp_path / "corpus", "workers": 1}
+    path = write("a.txt", "my uncle lost the ladder")
+    with pytest.raises(LitebertError, match="LB-343"):
+        build_corpus([path], **settings, held_out=0.02)  # type: ignore[arg-type]
+    assert build_corpus([path], **settings).train.documents == 1  # type: ignore[arg-type]
+
+
+def test_rows_of_ndjson_are_documents(write: Write, vocabulary: Path, tmp_path: Path) -> None:
+    path = write("a.ndjson", '{"text": "one two"}\n{"text": "three"}\n')
+    assert build_corpus([path], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1).train.documents == 2

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import Corpus, Finding, build_corpus, check_corpus, check_text
-from litebert.corpus.part import is_held_out
-from litebert.corpus.repeats import SeenDocuments
+from litebert.corpus.build import is_held_out
+from litebert.corpus.check import SeenDocuments
 from litebert.errors import LitebertError
 
 Stories = Callable[..., list[list[str]]]
@@ -57,7 +57,7 @@ def test_duplicates_are_found_across_inputs(write: Write, stories: Stories) -> N
     rows = "".join(json.dumps({"text": text}) + "\n" for text in [*told, told[3]])
     first = write("a.jsonl", rows)
     second = write("b.txt", told[5].replace(". ", ".\n\n"))
-    found = findings(check_text([first, second]))["duplicate document"]
+    found = findings(check_text([first, second], documents="file"))["duplicate document"]
     assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
 
 
@@ -189,3 +189,25 @@ def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(
     (found,) = [finding for finding in report.findings if finding.kind == "few documents"]
     assert found.severity == "warning"
     assert found.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("shard-00000-0000/shard.json", "removed"),
+        ("held-out/shard-00000-0000/shard.json", "swapped"),
+        ("tokenizer/tokenizer.json", "cut"),
+        ("held-out/tokenizer/tokenizer_config.json", "cut"),
+        ("held-out/tokenizer/tokenizer.json", "removed"),
+    ],
+)
+def test_every_file_of_a_corpus_is_verified(corpus: Path, name: str, damage: str) -> None:
+    assert not check_corpus(corpus, verify_only=True).has_errors
+    path = corpus / name
+    if damage == "removed":
+        path.unlink()
+    elif damage == "swapped":
+        path.write_bytes((corpus / "shard-00000-0000/shard.json").read_bytes())
+    else:
+        path.write_bytes(path.read_bytes()[:-9])
+    assert "damaged" in findings(check_corpus(corpus, verify_only=True))

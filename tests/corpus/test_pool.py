@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import BuildProgress, build_corpus
-from litebert.corpus.cluster import run_on_ray
-from litebert.corpus.pool import run_local
+from litebert.corpus.pool import run_local, run_on_ray
 from litebert.errors import DamagedError, LitebertError, ResourceError
 
 
@@ -111,8 +110,7 @@ def test_the_time_left_follows_the_share_of_the_input_that_was_read() -> None:
 def test_a_build_of_one_part_says_how_much_it_has_read(
     name: str, vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.corpus.part.SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr("litebert.corpus.progress.SECONDS_BETWEEN", 0.001)
+    monkeypatch.setattr("litebert.corpus.build.SECONDS_BETWEEN", 0.001)
     texts = [" ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50)) for n in range(800)]
     path = tmp_path / name
     if name.endswith(".txt"):

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import read
-from litebert.corpus.read import Passage, read_passages
-from litebert.corpus.settings import TextSettings
+from litebert.corpus import text
+from litebert.corpus.text import Passage, TextSettings, read_passages
 from litebert.errors import LitebertError
 from litebert.reading.source import Source
 
@@ -43,7 +42,7 @@ def test_blank_lines_belong_to_the_document_otherwise(source: Write) -> None:
 def test_long_document_comes_in_passages_that_end_at_blank_lines(
     source: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "PASSAGE_CHARACTERS", 20)
+    monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 20)
     file = source("a.txt", "first line\nsecond line\n\nthird line\n")
     assert list(read_passages(file, FILE)) == [
         Passage("first line\nsecond line", 1, is_start=True),
@@ -58,11 +57,11 @@ def test_long_document_comes_in_passages_that_end_at_blank_lines(
 def test_passages_hold_all_text_however_it_is_cut(lines: list[str], choice: TextSettings, size: int) -> None:
     numbered = list(enumerate(lines, 1))
     ends_at_blank = choice.documents == "blank-line"
-    whole = list(read._text_passages(numbered, ends_at_blank=ends_at_blank))
+    whole = list(text._text_passages(numbered, ends_at_blank=ends_at_blank))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "PASSAGE_CHARACTERS", size)
-        patch.setattr(read, "LONGEST_PASSAGE", 2 * size)
-        cut = list(read._text_passages(numbered, ends_at_blank=ends_at_blank))
+        patch.setattr(text, "PASSAGE_CHARACTERS", size)
+        patch.setattr(text, "LONGEST_PASSAGE", 2 * size)
+        cut = list(text._text_passages(numbered, ends_at_blank=ends_at_blank))
     words = [document.split() for document in documents_of(whole)]
     assert [document.split() for document in documents_of(cut)] == words
     assert [word for document in words for word in document] == " ".join(lines).split()

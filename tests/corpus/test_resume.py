@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import build_corpus
-from litebert.corpus.folder import locked
+from litebert.corpus.build import locked
 from litebert.errors import LitebertError
 
 Stories = Callable[..., list[list[str]]]
@@ -52,7 +52,7 @@ if __name__ == "__main__":
 DIE_WITH_LOCK = """
 import os, signal, sys
 from pathlib import Path
-from litebert.corpus.folder import locked
+from litebert.corpus.build import locked
 with locked(Path(sys.argv[1])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import sentences
-from litebert.corpus.sentences import sentence_chunks, split_sentences
-from litebert.corpus.settings import TextSettings
+from litebert.corpus import text
+from litebert.corpus.text import TextSettings, sentence_chunks, split_sentences
 
 Stories = Callable[..., list[list[str]]]
 
@@ -65,9 +64,9 @@ def test_short_speech_stays_whole() -> None:
 )
 def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time(unit: str) -> None:
     paragraph = unit * (100_000 // len(unit))
-    blocks = list(sentences._blocks(paragraph))
+    blocks = list(text._blocks(paragraph))
     assert "".join(blocks) == paragraph
-    assert max(map(len, blocks)) <= sentences.LONGEST_BLOCK
+    assert max(map(len, blocks)) <= text.LONGEST_BLOCK
 
 
 def test_long_paragraph_is_cut_between_sentences(stories: Stories) -> None:
@@ -98,6 +97,6 @@ def test_nothing_is_lost_where_quotations_are_split(pieces: list[str]) -> None:
 
 
 def test_sentences_come_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentences, "CHUNK_CHARACTERS", 10)
+    monkeypatch.setattr(text, "CHUNK_CHARACTERS", 10)
     chunks = list(sentence_chunks("123456\n789012\n345\n", TextSettings(sentences="line")))
     assert chunks == [["123456", "789012"], ["345"]]

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus.read import read_passages
-from litebert.corpus.settings import TextSettings
+from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.find import find_text
 from litebert.reading.rows import RowPlace, parse_row, texts_of

@@ -7,8 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from litebert.corpus.read import read_passages
-from litebert.corpus.settings import TextSettings, text_settings
+from litebert.corpus.text import TextSettings, read_passages, text_settings
 from litebert.errors import LitebertError
 from litebert.reading.find import find_text, find_texts
 

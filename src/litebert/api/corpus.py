@@ -11,8 +11,8 @@ from pathlib import Path
 from litebert.api.settings import Paths, paths
 from litebert.config import DataConfig, PretrainConfig
 from litebert.corpus import BuildProgress, build_corpus
-from litebert.corpus.read import read_texts
-from litebert.corpus.stats import QUANTILES, CorpusStats
+from litebert.corpus.text import read_texts
+from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.hub import locate

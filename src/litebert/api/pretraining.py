@@ -13,11 +13,13 @@ from litebert.api.run import Run, concluded
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, require_types, run_folder
 from litebert.config import PretrainConfig, Resolved, resolve
 from litebert.corpus.build import require_share
+from litebert.corpus.text import require_text, text_settings
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.inference.model import count
 from litebert.reading.find import find_texts
+from litebert.reading.storage import is_url
 from litebert.terminal import counted
 from litebert.tokenizer import Tokenizer
 from litebert.train import Estimate, most_tokens, plan
@@ -57,7 +59,10 @@ class PretrainJob:
         require_types(PretrainJob, vars(self))
         _require_one_source(paths(self.texts), self.corpus)
         if self.corpus is None:
-            find_texts(paths(self.texts))
+            sources = find_texts(paths(self.texts))
+            settings = text_settings(sentences=self.sentences, documents=self.documents, column=self.column)
+            if self.held_out and not any(is_url(source.location) for source in sources):
+                require_text(sources, settings)
         count(self.vocab_size, "vocab_size")
         require_share(self.held_out)
         self._require_one_length()
@@ -172,7 +177,9 @@ class PretrainJob:
             return str(self.corpus)
         sources = find_texts(paths(self.texts))
         megabytes = sum(source.size for source in sources) / 1e6
-        return f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; {self.held_out:.1%} held out"
+        ends = "blank lines" if self.documents == "blank-line" else "the end of each file"
+        held_out = f"{self.held_out:.1%} of them held out, at least one or the end of the only one"
+        return f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {held_out}"
 
 
 def pretrain(

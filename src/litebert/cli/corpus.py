@@ -30,12 +30,20 @@ def corpus() -> None:
     type=click.Choice(["segment", "line"]),
     default="segment",
     show_default=True,
-    help="Find sentences in free text, or take one per line (blank line: document end).",
+    help="Find sentences in free text, or take one per line.",
 )
-@click.option("--documents", type=click.Choice(["file", "blank-line"]), help="Where documents of .txt files end.")
+@click.option(
+    "--documents",
+    type=click.Choice(["blank-line", "file"]),
+    default="blank-line",
+    show_default=True,
+    help="Where documents of .txt files end.",
+)
 @click.option("--column", default="text", show_default=True, help="Text column; chapters.text reads into objects.")
 @click.option("--language", default="en", show_default=True, help="Language of the sentences.")
-@click.option("--held-out", default=0.01, show_default=True, help="Share kept for evaluation.")
+@click.option(
+    "--held-out", default=0.01, show_default=True, help="Share of documents kept for evaluation, at least one."
+)
 @click.option("--workers", type=int, help="Processes; default: all cores.")
 @click.option("--cluster", is_flag=True, help="Map over a Ray cluster instead.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
@@ -45,7 +53,7 @@ def build(
     tokenizer: str,
     output: Path,
     sentences: str,
-    documents: str | None,
+    documents: str,
     column: str,
     language: str,
     held_out: float,
@@ -89,7 +97,7 @@ def build(
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--tokenizer", help="Also count unknown tokens.")
 @click.option("--sentences", type=click.Choice(["segment", "line"]), default="segment")
-@click.option("--documents", type=click.Choice(["file", "blank-line"]))
+@click.option("--documents", type=click.Choice(["blank-line", "file"]), default="blank-line", show_default=True)
 @click.option("--column", default="text", show_default=True)
 @click.option("--verify", is_flag=True, help="Only compare every file of a corpus with its hash.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -97,7 +105,7 @@ def check(
     inputs: tuple[str, ...],
     tokenizer: str | None,
     sentences: str,
-    documents: str | None,
+    documents: str,
     column: str,
     verify: bool,
     as_json: bool,
@@ -151,7 +159,7 @@ def merge(corpora: tuple[Path, ...], output: Path) -> None:
     litebert corpus merge corpora/one corpora/two --output corpora/both
     litebert corpus merge corpora/2024-* --output corpora/2024
     """
-    from litebert.corpus.merge import merge_corpora
+    from litebert.corpus.tools import merge_corpora
 
     counts = merge_corpora(corpora, output)
     show(f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens")
@@ -193,7 +201,7 @@ def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
     """
     from litebert.api.corpus import draw_lengths, in_words
     from litebert.corpus import Corpus
-    from litebert.corpus.stats import corpus_stats
+    from litebert.corpus.tools import corpus_stats
 
     found = corpus_stats(Corpus.open(folder))
     if as_json:
@@ -210,7 +218,7 @@ def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="A .jsonl file.")
 @click.option("--near-duplicates", type=float, help="Omit documents this near to an earlier one.")
 @click.option("--keep", metavar="MODULE:FUNCTION", help="Keep texts that this function accepts.")
-@click.option("--documents", type=click.Choice(["file", "blank-line"]), default="blank-line")
+@click.option("--documents", type=click.Choice(["blank-line", "file"]), default="blank-line", show_default=True)
 @click.option("--column", default="text", show_default=True)
 def filter_texts(
     inputs: tuple[str, ...], output: Path, near_duplicates: float | None, keep: str | None, documents: str, column: str
@@ -221,8 +229,8 @@ def filter_texts(
     litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
     litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl
     """
-    from litebert.corpus.filter import filter_documents, load_keep
-    from litebert.corpus.settings import text_settings
+    from litebert.corpus.text import text_settings
+    from litebert.corpus.tools import filter_documents, load_keep
 
     counts = filter_documents(
         inputs,

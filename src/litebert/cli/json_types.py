@@ -12,7 +12,7 @@ from litebert.api.corpus import Mixture
 from litebert.api.doctor import Check
 from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
-from litebert.corpus.stats import CorpusStats
+from litebert.corpus.tools import CorpusStats
 from litebert.errors import no_such_name
 from litebert.hub.publish import PublicationPlan
 from litebert.inference.quantize import Quantized

@@ -61,7 +61,7 @@ def quantize(
             expected="a run of litebert finetune, and --data with its examples",
             next="litebert quantize RUN OUTPUT --data FOLDER --evaluate",
         )
-    from litebert.corpus.read import read_texts
+    from litebert.corpus.text import read_texts
     from litebert.inference.quantize import quantize_run, quantize_with_texts
 
     if data is not None:

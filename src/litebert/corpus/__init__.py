@@ -1,11 +1,12 @@
-"""Build a corpus from text: documents and sentences as token ids in memory-mapped files."""
+"""A corpus: text as documents and sentences of token ids, in memory-mapped files.
 
-from litebert.corpus.build import CorpusSummary, build_corpus
-from litebert.corpus.check import check_text
-from litebert.corpus.check_corpus import check_corpus
-from litebert.corpus.progress import BuildProgress
-from litebert.corpus.shard import Shard
-from litebert.corpus.shards import Corpus
+`text` cuts inputs into sentences, `build` makes shards of them with `write` and `pool`, `corpus` opens them, `check`
+looks for trouble, `tools` filters, merges and counts, `remote` keeps corpora on object storage.
+"""
+
+from litebert.corpus.build import BuildProgress, CorpusSummary, build_corpus
+from litebert.corpus.check import check_corpus, check_text
+from litebert.corpus.corpus import Corpus, Shard
 from litebert.reading.findings import CheckReport, Finding
 
 __all__ = [

@@ -33,8 +33,10 @@ class Counts(Section):
     empty_sentences: Count = 0
 
     def __add__(self, other: Self) -> Self:
-        names = type(self).model_fields
-        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return type(self)(**{name: value + getattr(other, name) for name, value in self})
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(**{name: value - getattr(other, name) for name, value in self})
 
 
 class StoredFile(Section):
@@ -77,7 +79,7 @@ class CorpusPlan(Section):
     @property
     def token_dtype(self) -> str:
         """The dtype of token ids: 16 bits if they fit."""
-        return "<u2" if self.vocab_size <= 65_535 else "<u4"
+        return "<u2" if self.vocab_size <= 65_536 else "<u4"
 
     def command(self, output: Path) -> str:
         """Return the command that builds this corpus again."""
@@ -101,11 +103,7 @@ class Manifest(Section):
 
 
 def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
-    """Read one of these files.
-
-    Raises:
-        DamagedError: LB-323, a field is missing, unknown or of the wrong type.
-    """
+    """Read one of these files; errors name `command` as the next step."""
     value = files.read_json(path, command=command, limit=MANIFEST_BYTES)
     try:
         return model.model_validate(value)

@@ -1,4 +1,4 @@
-"""Run the parts of a build in processes of this machine."""
+"""Run the parts of a build in processes of this machine, or as tasks of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from litebert.errors import ResourceError
+from litebert.errors import LitebertError, ResourceError, missing_package
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -26,37 +25,28 @@ def num_cores() -> int:
 def run_local(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int) -> Iterator[Result]:
     """Yield the results of all tasks as they finish, from spawned processes, or from this one.
 
-    Raises:
-        LitebertError: That of the first task that fails; the others are stopped at once.
-        ResourceError: LB-320, a worker process died.
+    The error of the first task that fails is raised, and the others are stopped at once. The processes end, even if
+    busy, when this one dies.
     """
-    if min(workers, len(tasks)) <= 1:
+    workers = min(workers, len(tasks))
+    if workers <= 1:
         yield from map(work, tasks)
         return
-    with _processes(min(workers, len(tasks))) as executor:
-        futures = [executor.submit(work, task) for task in tasks]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BrokenProcessPool as error:
-            raise ResourceError(
-                "LB-320",
-                "a worker process died",
-                received=f"{workers} workers; the system may have run out of memory",
-                expected="workers that end on their own",
-                next="rerun the command with fewer --workers to resume",
-            ) from error
-
-
-@contextmanager
-def _processes(num: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield processes that end, even if busy, when the block fails or this process dies."""
     context = get_context("spawn")
     lifeline, held_here = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(num, mp_context=context, initializer=_end_with, initargs=(lifeline,))
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with, initargs=(lifeline,))
     try:
-        yield executor
+        for future in as_completed([executor.submit(work, task) for task in tasks]):
+            yield future.result()
         executor.shutdown()
+    except BrokenProcessPool as error:
+        raise ResourceError(
+            "LB-320",
+            "a worker process died",
+            received=f"{workers} workers; the system may have run out of memory",
+            expected="workers that end on their own",
+            next="rerun the command with fewer --workers to resume",
+        ) from error
     finally:
         held_here.close()
         executor.shutdown(cancel_futures=True)
@@ -65,9 +55,52 @@ def _processes(num: int) -> Iterator[ProcessPoolExecutor]:
 
 def _end_with(lifeline: Connection) -> None:
     """End this process when the other end of a pipe closes, for instance because it was killed."""
-    threading.Thread(target=_wait_and_exit, args=(lifeline,), daemon=True).start()
+
+    def wait_and_exit() -> None:
+        lifeline.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=wait_and_exit, daemon=True).start()
 
 
-def _wait_and_exit(lifeline: Connection) -> None:
-    lifeline.poll(None)
-    os._exit(1)
+def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    """Yield the results of all tasks as they finish; join the cluster at RAY_ADDRESS if set.
+
+    Every node needs litebert, and the same paths for inputs, tokenizer and output. Ray repeats a task whose worker
+    died; its `util.multiprocessing.Pool` would not.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    remote: Any = ray.remote(_guarded)
+    pending = [remote.remote(work, task) for task in tasks]
+    try:
+        while pending:
+            done, pending = ray.wait(pending)
+            for reference in done:
+                result = ray.get(reference)
+                if isinstance(result, LitebertError):
+                    raise result
+                yield result
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+        raise ResourceError(
+            "LB-337",
+            "a worker on the cluster died",
+            received=type(error).__name__,
+            expected="workers that end on their own",
+            next="ray status; then rerun the command to resume",
+        ) from error
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+def _guarded(work: Callable[[Task], Result], task: Task) -> Result | LitebertError:
+    """Do the work; return a LitebertError instead of raising it, because Ray would wrap it."""
+    try:
+        return work(task)
+    except LitebertError as error:
+        return error

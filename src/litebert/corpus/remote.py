@@ -1,54 +1,56 @@
 """A corpus on object storage: upload it, and read it through a cache on this machine's disk.
 
-A corpus of several windows is streamed: its shards are fetched when they are read, and the least
-recently read ones are removed to make room.
+A corpus of several windows is streamed: its shards are fetched when they are read, and the least recently read ones are
+removed to make room.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
+from typing import TypeVar
 
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
-from litebert.corpus.verified import cache_folder
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.failures import free_bytes
 from litebert.files import hash_file, locked, readable_bytes, remove_folder, write_bytes, write_stream
 from litebert.reading.storage import is_url, read_object, write_object
 
+Item = TypeVar("Item")
+
 CACHE_GIGABYTES = 200.0
 """The largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise."""
 LISTING = "files.txt"
-_ORIGIN = "origin.txt"
+ORIGIN = "origin.txt"
 """The file with the URL of a streamed corpus, of which only some shards are here."""
-_WINDOWS_HELD = 3
+WINDOWS_HELD = 3
 """Windows that the cache must hold: the current one, the next, and one of a slower process."""
-_AT_ONCE = 8
-_HASH_ATTEMPTS = 3
-_WAIT_SECONDS = 0.5
+AT_ONCE = 8
+HASH_ATTEMPTS = 3
+WAIT_SECONDS = 0.5
+
+
+def cache_folder() -> Path:
+    """Return litebert's folder in the user's cache, which XDG_CACHE_HOME may move."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "litebert"
 
 
 def push_corpus(folder: Path, url: str) -> int:
-    """Upload a finished corpus to object storage, its manifest last; return the bytes.
-
-    Raises:
-        LitebertError: There is no corpus, or the storage fails (LB-270).
-    """
+    """Upload a finished corpus to object storage, its manifest last; return the bytes."""
     read_record(folder / MANIFEST, Manifest, command="litebert corpus build")
-    names = sorted(
-        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST
-    )
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    names = sorted(str(path.relative_to(folder)) for path in files)
     last = [name for name in (f"{HELD_OUT}/{MANIFEST}", MANIFEST) if (folder / name).is_file()]
     write_bytes(folder / LISTING, "\n".join([*names, *last]).encode())
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        for _ in threads.map(lambda name: write_object(f"{url}/{name}", folder / name), names):
-            pass
+    _at_once(lambda name: write_object(f"{url}/{name}", folder / name), names)
     for name in (LISTING, *last):
         write_object(f"{url}/{name}", folder / name)
     (folder / LISTING).unlink()
@@ -58,97 +60,63 @@ def push_corpus(folder: Path, url: str) -> int:
 def local_corpus(corpus: str | Path, *, window: int | None = None) -> Path:
     """Return the folder of a corpus, or of a verified copy if it is on object storage.
 
-    If the corpus has more pieces than `window`, its training shards are fetched later, by
-    `fetch_shards`. The cache removes the least recently used corpora to keep within its limit.
-
-    Raises:
-        ResourceError: LB-271, the corpus does not fit the cache; LB-270, the storage fails.
-        DamagedError: LB-272, the bytes are not those that were written.
-        LitebertError: LB-273, LB-274, it is not a corpus, or names files outside of it.
+    If the corpus has more pieces than `window`, its training shards are fetched later, by `fetch_shards`. The cache
+    removes the least recently used corpora to keep within its limit.
     """
     if not is_url(str(corpus)):
         return Path(corpus)
     url = str(corpus).rstrip("/")
-    folder = _cache() / blake2b(url.encode(), digest_size=12).hexdigest()
-    while True:
-        try:
-            with locked(folder, _busy):
-                if not _is_here(folder, window):
-                    _fetch(url, folder, window)
-                os.utime(folder)
-                return folder
-        except _BusyError:  # another process of this machine fetches it
-            time.sleep(_WAIT_SECONDS)
+    folder = cache_folder() / "corpora" / blake2b(url.encode(), digest_size=12).hexdigest()
+    with _alone(folder):
+        if not _is_here(folder, window):
+            _fetch(url, folder, window)
+        os.utime(folder)
+    return folder
 
 
 def fetch_shards(folder: Path, records: Sequence[ShardRecord]) -> None:
-    """Fetch and verify those shards of a streamed corpus that are not here; else do nothing.
-
-    Raises:
-        LitebertError: What `local_corpus` raises.
-    """
-    if not (folder / _ORIGIN).is_file():
+    """Fetch and verify those shards of a streamed corpus that are not here; else do nothing."""
+    if not (folder / ORIGIN).is_file():
         return
-    url = (folder / _ORIGIN).read_text()
+    url = (folder / ORIGIN).read_text()
     _remove_old_shards(folder, records)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        for _ in threads.map(lambda record: _fetch_shard(url, folder, record), records):
-            pass
+
+    def fetch(record: ShardRecord) -> None:
+        with _alone(folder / record.name):
+            for file, stored in record.files.items():
+                _get(url, folder, f"{record.name}/{file}", stored.blake2b)
+            os.utime(folder / record.name)
+
+    _at_once(fetch, records)
 
 
-def _fetch_shard(url: str, folder: Path, record: ShardRecord) -> None:
+def _at_once(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(work, items))
+
+
+class _BusyError(LitebertError):
+    """Another process of this machine fetches the same."""
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of the cache; wait while another process of this machine fetches it."""
+    busy = _BusyError("LB-281", "another process is fetching this corpus", next="wait for it")
     while True:
-        try:
-            with locked(folder / record.name, _busy):
-                for file, stored in record.files.items():
-                    _get(url, folder, f"{record.name}/{file}", stored.blake2b)
-                os.utime(folder / record.name)
-                return
-        except _BusyError:
-            time.sleep(_WAIT_SECONDS)
-
-
-def _remove_old_shards(folder: Path, wanted: Sequence[ShardRecord]) -> None:
-    """Remove the least recently read shards until the wanted ones fit."""
-    names = {record.name for record in wanted}
-    finished = (path for path in folder.glob("shard-*") if not path.suffix)
-    others = (path for path in finished if path.name not in names)
-    oldest_first = sorted(others, key=_last_used)
-    here = sum(_size(folder / name) for name in names)
-    excess = _size(_cache()) - here + sum(map(_stored_bytes, wanted)) - _limit()
-    for path in oldest_first:
-        if excess <= 0:
+        with suppress(_BusyError), locked(folder, lambda: busy):
+            yield
             return
-        excess -= _size(path)
-        with suppress(FileNotFoundError):  # another process of this machine removed it
-            remove_folder(path)
-
-
-def _stored_bytes(record: ShardRecord) -> int:
-    return sum(stored.size for stored in record.files.values())
+        time.sleep(WAIT_SECONDS)
 
 
 def _is_here(folder: Path, window: int | None) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
-    if not (folder / _ORIGIN).is_file():
+    if not (folder / ORIGIN).is_file():
         return True
     manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {quote(str(folder))}")
     return window is not None and manifest.counts.tokens > window
-
-
-class _BusyError(LitebertError):
-    """Another process has locked the folder."""
-
-
-def _busy() -> _BusyError:
-    return _BusyError(
-        "LB-281",
-        "another process is fetching this corpus",
-        received="a locked folder of the cache",
-        expected="one process of this machine that fetches",
-        next="wait for it",
-    )
 
 
 def _fetch(url: str, folder: Path, window: int | None) -> None:
@@ -171,25 +139,22 @@ def _fetch(url: str, folder: Path, window: int | None) -> None:
         write_stream(held, read_object(f"{url}/{name}"))
         manifest = read_record(held, Manifest, command=f"litebert corpus push FOLDER {url}")
         prefix = name.removesuffix(MANIFEST)
-        if not prefix and window is not None and manifest.counts.tokens > window:
+        if not prefix and window is not None and manifest.counts.tokens > window:  # to be streamed
             later = {shard.name for shard in manifest.shards}
             largest = max(window, *(shard.counts.tokens for shard in manifest.shards))
             share = largest / manifest.counts.tokens
-            size += int(_WINDOWS_HELD * share * sum(map(_stored_bytes, manifest.shards)))
+            size += int(WINDOWS_HELD * share * sum(map(_stored_bytes, manifest.shards)))
             continue
         for shard in manifest.shards:
-            for file, stored in shard.files.items():
-                hashes[f"{prefix}{shard.name}/{file}"] = stored.blake2b
-                size += stored.size
+            hashes |= {f"{prefix}{shard.name}/{file}": stored.blake2b for file, stored in shard.files.items()}
+            size += _stored_bytes(shard)
     _make_room(folder, url, size)
     others = [n for n in names if n not in manifests and n.split("/")[0] not in later]
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        for _ in threads.map(lambda name: _get(url, folder, name, hashes.get(name)), others):
-            pass
+    _at_once(lambda name: _get(url, folder, name, hashes.get(name)), others)
     if later:
-        write_bytes(folder / _ORIGIN, url.encode())
+        write_bytes(folder / ORIGIN, url.encode())
     else:
-        (folder / _ORIGIN).unlink(missing_ok=True)
+        (folder / ORIGIN).unlink(missing_ok=True)
     for name in sorted(manifests, key=len, reverse=True):  # that of the corpus itself comes last
         (folder / f"fetched-{name.replace('/', '-')}").rename(folder / name)
 
@@ -205,26 +170,47 @@ def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
             expected="files of a corpus",
             next="check where this corpus comes from",
         )
-    for _ in range(_HASH_ATTEMPTS):
+    for attempt in range(HASH_ATTEMPTS + 1):
         if path.is_file() and (expected is None or hash_file(path) == expected):
             return
-        write_stream(path, read_object(f"{url}/{name}"))
-    if expected is None or hash_file(path) == expected:
-        return
+        if attempt < HASH_ATTEMPTS:
+            write_stream(path, read_object(f"{url}/{name}"))
     path.unlink()
     raise DamagedError(
         "LB-272",
         f"{url}/{name} is not what was written",
         received="another hash, each time it was fetched",
-        expected=f"blake2b {expected[:16]}…",
+        expected=f"blake2b {expected:.16}…",
         next=f"litebert corpus push FOLDER {url}",
     )
+
+
+# Room in the cache.
+
+
+def _limit() -> int:
+    """Return the most bytes of the cache."""
+    given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
+    try:
+        gigabytes = float(given)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 <= gigabytes < math.inf:
+        raise LitebertError(
+            "LB-283",
+            "LITEBERT_CORPUS_CACHE_GB is not a size",
+            received=given,
+            expected="gigabytes, 0 or more",
+            next=f"unset LITEBERT_CORPUS_CACHE_GB for {CACHE_GIGABYTES:g}, or set a number",
+        )
+    return int(gigabytes * 1e9)
 
 
 def _make_room(folder: Path, url: str, size: int) -> None:
     """Remove the least recently used corpora until this one fits."""
     limit = _limit()
-    others = sorted(_others(folder), key=_last_used)
+    others = [path for path in folder.parent.iterdir() if path != folder and (path / MANIFEST).is_file()]
+    others.sort(key=_last_used)
     sizes = {path: _size(path) for path in others}
     while others and sum(sizes[path] for path in others) + size > limit:
         remove_folder(others.pop(0))
@@ -240,14 +226,22 @@ def _make_room(folder: Path, url: str, size: int) -> None:
         )
 
 
-def _limit() -> int:
-    return int(float(os.environ.get("LITEBERT_CORPUS_CACHE_GB", CACHE_GIGABYTES)) * 1e9)
+def _remove_old_shards(folder: Path, wanted: Sequence[ShardRecord]) -> None:
+    """Remove the least recently read shards until the wanted ones fit."""
+    names = {record.name for record in wanted}
+    others = [path for path in folder.glob("shard-*") if not path.suffix and path.name not in names]
+    here = sum(_size(folder / name) for name in names)
+    excess = _size(cache_folder() / "corpora") - here + sum(map(_stored_bytes, wanted)) - _limit()
+    for path in sorted(others, key=_last_used):
+        if excess <= 0:
+            return
+        excess -= _size(path)
+        with suppress(FileNotFoundError):  # another process of this machine removed it
+            remove_folder(path)
 
 
-def _others(folder: Path) -> Iterator[Path]:
-    for path in folder.parent.iterdir():
-        if path.is_dir() and path != folder and (path / MANIFEST).is_file():
-            yield path
+def _stored_bytes(record: ShardRecord) -> int:
+    return sum(stored.size for stored in record.files.values())
 
 
 def _last_used(folder: Path) -> float:
@@ -264,7 +258,3 @@ def _size(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 size += Path(place, name).stat().st_size if name.endswith(".npy") else 0
     return size
-
-
-def _cache() -> Path:
-    return cache_folder() / "corpora"

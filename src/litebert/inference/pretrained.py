@@ -21,8 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.answers import Coherence, Filling, Join, Match, Order, Results, Score, WordScore
-from litebert.corpus.sentences import split_sentences
-from litebert.corpus.settings import TextSettings
+from litebert.corpus.text import TextSettings, split_sentences
 from litebert.errors import LitebertError
 from litebert.folder import Pooling, SentenceVectors
 from litebert.nn import AlbertForPretraining, Batch, Network

@@ -10,7 +10,7 @@ from litebert.errors import LitebertError, MissingFileError, RequestError, did_y
 from litebert.reading.source import COMPRESSIONS, Source, stored_size
 from litebert.reading.storage import is_url
 
-TEXTS = (".txt", ".jsonl", ".parquet")
+TEXTS = (".txt", ".jsonl", ".ndjson", ".parquet")
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
 TAGGED = (".conll", ".bio", ".iob")
@@ -36,7 +36,7 @@ def find_text(name: str) -> Source:
             "LB-304",
             f"{name} is of an unknown kind",
             received=received,
-            expected=f"{', '.join(TEXTS)}, the first two also with {' or '.join(COMPRESSIONS)}",
+            expected=f"{', '.join(TEXTS)}, all but .parquet also with {' or '.join(COMPRESSIONS)}",
             next=advice,
         )
     size = stored_size(name)

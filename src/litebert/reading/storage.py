@@ -19,6 +19,7 @@ PAUSE_SECONDS = 0.5
 """The pause before the second attempt; each later pause is twice as long."""
 PIECE_BYTES = 16 << 20
 _TIMEOUT = "30s"
+_MISTAKES = (TypeError, ValueError, AttributeError, NameError, LookupError, AssertionError, ImportError, MemoryError)
 _OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs")
 
 
@@ -118,11 +119,11 @@ def _piece(url: str, start: int, stop: int) -> bytes:
 
 
 def _tried(make: Callable[[], Made], url: str) -> Made:
-    """Retry a request with growing pauses; a missing object is not retried."""
+    """Retry a request with growing pauses, but not a missing object, and not an error of the program."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return make()
-        except (FileNotFoundError, PermissionError, LitebertError, ValueError):
+        except (FileNotFoundError, PermissionError, LitebertError, *_MISTAKES):
             raise
         except Exception as error:
             if attempt == ATTEMPTS:

@@ -1,0 +1,293 @@
+"""Tools beside the build: filter documents, merge corpora, count what a corpus has."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.corpus.build import locked
+from litebert.corpus.corpus import Corpus, Tokens
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, SHARD, TOKENIZER, Counts, Manifest, ShardRecord, write_record
+from litebert.corpus.text import TextSettings, read_passages
+from litebert.errors import LitebertError, missing_package
+from litebert.files import remove_unfinished, require_absent, staged_folder, write_stream
+from litebert.reading.find import find_texts
+from litebert.rng import Hashes, Ints
+
+Keep = Callable[[str], bool]
+
+SHINGLE_WORDS = 5
+NUM_PERMUTATIONS, NUM_BANDS = 128, 16
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MOST_HASHES = 1 << 22
+"""Hashes that a count of distinct values holds: exact up to here, an estimate beyond."""
+
+
+@dataclass
+class Filtered:
+    """How many documents a filter kept and dropped."""
+
+    kept: int = 0
+    near_duplicates: int = 0
+    refused: int = 0
+
+
+def filter_documents(
+    inputs: Iterable[str | Path],
+    output: Path,
+    *,
+    settings: TextSettings,
+    near_duplicates: float | None = None,
+    keep: Keep | None = None,
+) -> Filtered:
+    """Write the documents to keep to a new .jsonl file, which `corpus build` reads.
+
+    The first of several near duplicates is kept.
+    """
+    require_absent("LB-276", f"{output} exists already", output, expected="a new file", next="choose another --output")
+    known = None if near_duplicates is None else NearDuplicates(near_duplicates)
+    counts = Filtered()
+
+    def documents() -> Iterator[str]:
+        for source in find_texts(inputs):
+            held: list[str] = []
+            for passage in read_passages(source, settings):
+                if passage.is_start and held:
+                    yield "\n".join(held)
+                    held = []
+                held.append(passage.text)
+            yield "\n".join(held)
+
+    def lines() -> Iterator[bytes]:
+        for text in documents():
+            if keep is not None and not keep(text):
+                counts.refused += 1
+            elif known is not None and known.is_known(text):
+                counts.near_duplicates += 1
+            else:
+                counts.kept += 1
+                yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
+
+    write_stream(output, lines())
+    return counts
+
+
+class NearDuplicates:
+    """Finds documents that share most of their word 5-grams with an earlier one, by MinHash.
+
+    It stores 128 hashes of 4 bytes per document, in 16 bands (Broder 1997; library: rensa).
+    """
+
+    def __init__(self, threshold: float) -> None:
+        try:
+            from rensa import RMinHash, RMinHashLSH
+        except ImportError as error:
+            raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
+        if not 0 < threshold <= 1:
+            raise LitebertError(
+                "LB-277",
+                "--near-duplicates is not a share",
+                received=threshold,
+                expected="above 0, at most 1; 0.8 finds documents that share 80 % of their words' 5-grams",
+                next="litebert corpus filter ... --near-duplicates 0.8",
+            )
+        self._make, self._threshold = RMinHash, threshold
+        self._index: Any = RMinHashLSH(threshold, NUM_PERMUTATIONS, NUM_BANDS)
+        self._sketches: list[RMinHash] = []
+
+    def is_known(self, text: str) -> bool:
+        """Return whether a document is near an earlier one; remember it if not."""
+        sketch = self._make(num_perm=NUM_PERMUTATIONS, seed=1)
+        sketch.update(shingles(text))
+        near: list[int] = self._index.query(sketch)
+        if any(sketch.jaccard(self._sketches[key]) >= self._threshold for key in near):
+            return True
+        self._index.insert(len(self._sketches), sketch)
+        self._sketches.append(sketch)
+        return False
+
+
+def shingles(text: str) -> list[str]:
+    """Return the runs of 5 words of a text, or the text itself if it is shorter.
+
+    >>> shingles("A b c d e f")
+    ['a b c d e', 'b c d e f']
+    """
+    words = text.lower().split()
+    starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
+    return [" ".join(words[start : start + SHINGLE_WORDS]) for start in starts]
+
+
+def load_keep(name: str) -> Keep:
+    """Import a function `module:name` that decides whether a text is kept."""
+    module, _, attribute = name.partition(":")
+    try:
+        return cast(Keep, getattr(importlib.import_module(module), attribute))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise LitebertError(
+            "LB-278",
+            "there is no such function to keep documents by",
+            received=f"{name}: {error}",
+            expected="module:function, where Python finds the module",
+            next="PYTHONPATH=. litebert corpus filter ... --keep my_filters:is_english",
+        ) from error
+
+
+def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
+    """Write a corpus with all shards, in the order of the folders; no text is read again. Return its counts.
+
+    Shards are hard links if the disk allows it, otherwise copies.
+    """
+    corpora, output = [Corpus.open(folder) for folder in folders], Path(output)
+    first = corpora[0].manifest.plan
+    for corpus in corpora[1:]:
+        alike = ("tokenizer_hash", "vocab_size", "sentences", "documents", "column", "language", "held_out")
+        if differing := [name for name in alike if getattr(corpus.manifest.plan, name) != getattr(first, name)]:
+            raise LitebertError(
+                "LB-275",
+                "corpora that were built differently cannot be merged",
+                received=f"{corpus.path}: another {', '.join(differing)}",
+                expected=f"that of {corpora[0].path}",
+                next="litebert corpus mix, which only needs one vocabulary",
+            )
+    require_absent(
+        "LB-276", f"{output} exists already", output, expected="a new folder", next="choose another --output"
+    )
+    held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
+    with locked(output.parent):
+        remove_unfinished(output.parent, output.name)
+        with staged_folder(output) as staged:
+            counts = _merge(corpora, staged)
+            if held_out:
+                _merge(held_out, staged / HELD_OUT)
+    return counts
+
+
+def _merge(corpora: Sequence[Corpus], folder: Path) -> Counts:
+    folder.mkdir(exist_ok=True)
+    shutil.copytree(corpora[0].tokenizer_path, folder / TOKENIZER)
+    records: list[ShardRecord] = []
+    next_part = 0
+    for corpus in corpora:  # the parts of each corpus are numbered after those of the one before
+        first_part = next_part
+        next_part += 1
+        for record in corpus.manifest.shards:
+            part, index = map(int, record.name.split("-")[1:])
+            next_part = max(next_part, first_part + part + 1)
+            renamed = record.model_copy(update={"name": f"shard-{first_part + part:05d}-{index:04d}"})
+            target = folder / renamed.name
+            shutil.copytree(corpus.path / record.name, target, copy_function=_link)
+            (target / SHARD).unlink()
+            write_record(target / SHARD, renamed)
+            records.append(renamed)
+    counts = sum((corpus.manifest.counts for corpus in corpora), Counts())
+    plans = [corpus.manifest.plan for corpus in corpora]
+    inputs = tuple(each for plan in plans for each in plan.inputs)
+    plan = plans[0].model_copy(update={"inputs": inputs, "shard_tokens": max(plan.shard_tokens for plan in plans)})
+    manifest = Manifest(part=corpora[0].manifest.part, plan=plan, counts=counts, shards=tuple(records))
+    write_record(folder / MANIFEST, manifest)
+    return counts
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without links
+        shutil.copy2(source, target)
+
+
+@dataclass(frozen=True)
+class CorpusStats:
+    """Counts, lengths in pieces at `QUANTILES`, shares, and how often each length occurs."""
+
+    documents: int
+    sentences: int
+    pieces: int
+    unknown_share: float
+    used_share: float
+    repeated_documents: int
+    repeated_sentence_share: float
+    sentence_lengths: tuple[int, ...]
+    document_lengths: tuple[int, ...]
+    histogram: tuple[int, ...]
+
+
+def corpus_stats(corpus: Corpus) -> CorpusStats:
+    """Return the statistics of a corpus, reading every shard once.
+
+    `used_share` is the share of the vocabulary that occurs; `histogram` counts sentences by their length in pieces,
+    with all longer ones in the last entry. Documents are repeated if all their pieces are equal.
+    """
+    used = np.zeros(corpus.vocab_size, dtype=bool)
+    lengths, document_lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    documents, sentences = DistinctCount(), DistinctCount()
+    for shard in corpus.shards:
+        used[np.unique(shard.tokens)] = True
+        starts = shard.sentences[shard.documents]
+        lengths.append(np.diff(shard.sentences))
+        document_lengths.append(np.diff(starts))
+        documents.add(_hashes(shard.tokens, starts))
+        sentences.add(_hashes(shard.tokens, shard.sentences))
+    by_sentence, by_document = np.concatenate(lengths), np.concatenate(document_lengths)
+    counts = corpus.manifest.counts
+    return CorpusStats(
+        documents=len(by_document),
+        sentences=len(by_sentence),
+        pieces=corpus.num_tokens,
+        unknown_share=counts.unknown_tokens / max(1, counts.tokens),
+        used_share=float(used.mean()),
+        repeated_documents=max(0, len(by_document) - documents.estimate),
+        repeated_sentence_share=max(0.0, 1 - sentences.estimate / max(1, len(by_sentence))),
+        sentence_lengths=_quantiles(by_sentence),
+        document_lengths=_quantiles(by_document),
+        histogram=tuple(np.bincount(np.minimum(by_sentence, 128), minlength=129).tolist()),
+    )
+
+
+class DistinctCount:
+    """Count distinct hashes in bounded memory: of too many, only those with `level` low bits of zero are held.
+
+    Wegman's adaptive sampling (Flajolet 1990): with 4 million held, the error is about 0.06 %.
+    """
+
+    def __init__(self, most: int = MOST_HASHES) -> None:
+        self._most, self._level = most, 0
+        self._held: Hashes = np.empty(0, np.uint64)
+
+    def add(self, hashes: Hashes) -> None:
+        """Count some more, repeated or not."""
+        self._held = np.union1d(self._held, self._sampled(hashes))
+        while self._held.size > self._most:
+            self._level += 1
+            self._held = self._sampled(self._held)
+
+    def _sampled(self, hashes: Hashes) -> Hashes:
+        sampled: Hashes = hashes[hashes & np.uint64((1 << self._level) - 1) == 0]
+        return sampled
+
+    @property
+    def estimate(self) -> int:
+        """How many distinct hashes there were."""
+        return self._held.size << self._level
+
+
+def _hashes(tokens: Tokens, starts: Ints) -> Hashes:
+    digests = (
+        blake2b(tokens[start:stop].tobytes(), digest_size=8).digest() for start, stop in pairwise(starts.tolist())
+    )
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def _quantiles(values: NDArray[np.int64]) -> tuple[int, ...]:
+    return tuple(int(value) for value in np.quantile(values, QUANTILES, method="lower"))
