@@ -15,7 +15,6 @@ from .shell import COMMAND, QUICK, fault, litebert, refusal, says, story
 # ---- 7, 13: what is no text ----------------------------------------------------------------------------------------
 
 
-@fault(7, "a file beside a text is read as if its name were the text")
 @pytest.mark.parametrize(
     ("verb", "run", "words"),
     [
@@ -32,7 +31,6 @@ def test_a_file_is_not_mixed_with_a_text(desk: Desk, tmp_path: Path, verb: str, 
     says(done, 1, "pairs.csv", "file")
 
 
-@fault(7, "answer --file reads what is no text")
 @pytest.mark.parametrize(
     ("data", "word"),
     [(bytes(range(256)) * 10, "UTF-8"), ("Böse Wörter".encode("latin-1"), "UTF-8"), (b"", "empty"), (b" \n\n", "text")],
@@ -151,7 +149,6 @@ NAMED = {
     "evaluate": ["evaluate", "litebert", "--data", "STORIES"],
     "finetune": ["finetune", "REVIEWS", "--model", "litebert", "--dry-run", *QUICK],
     "quantize": ["quantize", "litebert", "out", "--texts", "FEW"],
-    "export": ["export", "google", "litebert", "out"],
     "pretrain": ["pretrain", "STORIES", "--from", "litebert", "--dry-run", "--held-out", "0.2", *QUICK],
 }
 
@@ -194,7 +191,6 @@ EMPTY = {
 }
 
 
-@fault(17, "an empty cell has a confident label, a null is an error")
 @pytest.mark.parametrize("kind", EMPTY)
 def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path, kind: str) -> None:
     (tmp_path / f"t.{kind}").write_text(EMPTY[kind])
@@ -202,13 +198,11 @@ def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path, kind: st
     assert ["answer" in row for row in rows] == [True, False, False, False]
 
 
-@fault(17, "a typed text without a word has a confident label")
 @pytest.mark.parametrize("text", ["", "   "])
 def test_a_typed_text_without_a_word_is_refused(desk: Desk, text: str) -> None:
     says(litebert("classify", text, "--model", desk.reviews), 1, "text")
 
 
-@fault(17, "row numbers begin at two in a table and follow line breaks")
 @pytest.mark.parametrize("kind", ["csv", "tsv"])
 def test_row_numbers_join_with_the_table(desk: Desk, tmp_path: Path, kind: str) -> None:
     mark = "," if kind == "csv" else "\t"
@@ -279,9 +273,13 @@ def test_a_long_time_is_told_in_days_or_years(desk: Desk, tmp_path: Path) -> Non
     assert not re.search(r"\d{3,}h", done.stdout), done.stdout
 
 
-@fault(21, "help does not list what an option or argument may be")
 @pytest.mark.parametrize(
-    ("verb", "word"), [("finetune", "multiple-choice"), ("fill", "standard input"), ("embed", "standard input")]
+    ("verb", "word"),
+    [
+        pytest.param("finetune", "multiple-choice", marks=fault(21, "help does not list the kinds of --problem")),
+        ("fill", "standard input"),
+        ("embed", "standard input"),
+    ],
 )
 def test_help_lists_what_may_be_given(verb: str, word: str) -> None:
     said = " ".join(litebert(verb, "--help").stdout.split())
@@ -407,7 +405,6 @@ def test_a_path_without_a_name_is_refused(desk: Desk, tmp_path: Path, words: lis
 PIPED = {"config list": ["config", "list"], "embed --json": ["embed", "TEXTS", "--model", "BASE", "--json", "--quiet"]}
 
 
-@fault(12, "a reader that leaves ends a command with 1 and without a word")
 @pytest.mark.parametrize("words", PIPED.values(), ids=PIPED)
 def test_a_reader_that_leaves_is_no_mistake(desk: Desk, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "t.txt").write_text("Anna walked home.\n" * 600)

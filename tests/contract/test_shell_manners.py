@@ -60,7 +60,7 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "an option": (2, ["fill", "[MASK]", "--precsion", "fp32"], ["--precsion", "--precision"]),
     "a command of a group": (2, ["runs", "lst"], ["lst"]),
     "help of nothing": (2, ["help", "nothing"], ["nothing"]),
-    "a negative count": (2, ["fill", "[MASK]", "--top", "-3"], ["-3", "at least 1"]),
+    "a negative count": (2, ["fill", "[MASK]", "--top", "-3"], ["--top", "-3"]),
     "a port": (2, ["serve", "--port", "99999"], ["--port"]),
     "a queue": (2, ["serve", "--queue", "0"], ["at least 1"]),
     "a time": (2, ["serve", "--client-seconds", "0"], ["--client-seconds"]),
@@ -83,7 +83,7 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "no data": (1, ["finetune", "mrpc"], ["--data"]),
     "nothing to evaluate": (1, ["evaluate"], ["RUN"]),
     "predictions alone": (1, ["evaluate", "--predictions", "x.json"], ["--data"]),
-    "no context": (1, ["answer", "Who?", "--model", "nowhere"], ["--context", "--file"]),
+    "no context": (1, ["answer", "Who?", "--model", "nowhere"], ["--context"]),
     "both contexts": (1, ["answer", "Who?", "--context", "a", "--file", "STORIES"], ["--context", "--file"]),
     "two pairs for a text": (1, ["classify", "a", "--pair", "a", "--pair", "b"], ["--pair"]),
     "nothing to compare with": (1, ["similar", "a b"], ["second"]),
@@ -207,7 +207,7 @@ def test_what_json_prints_keeps_to_the_schema_that_help_shows(desk: Desk, tmp_pa
 def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: Desk, tmp_path: Path) -> None:
     settings = [word for word in QUICK if word != "train.steps=2"]
     words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *settings)
-    words += ("train.steps=20", "--name", "own", "--runs")
+    words += ("train.steps=100", "--name", "own", "--runs")
     stopped = interrupted(*words, tmp_path / "a", once=tmp_path / "a" / "own" / "metrics.jsonl")
     assert stopped.code == 130, stopped
     assert "Traceback" not in stopped.stderr
