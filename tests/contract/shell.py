@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 COMMAND = [sys.executable, "-m", "litebert"]
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 QUICK = ("train.steps=2", "train.batch_size=4", "train.loader_workers=0", "optim.warmup_steps=1", "--quiet")
 """Settings of a training that only has to happen."""
 
@@ -41,7 +42,7 @@ def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None =
 
     typed = stdin.encode() if isinstance(stdin, str) else stdin
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    own = sys.argv, sys.stdin
+    own, handlers = (sys.argv, sys.stdin), {number: signal.getsignal(number) for number in SIGNALS}
     code: object = 0
     try:
         sys.argv = ["litebert", *map(str, words)]
@@ -52,6 +53,8 @@ def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None =
         code = stopped.code or 0
     finally:
         sys.argv, sys.stdin = own
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     assert isinstance(code, int)
     shown = [stream.buffer.getvalue().decode() for stream in (out, err)]
     return Done(code, *shown)

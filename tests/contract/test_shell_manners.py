@@ -207,8 +207,8 @@ def test_what_json_prints_keeps_to_the_schema_that_help_shows(desk: Desk, tmp_pa
 def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: Desk, tmp_path: Path) -> None:
     settings = [word for word in QUICK if word != "train.steps=2"]
     words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *settings)
-    words += ("train.steps=100", "--name", "own", "--runs")
-    stopped = interrupted(*words, tmp_path / "a", once=tmp_path / "a" / "own" / "metrics.jsonl")
+    words += ("train.steps=40", "train.save_every=5", "--name", "own", "--runs")
+    stopped = interrupted(*words, tmp_path / "a", once=tmp_path / "a/own/checkpoints/step-000000005")
     assert stopped.code == 130, stopped
     assert "Traceback" not in stopped.stderr
     assert litebert(*words, tmp_path / "a").code == 0
@@ -229,12 +229,13 @@ def test_sigterm_ends_a_training_with_143_and_a_checkpoint(desk: Desk, tmp_path:
         "tiny",
         *QUICK[1:],
         "train.steps=100000",
+        "train.save_every=5",
         "--runs",
         tmp_path,
     ]
     with subprocess.Popen([*COMMAND, *map(str, words), "--name", "own"], stderr=subprocess.PIPE, text=True) as running:
         try:
-            while not (tmp_path / "own" / "metrics.jsonl").exists():
+            while not (tmp_path / "own/checkpoints/step-000000005").exists():
                 assert running.poll() is None, running.stderr.read()
             running.send_signal(signal.SIGTERM)
             _, said = running.communicate(timeout=120)
@@ -336,7 +337,7 @@ def test_answers_that_were_broken_off_are_continued_to_the_same_bytes(desk: Desk
 
 
 def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text(desk.stories.read_text() * 60)
+    (tmp_path / "t.txt").write_text(desk.stories.read_text() * 30)
     words = ("corpus", "build", "t.txt", "--tokenizer", desk.tokenizer, "--held-out", 0.2, "--documents", "blank-line")
     words += ("--workers", 1, "--quiet", "--output")
     with subprocess.Popen([*COMMAND, *map(str, words), "killed"], cwd=tmp_path) as running:
