@@ -20,7 +20,7 @@ from litebert.config import TrainConfig
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import Lamb
 from litebert.tasks import Pretraining, PretrainingWork
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 HOME = str(Path(litebert.__file__).parent)
 

@@ -25,10 +25,10 @@ from litebert.folder import save_model, write_sentence_transformers
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import longest_first, sentence_objective
 from litebert.runs import read_metrics, read_run
+from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
-from litebert.tasks.teacher import pool
 from litebert.tokenizer import Tokenizer
-from litebert.train.averaging import mean_network
+from litebert.train.checkpoint import mean_network
 from litebert.train.sources import loader_for
 
 LEAST_ORDER_ACCURACY = 0.6

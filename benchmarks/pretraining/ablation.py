@@ -16,7 +16,8 @@ import click
 import torch
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
-from litebert.train import pretrain, read_metrics
+from litebert.runs import read_metrics
+from litebert.train.pretrain import pretrain
 
 ADAMW = ["optim.name=adamw", "optim.learning_rate=0.0005", "model.hidden_act=gelu_new"]
 CORRECTED = ["optim.name=adamw", "optim.learning_rate=0.001", "optim.beta2=0.98", "optim.bias_correction=true"]

@@ -19,7 +19,7 @@ from litebert.corpus import build_corpus
 from litebert.files import append_line
 from litebert.report import write_report
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
-from litebert.train import pretrain
+from litebert.train.pretrain import pretrain
 
 VOCABULARY_SIZE = 16_000
 NUM_FILES = 4

@@ -27,7 +27,7 @@ from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks import Pretraining, PretrainingWork
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 SEQUENCES, LENGTH, VOCAB_SIZE = 16, 128, 16_000
 MASKED = round(0.15 * SEQUENCES * LENGTH)

@@ -21,7 +21,7 @@ from litebert.folder import load_model, read_config
 from litebert.nn import Batch
 from litebert.optim import build_optimizer
 from litebert.tasks import Pretraining, PretrainingWork
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 RECTANGLES = ((8, 128), (8, 512))
 MASK_PROB, RATE, CLIP_NORM = 0.15, 2e-5, 1.0

@@ -20,7 +20,7 @@ from litebert.api.study import write_lengthened
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.files import Json, write_json
 from litebert.runs import read_metrics
-from litebert.train import pretrain
+from litebert.train.pretrain import pretrain
 
 LENGTH, WINDOW = 512, 64
 SEEDS = (1, 2)

@@ -14,7 +14,7 @@ from python_prose import collect
 
 import litebert
 from litebert import Model, Run
-from litebert.train import read_metrics
+from litebert.runs import read_metrics
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "runs" / "quickstart"

@@ -68,6 +68,7 @@ def test_every_run_is_one_line_and_so_are_its_seeds(runs: Path) -> None:
             "measure": "matthews",
             "last": 0.6123,
             "best": 0.7,
+            "doubts": None,
         },
         {**rows[0], "name": "glue/cola", "seeds": 3, "last": 0.5},
         {
@@ -82,6 +83,7 @@ def test_every_run_is_one_line_and_so_are_its_seeds(runs: Path) -> None:
             "measure": "masked_lm_accuracy",
             "last": 0.2,
             "best": 0.3,
+            "doubts": None,
         },
     ]
 
@@ -94,10 +96,35 @@ def test_a_list_has_the_same_numbers_in_every_format(runs: Path) -> None:
 
     numbers = [(row["last"], row["best"]) for row in as_json]
     assert [(float(row["last"]), float(row["best"])) for row in as_csv] == numbers
-    assert [tuple(map(float, line.split()[-2:])) for line in text[1:]] == numbers
-    cells = [line.strip("| ").split(" | ")[-2:] for line in markdown[2:]]
+    assert [tuple(map(float, line.split()[-3:-1])) for line in text[1:]] == numbers
+    cells = [line.strip("| ").split(" | ")[-3:-1] for line in markdown[2:]]
     assert [tuple(map(float, pair)) for pair in cells] == numbers
     assert text[0].split() == list(as_json[0])
+
+
+def test_what_speaks_against_a_run_stands_in_the_list_and_in_the_comparison(tmp_path: Path) -> None:
+    rows = [
+        {"masked_lm_loss": 4.757, "masked_lm_accuracy": 0.3, "masked_lm_baseline": 0.05},
+        {
+            "masked_lm_loss": 4.98,
+            "masked_lm_accuracy": 0.05,
+            "masked_lm_baseline": 0.05,
+            "sentence_order_accuracy": 0.52,
+        },
+    ]
+    for name in ("one", "two"):
+        pretraining(tmp_path / name)
+        run = json.loads((tmp_path / name / "run.json").read_text())
+        run["settings"]["train.eval_sequences"] = 256
+        write_json(tmp_path / name / "run.json", run)
+        lines = [json.dumps({"kind": "eval", "step": 30 * number} | row) for number, row in enumerate(rows)]
+        write_text(tmp_path / name / "metrics.jsonl", "\n".join(lines) + "\n")
+
+    listed = json.loads(called("runs", "list", "--runs", tmp_path, "--json").stdout)
+    compared = called("runs", "compare", tmp_path / "one", tmp_path / "two").stdout
+    for words in ("lowest, 4.757, at step 0", "commonest gets 5.0%", "52.0% right, no better than chance"):
+        assert words in listed[0]["doubts"]
+        assert words in compared
 
 
 def test_a_run_that_is_not_finished_has_no_result(runs: Path) -> None:
@@ -106,7 +133,7 @@ def test_a_run_that_is_not_finished_has_no_result(runs: Path) -> None:
 
     line = called("runs", "list", "--runs", runs).stdout.splitlines()[1]
 
-    assert line.split() == ["cola", "fine-tuning", "cola", "models/mine", "1", "40", "40", "no", "-", "-", "-"]
+    assert line.split() == ["cola", "fine-tuning", "cola", "models/mine", "1", "40", "40", "no", "-", "-", "-", "-"]
 
 
 def test_a_damaged_run_is_named_after_the_others(runs: Path) -> None:

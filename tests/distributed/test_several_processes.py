@@ -15,7 +15,7 @@ import torch
 
 import litebert
 from litebert.config import AlbertConfig, HeadConfig, TrainConfig
-from litebert.distributed import World, rank, world_size
+from litebert.distributed.world import World, rank, world_size
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.folder import save_model

@@ -16,9 +16,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import read_result
 from litebert.tokenizer import Tokenizer
-from litebert.train.depth import rate_scales
-from litebert.train.finetune import finetune
-from litebert.train.prepared import Prepared, prepare
+from litebert.train.finetune import Prepared, finetune, prepare, rate_scales
 
 SHAPE = AlbertConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
 HEAD = HeadConfig(kind="vector-classification", labels=("no", "yes"))

@@ -14,7 +14,7 @@ from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
 from litebert.tasks.kinds.family import Family
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
 STORY = "Anna took a red ball to the river in the morning."

@@ -20,7 +20,7 @@ from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, que
 from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 WORDS = "anna took a red ball to the river. david found an old map in the house near a tree ? . who"
 CONTEXT = "Anna took a red ball to the river. David found an old map in the house."

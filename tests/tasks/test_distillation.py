@@ -9,16 +9,19 @@ import torch
 
 import litebert
 from litebert.api import PretrainJob
-from litebert.config import AlbertConfig
+from litebert.api.corpus import build_from_texts
+from litebert.config import AlbertConfig, Origin, PretrainConfig, Setting, resolve
+from litebert.distributed.world import ALONE
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.runs import read_metrics
-from litebert.tasks.conversion import convert
-from litebert.tasks.surface import Surface
-from litebert.tasks.teacher import Teacher, align, pool
+from litebert.tasks.distillation import Surface, Teacher, align, pool
+from litebert.tasks.student import convert
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.distil import shape_of_student
+from litebert.train.pretrain import completed, task_of
+from litebert.train.sources import Sources
+from litebert.train.start import new_network, shape_of_student
 
 SENTENCES = [
     f"The {colour} {animal} {verb} near the {place}."
@@ -182,7 +185,9 @@ def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -
     job = PretrainJob(texts=text, teacher=teacher_folder, recipe="distil", settings=settings)
     train = job.resolved.config.train
     pairs = train.batch_size * job.resolved.config.objective.max_seq_length
-    assert job.plan().values["tokens"] == train.steps * (pairs + 45)
+    plan = job.plan()
+    assert plan.values["tokens"] == train.steps * (pairs + 45)
+    assert plan.lines["model"].startswith("H 32 x 4 layers")  # the student's shape, not that of the recipe
 
 
 @pytest.mark.parametrize("size", [-1, 0])
@@ -266,3 +271,26 @@ def _framed(tokenizer: Tokenizer, text: str):
 
     ids = [tokenizer.cls_id, *tokenizer.encode(text).ids, tokenizer.sep_id]
     return np.array(ids), np.array([0, len(ids)])
+
+
+def test_a_student_begins_on_the_cpu_and_learns_on_any_device(
+    teacher_folder: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device without numbers every operation still refuses tensors of two devices, as a GPU does."""
+    corpus = build_from_texts(text, tmp_path, vocab_size=60, held_out=0.2, quiet=True)
+    given = {"data.corpus": str(corpus), "distil.teacher": str(teacher_folder), **SETTINGS}
+    resolved = resolve(PretrainConfig, {name: Setting(value, Origin("flag")) for name, value in given.items()})
+    sources = Sources.open(resolved.config)
+    config, _ = completed(resolved, sources, tmp_path)
+    teacher = Teacher.load(teacher_folder, dtype=torch.float32)
+    network = new_network(config, sources, teacher)
+
+    network.to("meta").train()
+    teacher.encoder.to("meta")
+    monkeypatch.setattr("torch.fx.experimental._config.meta_nonzero_assume_all_nonzero", True)
+    task = task_of(network, config, sources, teacher, ALONE)
+    for work in next(iter(task.batches(0, 1))):
+        loss = task.loss(work)
+        loss.total.backward()
+        assert loss.sums.device.type == "meta"
+    assert all(p.grad is not None for p in network.masked_lm.parameters())

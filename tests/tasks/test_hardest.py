@@ -9,13 +9,15 @@ import torch
 
 from litebert.config import AlbertConfig, MiningConfig, ObjectiveConfig
 from litebert.corpus import Corpus
-from litebert.distributed import ALONE, World
+from litebert.distributed.world import ALONE, World
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.batch import PretrainingBatch, of_sequences
 from litebert.objectives.sampling import Loader
-from litebert.tasks.hardest import hardest, require_alone, sequence_losses
-from litebert.tasks.pretraining import micro_batches
+from litebert.tasks.finetuning import hardest_features
+from litebert.tasks.kinds.family import Feature
+from litebert.tasks.pretraining import hardest, micro_batches, sequence_losses
+from litebert.train.run import require_alone
 from litebert.train.sources import vocabulary_of
 
 
@@ -92,3 +94,19 @@ def test_several_processes_cannot_choose_together() -> None:
     require_alone(MiningConfig(), World(rank=0, size=2))
     with pytest.raises(LitebertError, match="LB-280"):
         require_alone(MiningConfig(pool=2), World(rank=0, size=2))
+
+
+def test_the_weight_of_a_label_does_not_make_an_example_hard() -> None:
+    features = [
+        Feature(([2, 5, 3],), ([0, 0, 0],), np.array([label]), number, weight=weight)
+        for number, (label, weight) in enumerate([(0, 9.0), (1, 1.0), (0, 0.0), (1, 1.0)])
+    ]
+    weighted = torch.tensor([0.9, 0.5, 0.0, 0.7])  # losses 0.1, 0.5, unknown, 0.7
+
+    class Known:
+        def losses(self, *_: object) -> torch.Tensor:
+            return weighted
+
+    network = torch.nn.Linear(1, 1)
+    chosen = hardest_features(features, network=network, family=Known(), keep=2)  # type: ignore[arg-type]
+    assert [feature.example for feature in chosen] == [1, 3]

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from litebert.tasks.masked_loss import masked_loss
-from litebert.tasks.pretraining import _correct
+from litebert.tasks.pretraining import _correct, masked_loss
 
 
 def drawn(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:

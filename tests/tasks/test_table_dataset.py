@@ -25,7 +25,7 @@ from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.own import TableDataset, table_dataset
 from litebert.tasks.own.dataset import drawn
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 Write = Callable[[str, str], Path]
 STORY = "Anna took a red ball to the river in the morning."

@@ -17,7 +17,7 @@ from litebert.tasks.finetuning import Finetuning, answer
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words, runs
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.step import training_step
+from litebert.train.loop import training_step
 
 WORDS = "anna went to berlin with david , 1,905 ( old ) maps in one bag . zürich lies north of rome"
 HEAD = HeadConfig(kind="token-classification", labels=("B-LOC", "B-PER", "O"))

@@ -21,8 +21,9 @@ from litebert.config import OptimConfig, PretrainConfig, resolve, settings_from_
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
-from litebert.train import checkpoint, pretrain
+from litebert.train import checkpoint
 from litebert.train.checkpoint import Checkpoints, RunProgress, verify
+from litebert.train.pretrain import pretrain
 
 torch.set_num_threads(1)
 NUM_KILLS = {"random": 20, "readers": 50}

@@ -12,8 +12,10 @@ from safetensors.torch import load_file
 
 from litebert.config import EarlyConfig, PretrainConfig, Resolved
 from litebert.files import hash_file
+from litebert.runs import read_metrics
 from litebert.tasks.pretraining import depth_at
-from litebert.train import loop, pretrain, read_metrics
+from litebert.train import loop
+from litebert.train.pretrain import pretrain
 from litebert.train.sources import Sources, loader_for
 
 Configure = Callable[..., Resolved[PretrainConfig]]

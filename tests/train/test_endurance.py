@@ -15,7 +15,8 @@ import pytest
 from litebert.config import PretrainConfig, Resolved
 from litebert.files import Json
 from litebert.runs import read_metrics
-from litebert.train import interrupt, pretrain
+from litebert.train import run
+from litebert.train.pretrain import pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 GOLDEN = [4.446629, 4.053801, 3.826926, 4.152803, 3.946034]
@@ -118,7 +119,7 @@ def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Con
 def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interrupt, "_SIGNALS", ())
+    monkeypatch.setattr(run, "STOP_SIGNALS", ())
     with pytest.raises(KeyboardInterrupt):
         pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(3, signal.SIGINT),))
     assert not list((tmp_path / "checkpoints").glob("step-*"))
@@ -126,7 +127,7 @@ def test_control_without_handlers_a_signal_leaves_no_checkpoint(
 
 SLEEPING = """
 import time
-from litebert.train.interrupt import interruptible
+from litebert.train.run import interruptible
 with interruptible():
     print("ready", flush=True)
     while True:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,10 +22,10 @@ from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks import Pretraining
 from litebert.tasks.base import Loss
-from litebert.train import checkpoint, loop, pretrain
-from litebert.train.build import _require_disk
-from litebert.train.checkpoint import Checkpoints, RunProgress, _manifest
+from litebert.train import checkpoint, log, loop
+from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.log import RunLog
+from litebert.train.pretrain import cost_of_steps, pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
@@ -102,7 +103,7 @@ def test_a_resume_falls_back_past_what_is_not_finite_and_keeps_the_good_one(
     next(iter(tensors.values())).view(-1)[0] = float("nan")
     save_file(tensors, newest / "optimizer.safetensors")
     (newest / "manifest.json").unlink()
-    (newest / "manifest.json").write_text(json.dumps(_manifest(newest, 12)))
+    (newest / "manifest.json").write_text(json.dumps(manifest_of(newest, 12)))
     pretrain(configure("train.save_every=1", "train.keep_checkpoints=1"), run)
     assert "is not finite" in capsys.readouterr().err
     assert [name for name in _steps(run) if name.startswith("step")] == ["step-000000012"]
@@ -154,15 +155,15 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path, configure: Configure) -
 def test_a_resume_that_fits_is_not_refused_and_sizes_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.train.build.free_bytes", lambda _: 17 << 20)
+    monkeypatch.setattr("litebert.train.checkpoint.free_bytes", lambda _: 17 << 20)
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2)
     with pytest.raises(ResourceError, match=r"LB-506[\s\S]*17.0 MiB free[\s\S]*40.0 MiB"):
-        _require_disk(tmp_path, checkpoints, num_parameters=1 << 20)
+        checkpoints.require_disk(1 << 20)
     for step in (4, 8):
         folder = tmp_path / "checkpoints" / f"step-{step:09d}"
         folder.mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(bytes(12 << 20))
-    _require_disk(tmp_path, checkpoints, num_parameters=1 << 20)
+    checkpoints.require_disk(1 << 20)
 
 
 def test_damaged_rows_are_named_and_kept_aside(
@@ -264,3 +265,55 @@ def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: py
     assert shown.count("\r\x1b[K") == 11
     assert " 25%  step 10/40  left " in shown
     assert shown.endswith("\r\x1b[Kheld out\n")
+
+
+def test_a_quiet_run_says_that_it_passes_over_checkpoints_or_starts_again(
+    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = At(9, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    pretrain(configure(), tmp_path, is_quiet=True, listeners=(stop,))
+    for path in (tmp_path / "checkpoints").glob("step-*"):
+        (path / "model.safetensors").write_bytes(b"")
+    assert capsys.readouterr().err == ""
+    pretrain(configure(), tmp_path, is_quiet=True)
+    said = capsys.readouterr().err
+    assert said.count("passed over a damaged checkpoint") == 2
+    assert "starts again from nothing" in said
+
+
+def test_a_divergence_of_finite_losses_is_said_and_spares_the_checkpoint_before_it(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loop, "TREND", 0.5)
+    _poison_from(monkeypatch, 6, 100.0)
+    pretrain(configure("train.save_every=2"), tmp_path, is_quiet=True)
+    said = capsys.readouterr().err
+    assert "diverges" in said
+    assert "at step 6" in said
+    assert any("diverges" in str(row.get("text")) for row in read_metrics(tmp_path))
+    assert _steps(tmp_path) == ["step-000000004", "step-000000010", "step-000000012"]
+
+
+def test_a_checkpoint_is_the_same_to_earlier_versions(tmp_path: Path) -> None:
+    """They know no divergence, and wrote no `first_loss`."""
+    earlier = {"step": 4, "skipped_in_a_row": 0, "window": [1.0, 2.0], "window_tokens": 7}
+    progress = RunProgress.of_json(earlier | {"losses": [1.0], "omitted": 2})
+    assert progress == RunProgress(step=4, window=(1.0, 2.0), window_tokens=7)
+    assert progress.to_json() == earlier
+
+
+def test_memory_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kilobytes = log.memory_bytes()
+    monkeypatch.setattr(log.sys, "platform", "darwin")
+    assert log.memory_bytes() < kilobytes / 512
+
+
+def test_the_time_left_counts_evaluations_and_steps_that_will_be_slower(configure: Configure) -> None:
+    early = configure("early.depth=1", "early.depth_share=0.5", "train.steps=20").config
+    cost = cost_of_steps(early)
+    assert [cost(0, 10), cost(10, 20), cost(0, 20), cost(5, 15)] == [5, 10, 15, 7.5]
+    steady = cost_of_steps(configure("train.steps=20").config)
+    assert [steady(0, 10), steady(3, 20)] == [10, 17]
+    timed = log.RunLog(Path("unused"), 20, eval_every=5, cost=cost, evaluation_seconds=60)
+    assert timed._left(10, 1.0) == "2m10s"  # ten steps, and the evaluations at 15 and 20
+    assert log.RunLog(Path("unused"), 20, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"

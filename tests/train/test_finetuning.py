@@ -25,14 +25,11 @@ from litebert.inference import PACKAGED, Model, packaged_model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.report.seeds import spreads
-from litebert.runs import read_record, read_result
+from litebert.runs import read_metrics, read_record, read_result
 from litebert.tasks import finetuning
 from litebert.tasks.defaults import MAX_EPOCHS, suited, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
-from litebert.train import read_metrics
-from litebert.train.finetune import finetune
-from litebert.train.finetune_plan import plan_finetuning
-from litebert.train.prepared import prepare
+from litebert.train.finetune import finetune, plan_finetuning, prepare
 
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
 GOOD = ("liked", "loved", "praised", "enjoyed")
@@ -160,6 +157,8 @@ def test_training_that_stalls_ends_early_when_asked(tmp_path: Path, configure: C
     result = _run(configure, tmp_path / "run", *changes)
     assert result["last"]["step"] < 300
     assert result["last"]["step"] - result["best"]["step"] >= 6
+    newest = max(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert newest == f"step-{result['last']['step']:09d}"  # the model is that of the last evaluation
     assert _run(configure, tmp_path / "run", *changes) == result
 
 
@@ -285,7 +284,7 @@ def test_the_control_takes_nothing_from_the_model(tmp_path: Path, configure: Con
 
 
 def test_deeper_layers_learn_more_slowly_when_asked(tmp_path: Path, configure: Configure) -> None:
-    from litebert.train.depth import rate_scales
+    from litebert.train.finetune import rate_scales
 
     _run(configure, tmp_path / "run", "train.steps=1", "optim.layer_decay=0.5")
     network = load_model(tmp_path / "run" / "model").network

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from litebert.config import PretrainConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.folder import load_model
-from litebert.train import pretrain, read_metrics
+from litebert.runs import read_metrics
+from litebert.train.pretrain import pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 

@@ -15,8 +15,8 @@ from litebert.folder import load_model
 from litebert.runs.clean import clean
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
-from litebert.train import pretrain
-from litebert.train.averaging import average_checkpoints
+from litebert.train.checkpoint import average_checkpoints
+from litebert.train.pretrain import pretrain
 from litebert.train.sources import Sources, batches_of, loader_for
 
 Configure = Callable[..., Resolved[PretrainConfig]]

@@ -19,10 +19,10 @@ from litebert.nn.model import attention as reference
 from litebert.nn.model import without_numbers
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks import Pretraining, PretrainingWork, base, pretraining
-from litebert.train import loop, step
+from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import RunProgress
+from litebert.train.loop import StepResult, training_step
 from litebert.train.run import choose_device
-from litebert.train.step import StepResult, training_step
 
 LENGTHS = (9, 7, 7)
 AMPERE, TURING = (8, 0), (7, 5)
@@ -176,7 +176,7 @@ def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatc
     bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
     progress, scales = RunProgress(loss_scale=8.0), []
     for result in (good, bad, good, good, good):
-        progress = RunProgress.of_json(loop._rescaled(progress, result).to_json())
+        progress = RunProgress.of_json(loop.rescaled(progress, result).to_json())
         scales.append(progress.loss_scale)
     assert scales == [8, 4, 4, 8, 8]
     assert "loss_scale" not in RunProgress(step=3).to_json()
@@ -195,11 +195,18 @@ class _NoFloat64(TorchDispatchMode):
 def test_a_step_on_an_apple_gpu_has_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError), _NoFloat64():
         _step(torch.float32, 1.0)
-    for module in (base, step, pretraining):
+    for module in (base, loop, pretraining):
         monkeypatch.setattr(module, "exact_dtype", lambda _: torch.float32)
     with _NoFloat64():
         result, _ = _step(torch.float32, 1.0)
     assert result.is_finite
+
+
+def test_no_check_of_a_checkpoint_needs_float64() -> None:
+    weights = {"good": torch.full((3,), 3e38), "bad": torch.tensor([1.0, float("nan")])}
+    with _NoFloat64():
+        assert checkpoint.first_not_finite(weights) == "bad"
+        assert checkpoint.first_not_finite({"good": weights["good"]}) is None
 
 
 def test_several_processes_do_not_share_an_apple_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from litebert.config import PretrainConfig, Resolved
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError, NonFiniteError, ResourceError
 from litebert.inference import Model
-from litebert.runs import recorded_setting
-from litebert.train import plan, pretrain, read_metrics
+from litebert.runs import read_metrics, recorded_setting
+from litebert.train.pretrain import plan, pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
@@ -164,7 +164,7 @@ def test_what_cannot_work_is_refused_before_work(tmp_path: Path, configure: Conf
 def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.train.build.free_bytes", lambda path: 1_000)
+    monkeypatch.setattr("litebert.train.checkpoint.free_bytes", lambda path: 1_000)
     with pytest.raises(ResourceError, match="LB-506"):
         pretrain(configure(), tmp_path, is_quiet=True)
     assert not (tmp_path / "metrics.jsonl").exists()
@@ -173,7 +173,7 @@ def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
 def test_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path, configure: Configure) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from litebert.train.track import TensorBoard
+    from litebert.train.log import TensorBoard
 
     board = TensorBoard(tmp_path / "board")
     pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(board,))

@@ -17,7 +17,9 @@ from safetensors.torch import load_file
 from litebert.config import PretrainConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.files import hash_file
-from litebert.train import checkpoint, pretrain, read_metrics
+from litebert.runs import read_metrics
+from litebert.train import checkpoint
+from litebert.train.pretrain import pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
@@ -25,7 +27,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from litebert.config import PretrainConfig, resolve, settings_from_words
-from litebert.train import pretrain
+from litebert.train.pretrain import pretrain
 import torch
 torch.set_num_threads(1)
 words = json.loads(sys.argv[2])

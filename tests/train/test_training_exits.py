@@ -21,11 +21,10 @@ from litebert.files import Json, hash_file
 from litebert.folder import load_model, save_model, start_from
 from litebert.inference.finetuned import Finetuned, with_patience
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.runs import read_metrics
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
-from litebert.train import read_metrics
-from litebert.train.finetune import finetune
-from litebert.train.finetune_plan import plan_finetuning
+from litebert.train.finetune import finetune, plan_finetuning
 
 STEPS = 3
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")

@@ -110,10 +110,8 @@ def describe(progress: BuildProgress) -> str:
     """Describe the progress of a build in one line."""
     seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
     left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
-    return (
-        f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens  "
-        f"{progress.tokens_per_second:,.0f} tok/s{left}"
-    )
+    speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
+    return f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}"
 
 
 @dataclass(frozen=True)

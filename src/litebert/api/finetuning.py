@@ -12,12 +12,12 @@ from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
 from litebert.api.settings import Overrides, flags, overrides, require_types, run_folder
 from litebert.config import FinetuneConfig, Origin, Resolved, Setting, resolve
-from litebert.distributed import World, joined, world_size
+from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.inference import PACKAGED, packaged_model
 from litebert.tasks.registry import require_task
+from litebert.train.finetune import FinetunePlan, plan_finetuning
 from litebert.train.finetune import finetune as train_model
-from litebert.train.finetune_plan import FinetunePlan, plan_finetuning
 from litebert.train.run import choose_device
 
 START = "model.start"
@@ -145,9 +145,11 @@ class FinetuneJob:
             plan = plan_finetuning(resolved, self.folder)
             say(str(self._described(plan)))
             prepared = None if self.seeds else plan.prepared
-        for folder, seed in zip(folders, self.seeds or [resolved.config.train.seed], strict=True):
+        for number, (folder, seed) in enumerate(zip(folders, self.seeds or [resolved.config.train.seed], strict=True)):
             seeded = _seeded(resolved, seed) if self.seeds else resolved
-            outcome = train_model(seeded, folder, prepared=prepared, is_quiet=quiet, world=world)
+            outcome = train_model(
+                seeded, folder, prepared=prepared, is_quiet=quiet, says_start=number == 0, world=world
+            )
             if outcome.model is None:
                 run = Run(self.folder, outcome.exit_code)
                 return concluded(run, say) if world.is_first else run

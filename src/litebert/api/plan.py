@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 
-from litebert.config import PretrainConfig, Resolved
 from litebert.files import Json
-from litebert.folder import read_config
-from litebert.hub import locate
 from litebert.report.table import TableRow
-from litebert.train import Estimate, duration, estimate
-from litebert.train.estimate import faster_precision, with_steps_for
-from litebert.train.run import choose_device, dtype_of
+from litebert.train.estimate import Estimate
+from litebert.train.log import duration
 
 
 @dataclass(frozen=True)
@@ -71,19 +67,3 @@ def _share(batch_size: int, size: int) -> str:
 def needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
     """Return what a run needs of this machine."""
     return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}
-
-
-def plan_without_corpus(resolved: Resolved[PretrainConfig], *, vocab_size: int) -> tuple[PretrainConfig, Estimate]:
-    """Return the configuration and needs of a run whose corpus is not built yet."""
-    config, train = resolved.config, resolved.config.train
-    device = choose_device(train.device)
-    if config.start.model:
-        model = read_config(locate(config.start.model))
-    else:
-        model = config.model.model_copy(update={"vocab_size": vocab_size})
-    precision = faster_precision(device) if train.precision == "auto" else train.precision
-    train = train.model_copy(update={"precision": precision})
-    config = config.model_copy(update={"model": model, "train": train})
-    if train.minutes is not None:
-        config = with_steps_for(config, train.minutes, device, dtype_of(train))
-    return config, estimate(config, device, dtype_of(config.train))

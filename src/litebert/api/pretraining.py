@@ -6,27 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.api.corpus import build_from_texts
-from litebert.api.plan import RunPlan, needs_in_numbers, needs_in_words, plan_without_corpus, processes_in_words
+from litebert.api.plan import RunPlan, needs_in_numbers, needs_in_words, processes_in_words
 from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, require_types, run_folder
-from litebert.config import PretrainConfig, Resolved, resolve
+from litebert.config import Origin, PretrainConfig, Resolved, resolve
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
-from litebert.distributed import World, joined, world_size
+from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.inference.model import count
 from litebert.reading.find import find_texts
 from litebert.reading.storage import is_url
-from litebert.terminal import counted
+from litebert.runs import RunFile, read_run
+from litebert.terminal import counted, say
 from litebert.tokenizer import Tokenizer
-from litebert.train import Estimate, most_tokens, plan
-from litebert.train import pretrain as train_model
-from litebert.train.log import Listener
+from litebert.train.estimate import Estimate, most_tokens
+from litebert.train.log import Listener, TensorBoard, duration
+from litebert.train.pretrain import plan
+from litebert.train.pretrain import pretrain as train_model
 from litebert.train.run import choose_device
-from litebert.train.track import TensorBoard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class PretrainJob:
     start: str | Path | None = None
     teacher: str | Path | None = None
     preset: str | None = None
-    recipe: str = "laptop"
+    recipe: str | None = None
     minutes: float | None = None
     name: str = "albert"
     runs: str | Path = "runs"
@@ -95,21 +96,32 @@ class PretrainJob:
                 "train.minutes": self.minutes,
             }
         )
-        recipe = recipe_settings("pretrain", self.recipe)
+        recipe = recipe_settings("pretrain", self.recipe or self._default_recipe())
         return resolve(PretrainConfig, recipe, given, overrides(self.settings))
+
+    def _default_recipe(self) -> str:
+        """Return the recipe for a start from nothing, or for a model that is trained further."""
+        if self.start is None:
+            return "laptop"
+        recorded = read_run(self.folder) or RunFile()  # one that an earlier version began resumes with its own
+        return "laptop" if Origin("recipe", "laptop") in recorded.origins.values() else "further"
 
     def plan(self) -> RunPlan:
         """Say what the run will do and need; writes nothing, trains no vocabulary."""
         return self._described(*self._planned())
 
+    @property
+    def _has_corpus(self) -> bool:
+        return (self.folder / "corpus" / "corpus.json").is_file()
+
     def _planned(self) -> tuple[PretrainConfig, Estimate]:
         """Measure what the run will need."""
-        corpus = Path(self.corpus or self.folder / "corpus")
-        if self.corpus is not None or (corpus / "corpus.json").is_file():
+        say("measuring a few steps on this machine")
+        if self.corpus is not None or self._has_corpus:
             return plan(self.resolved, self.folder)
         start = None if self.start is None else Tokenizer.load(locate(self.start))
         size = self.vocab_size if start is None else start.vocab_size
-        return plan_without_corpus(self.resolved, vocab_size=size)
+        return plan(self.resolved, self.folder, vocab_size=size)
 
     def _described(self, config: PretrainConfig, needs: Estimate) -> RunPlan:
         train, model = config.train, config.model
@@ -123,10 +135,20 @@ class PretrainJob:
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
             **needs_in_words(needs, train.steps),
+            **self._time(train.minutes),
             **processes_in_words(needs, world_size(), train.batch_size),
             "results": str(self.folder),
         }
         return RunPlan(lines, {**needs_in_numbers(needs, train.steps), "tokens": tokens})
+
+    def _time(self, minutes: float | None) -> dict[str, str]:
+        """Say what `minutes` count, and what comes before and after."""
+        if minutes is None:
+            return {}
+        makes_corpus = self.corpus is None and not self._has_corpus
+        made = "the corpus is made" if self.start else "the vocabulary and the corpus are made"
+        before = f"; before it {made}" if makes_corpus else ""
+        return {"time": f"{duration(60 * minutes)} of training{before}; after it the model and its report are written"}
 
     def run(self, *, quiet: bool = False) -> Run:
         """Build what is missing, train or resume, and write the report.
@@ -139,7 +161,6 @@ class PretrainJob:
     def _run(self, world: World, *, quiet: bool) -> Run:
         if self.teacher is not None:
             locate(self.teacher)  # before a vocabulary is trained for nothing
-        say = Progress("", "", is_quiet=quiet).say
         was_finished = Run(self.folder).is_finished
         planned = None
         if not was_finished and not quiet:
@@ -147,7 +168,8 @@ class PretrainJob:
             planned = config.train
             say(str(self._described(config, needs)))
         if self.corpus is None:
-            world.from_first(lambda: self._built(quiet=quiet))
+            has_all = was_finished and self._has_corpus
+            world.from_first(lambda: None if has_all else self._built(quiet=quiet))
         listeners: tuple[Listener, ...] = ()
         if self.tensorboard and world.is_first:
             listeners = (TensorBoard(self.folder / "tensorboard"),)
@@ -155,7 +177,9 @@ class PretrainJob:
             self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned, world=world
         )
         run = Run(self.folder, outcome.exit_code)
-        return concluded(run, say, was_finished=was_finished) if world.is_first else run
+        if not world.is_first:
+            return run
+        return concluded(run, Progress("", "", is_quiet=quiet).say, was_finished=was_finished)
 
     def _built(self, *, quiet: bool) -> str:
         """Build vocabulary and corpus from the texts, each unless it exists."""
@@ -188,7 +212,7 @@ def pretrain(
     corpus: str | Path | None = None,
     start: str | Path | None = None,
     preset: str | None = None,
-    recipe: str = "laptop",
+    recipe: str | None = None,
     minutes: float | None = None,
     name: str = "albert",
     runs: str | Path = "runs",
@@ -203,8 +227,8 @@ def pretrain(
 ) -> Run:
     """Pretrain an ALBERT from text files, or from a corpus; call it again to resume.
 
-    `start` continues from a model; `settings` override the recipe, as in
-    `settings={"train.steps": 1000}`; `runs`/`name` is the folder of the run.
+    `start` continues from a model, by the recipe `further` instead of `laptop`; `settings` override
+    the recipe, as in `settings={"train.steps": 1000}`; `runs`/`name` is the folder of the run.
 
     Raises:
         LitebertError: A setting or an input cannot be used, or the disk is too small; this is

@@ -7,10 +7,10 @@ from pathlib import Path
 from litebert.api.progress import Progress
 from litebert.api.run import Run, concluded
 from litebert.config import FinetuneConfig, PretrainConfig, Resolved, Schema, Setting, resolve, without_retired
-from litebert.distributed import World, joined
+from litebert.distributed.world import World, joined
 from litebert.runs import read_run
-from litebert.train import pretrain
 from litebert.train.finetune import finetune
+from litebert.train.pretrain import pretrain
 from litebert.train.run import Outcome, choose_device
 
 _DECIDED = ("preset", "recipe", "file", "flag")

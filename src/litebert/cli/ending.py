@@ -30,7 +30,10 @@ def show_plan(make: Callable[[], RunPlan], *, as_json: bool) -> None:
 
 
 def show_run(run: Run, command: str, *, as_json: bool) -> None:
-    """Print where the model and the report are, and the next command."""
+    """Print where the model and the report are, what speaks against it, and the next command."""
+    from litebert.report.pretraining.results import doubts
+    from litebert.runs import read_record
+
     if _is_silent():
         return
     model, page = run.folder / "model", run.folder / "report.html"
@@ -39,13 +42,8 @@ def show_run(run: Run, command: str, *, as_json: bool) -> None:
         show_json({"model": str(model), "report": str(page) if has_page else None})
         return
     show(f"model   {model}\nreport  {page if has_page else 'not written'}")
-    result = run.result
-    right, commonest = (result.get(f"masked_lm_{name}") for name in ("accuracy", "baseline"))
-    if isinstance(right, float) and isinstance(commonest, float) and right <= commonest:
-        note(
-            f"warning {right:.1%} of masked words are right, no more than always giving the "
-            f"commonest ({commonest:.1%}): train longer, or lower optim.learning_rate"
-        )
+    for doubt in doubts(read_record(run.folder)):
+        note(f"warning {doubt}: train longer, or lower optim.learning_rate")
     note(f"next    {command}")
 
 
@@ -88,7 +86,7 @@ def show_study(
 
 def _is_silent() -> bool:
     """Return whether this process of a distributed run leaves the printing to rank 0."""
-    from litebert.distributed import rank
+    from litebert.distributed.world import rank
 
     return rank() > 0
 

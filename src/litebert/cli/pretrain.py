@@ -48,7 +48,7 @@ def training_options(command: Command) -> Command:
 @click.option("--corpus", help="A corpus instead of texts: a folder, or a URL.")
 @click.option("--from", "start", help="Continue from this model: a folder, or a name on the Hub.")
 @click.option("--preset", help="Network: tiny, mini, small, base-v2, ... (litebert sizes).")
-@click.option("--recipe", default="laptop", show_default=True, help="A name, or a TOML file.")
+@click.option("--recipe", help="A name, or a TOML file: laptop by default, further with --from.")
 @click.option("--name", default="albert", show_default=True, help="Name of the run.")
 @click.option(
     "--vocab-size",
@@ -63,7 +63,7 @@ def pretrain(
     corpus: str | None,
     start: str | None,
     preset: str | None,
-    recipe: str,
+    recipe: str | None,
     minutes: float | None,
     name: str,
     runs: Path,

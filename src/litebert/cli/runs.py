@@ -151,7 +151,7 @@ def average_run(folder: Path, output: Path, last: int, until: int | None) -> Non
     litebert runs average runs/mine --last 3 --output models/averaged
     litebert runs average runs/mine --until 20000 --output models/at-20000
     """
-    from litebert.train.averaging import average_checkpoints
+    from litebert.train.checkpoint import average_checkpoints
 
     steps = average_checkpoints(folder, output, last=last, until=until)
     show(f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}")

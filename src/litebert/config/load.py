@@ -133,7 +133,7 @@ RETIRED: dict[str, Json] = {
     "train.spike_sigma": None,
 }
 """Settings of earlier versions that brought no gain and are gone, with the value that did nothing."""
-RETIRED_SENTENCES = ("contrast", "document")
+RETIRED_SENTENCES = ("contrast", "document", "shuffle")
 
 
 def require_kept(settings: Mapping[str, Json]) -> None:

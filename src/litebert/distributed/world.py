@@ -1,20 +1,26 @@
-"""Communication between the processes of a run: sums, broadcasts, small values."""
+"""The processes of a run: how they find each other, add up their gradients and share small values.
+
+They are described by the environment that `torchrun` sets. A single process is the world `ALONE`, which sends nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import Store  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from litebert.errors import ResourceError
+from litebert.errors import LitebertError, ResourceError
 from litebert.files import Json
 
 Item = TypeVar("Item")
@@ -22,12 +28,17 @@ Value = TypeVar("Value")
 
 BUCKET_NUMBERS = 1 << 24
 """Numbers sent in one message: 64 MiB in float32, enough for all of base."""
-_POLL_SECONDS = 0.05
+JOIN_SECONDS = 300.0
+"""All processes must start within this time."""
+SUM_SECONDS = 600.0
+"""The longest wait for the others in one sum: a process that hangs ends the run after it."""
+POLL_SECONDS = 0.05
+LAUNCHER = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run and the rank of this one; a single process sends nothing.
+    """The processes of a run and the rank of this one.
 
     All processes must call the same methods in the same order.
 
@@ -71,15 +82,21 @@ class World:
         """Add up tensors of one dtype over all processes, in place, one bucket per message."""
         if self.size == 1:
             return
+        buckets, size = list[list[Tensor]](), 0
+        for tensor in tensors:
+            if not buckets or size + tensor.numel() > BUCKET_NUMBERS:
+                buckets.append([])
+                size = 0
+            buckets[-1].append(tensor)
+            size += tensor.numel()
         sending = []
         with _speaking():
-            for bucket in _buckets(tensors):
+            for bucket in buckets:  # all are on their way before the first is waited for
                 flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
                 sending.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
             for bucket, flat, work in sending:
                 work.wait()
-                pieces = torch.split(flat, [tensor.numel() for tensor in bucket])
-                for tensor, piece in zip(bucket, pieces, strict=True):
+                for tensor, piece in zip(bucket, torch.split(flat, [each.numel() for each in bucket]), strict=True):
                     tensor.copy_(piece.view_as(tensor))
 
     @torch.no_grad()
@@ -113,24 +130,12 @@ class World:
                 self.store.set(key, json.dumps(made))
                 return made
             while not self.store.check([key]):
-                time.sleep(_POLL_SECONDS)
+                time.sleep(POLL_SECONDS)
             value: Json = json.loads(self.store.get(key))
             return value
 
 
 ALONE = World()
-
-
-def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    bucket, size = list[Tensor](), 0
-    for tensor in tensors:
-        if bucket and size + tensor.numel() > BUCKET_NUMBERS:
-            yield bucket
-            bucket, size = [], 0
-        bucket.append(tensor)
-        size += tensor.numel()
-    if bucket:
-        yield bucket
 
 
 @contextmanager
@@ -143,6 +148,100 @@ def _speaking() -> Iterator[None]:
             "LB-261",
             "another process of this run has ended",
             received=str(error).splitlines()[0],
-            expected="all processes of the run, until its end",
             next="see the other process's message; rerun the command to resume",
         ) from error
+
+
+def world_size() -> int:
+    """Return the number of processes of the run; 1 without a launcher."""
+    return max(1, _number("WORLD_SIZE", 1))
+
+
+def rank() -> int:
+    """Return the rank of this process; refuse an environment that is not complete."""
+    size, place = world_size(), _number("RANK", 0)
+    missing = [name for name in LAUNCHER if not os.environ.get(name)] if size > 1 else []
+    if missing or place >= size:
+        raise LitebertError(
+            "LB-262",
+            "the environment of several processes is not complete",
+            received=f"without {', '.join(missing)}" if missing else f"RANK={place} of {size}",
+            expected=f"{', '.join(LAUNCHER)}, as torchrun sets them",
+            next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
+        )
+    return place
+
+
+def local_rank() -> int:
+    """Return the rank of this process on its machine, which is also the index of its GPU."""
+    return _number("LOCAL_RANK", 0)
+
+
+def _number(name: str, default: int) -> int:
+    """Return an environment variable that a launcher sets, as a number."""
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal():
+        raise LitebertError(
+            "LB-264",
+            f"the environment variable {name} is not a number",
+            received=text,
+            expected="a whole number, as torchrun sets it",
+            next=f"unset {name}, or start with torchrun",
+        )
+    return int(text)
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[World]:
+    """Connect to the other processes, if there are any, for the duration of the block.
+
+    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block succeeds, all processes disconnect
+    together. If it raises, the others meet a broken connection in their next sum and stop.
+    """
+    size = world_size()
+    if size == 1:
+        yield ALONE
+        return
+    place = rank()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    address, port = os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
+    try:
+        store = _store(address, port, place)
+        # each run of this process has keys of its own
+        store = PrefixStore(f"litebert/{store.add(f'visits/{place}', 1)}", store)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=store,
+            rank=place,
+            world_size=size,
+            timeout=timedelta(seconds=SUM_SECONDS),
+        )
+    except RuntimeError as error:
+        raise LitebertError(
+            "LB-263",
+            f"process {place} of {size} cannot reach the others",
+            received=str(error).splitlines()[0],
+            expected=f"{size} processes that reach {address}:{port} within {JOIN_SECONDS:.0f} seconds",
+            next="check the address, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
+        ) from error
+    world = World(place, size, store)
+    yield world
+    world.from_first(lambda: None)  # the others wait until the first has written everything
+    dist.barrier()  # the first keeps the store until the others know
+    dist.destroy_process_group()
+
+
+@lru_cache(maxsize=1)
+def _store(address: str, port: int, place: int) -> Store:
+    """Connect to the store of the launcher or of the first process, once for all runs."""
+    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        address,
+        port,
+        is_master=place == 0 and not has_agent,
+        timeout=timedelta(seconds=JOIN_SECONDS),
+        wait_for_workers=False,
+    )
+    # a launcher that restarts its processes keeps its store
+    return PrefixStore(f"restart/{_number('TORCHELASTIC_RESTART_COUNT', 0)}", store)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pydantic import JsonValue
 
 from litebert.metrics import Spread
-from litebert.report.runs import DECIMALS, outcomes
+from litebert.report.runs import DECIMALS, doubts_of, outcomes
 from litebert.report.seeds import RecordOrSeeds, Seeds, spreads
 from litebert.report.settings import written
 from litebert.report.table import Cell, Table, word
@@ -34,6 +34,7 @@ class RunComparison:
     names: tuple[str, ...]
     settings: dict[str, dict[str, Fact]]
     measures: dict[tuple[str, str], dict[str, Spread]]
+    doubts: dict[str, tuple[str, ...]]
 
 
 def compare(runs: Mapping[str, RecordOrSeeds]) -> RunComparison:
@@ -48,7 +49,8 @@ def compare(runs: Mapping[str, RecordOrSeeds]) -> RunComparison:
     reached = {name: _reached(run) for name, run in runs.items()}
     kinds = list(dict.fromkeys(kind for one in reached.values() for kind in one))
     measures = {kind: {name: one[kind] for name, one in reached.items() if kind in one} for kind in kinds}
-    return RunComparison(tuple(runs), differing, measures)
+    doubts = {name: doubts_of(run) for name, run in runs.items()}
+    return RunComparison(tuple(runs), differing, measures, doubts)
 
 
 def side_by_side(comparison: RunComparison) -> list[Table]:
@@ -61,10 +63,12 @@ def side_by_side(comparison: RunComparison) -> list[Table]:
         (kind, measure, *(_measure(by_run.get(name)) for name in names))
         for (kind, measure), by_run in comparison.measures.items()
     )
-    return [
+    doubts = tuple((name, doubt) for name, found in comparison.doubts.items() for doubt in found)
+    tables = [
         Table(("setting", *names), tuple(settings), title="Settings that differ (who set them)"),
         Table(("of", "measure", *names), tuple(measures), title="Measures"),
     ]
+    return [*tables, Table(("run", "doubt"), doubts, title="Doubts")] if doubts else tables
 
 
 def one_below_the_other(comparison: RunComparison) -> Table:
@@ -80,7 +84,10 @@ def one_below_the_other(comparison: RunComparison) -> Table:
         for name, spread in by_run.items()
         for statistic, value in statistics(spread).items()
     ]
-    return Table(("part", "name", "run", "value", "origin"), (*settings, *measures))
+    doubts: list[tuple[Cell, ...]] = [
+        ("doubt", None, name, doubt, None) for name, found in comparison.doubts.items() for doubt in found
+    ]
+    return Table(("part", "name", "run", "value", "origin"), (*settings, *measures, *doubts))
 
 
 def statistics(spread: Spread) -> dict[str, float]:
@@ -110,6 +117,7 @@ class WrittenComparison:
     runs: tuple[str, ...]
     settings: dict[str, dict[str, Fact]]
     measures: tuple[ComparedMeasure, ...]
+    doubts: dict[str, tuple[str, ...]]
 
 
 def as_json(comparison: RunComparison) -> WrittenComparison:
@@ -118,7 +126,7 @@ def as_json(comparison: RunComparison) -> WrittenComparison:
         ComparedMeasure(kind, measure, {name: statistics(s) for name, s in by_run.items()})
         for (kind, measure), by_run in comparison.measures.items()
     )
-    return WrittenComparison(comparison.names, comparison.settings, tuple(measures))
+    return WrittenComparison(comparison.names, comparison.settings, tuple(measures), comparison.doubts)
 
 
 def _facts(run: RecordOrSeeds) -> dict[str, Fact]:

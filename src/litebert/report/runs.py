@@ -10,6 +10,7 @@ from litebert.errors import LitebertError
 from litebert.metrics import Spread
 from litebert.report.finetuning.overview import start_of
 from litebert.report.pretraining.charts import network_of
+from litebert.report.pretraining.results import doubts
 from litebert.report.seeds import RecordOrSeeds, Seeds, read_run, seed_folders
 from litebert.report.table import Cell, Table
 from litebert.runs import RUN_FILE, EvaluatedStep, Record, read_result
@@ -52,7 +53,7 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
             rows.append(_line(str(place.relative_to(folder)), read_run(place)))
         except LitebertError as error:
             errors.append(error)
-    return Table((*headings, "measure", "last", "best"), tuple(rows)), errors
+    return Table((*headings, "measure", "last", "best", "doubts"), tuple(rows)), errors
 
 
 def outcomes(run: RecordOrSeeds) -> list[Reached]:
@@ -60,6 +61,17 @@ def outcomes(run: RecordOrSeeds) -> list[Reached]:
     if isinstance(run, Record):
         return [_outcome(run)]
     return [Reached(r.key_measure, r.last, r.best) for r in run.results.values()]
+
+
+def doubts_of(run: RecordOrSeeds) -> tuple[str, ...]:
+    """Return reasons not to trust what a run reached; of several seeds, those of any."""
+    if isinstance(run, Seeds):
+        results = list(run.results.values())
+    elif run.kind == "pretraining":
+        return doubts(run)
+    else:
+        results = [result for result in [read_result(run.folder)] if result]
+    return tuple(dict.fromkeys(doubt for result in results for doubt in result.doubts))
 
 
 def median(measure: str | None, evaluations: list[EvaluatedStep | None]) -> float | None:
@@ -111,6 +123,7 @@ def _line(name: str, run: RecordOrSeeds) -> tuple[Cell, ...]:
         measure,
         _rounded(median(measure, [outcome.last for outcome in reached])),
         _rounded(median(measure, [outcome.best for outcome in reached])),
+        "; ".join(doubts_of(run)) or None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The protocol of tasks: batches by step, micro-batches, a loss, an evaluation."""
+"""What the trainer knows of a task: batches by step, micro-batches, a loss, an evaluation, measures."""
 
 from __future__ import annotations
 
@@ -24,6 +24,22 @@ class Loss:
 
     total: Tensor
     sums: Tensor
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that pretraining reports: `name` in metrics.jsonl, `short` in a line of the log.
+
+    The report draws it under `title` with `caption`; as a percentage if it `is_share`. `chance` is its value without
+    any learning, or the name of the measure that has it.
+    """
+
+    name: str
+    short: str = ""
+    title: str = ""
+    caption: str = "Lower is better."
+    is_share: bool = False
+    chance: float | str | None = None
 
 
 class Task(Protocol[Work]):

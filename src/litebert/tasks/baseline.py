@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from litebert.tasks.dataset import Dataset
@@ -28,7 +29,7 @@ def doubts(
     constant: Mapping[str, float],
     rows: Mapping[str, Sequence[AnswerRow]],
 ) -> tuple[str, ...]:
-    """Return reasons not to trust a result: it does not beat the baseline, or never varies.
+    """Return reasons not to trust a result: it does not clearly beat the baseline, or never varies.
 
     >>> doubts("accuracy", {"accuracy": 0.74}, {"accuracy": 0.74}, {})
     ('accuracy 0.7400 is no better than always giving the commonest label (0.7400)',)
@@ -40,6 +41,15 @@ def doubts(
             f"commonest label ({constant[key_measure]:.4f})"
         )
     for split, answered in rows.items():
+        name = f"{split}_accuracy" if len(rows) > 1 else "accuracy"
+        accuracy, commonest = measures.get(name), constant.get(name)
+        if accuracy is not None and commonest is not None and accuracy > commonest:
+            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(answered))  # two standard errors
+            if accuracy - commonest < error:
+                found.append(
+                    f"{name} {accuracy:.4f} on {len(answered):,} rows, {commonest:.4f} without learning: differences "
+                    f"below {100 * error:.1f} points may be chance"
+                )
         answers, expected = ({getattr(row, name) for row in answered} for name in _COMPARED)
         if len(answers) == 1 and len(expected) > 1:
             (answer,) = answers

@@ -1,24 +1,208 @@
-"""Distillation: learn masked words, sentence order, and a teacher's states of the same text."""
+"""Distillation: a student learns masked words, sentence order, and a teacher's states of the same text.
+
+The teacher is a pretrained encoder with a vocabulary of its own. A step has masked pairs (masked LM, sentence order,
+hidden states) and short plain texts (hidden states, one vector per text). Ids become text again (`Surface`), the
+teacher reads it without masks (`Teacher`), and the two tokenizations are aligned by characters (`align`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import DistilConfig, TrainConfig
-from litebert.distributed import ALONE, World
-from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.heads import PretrainingOutput
+from litebert.distributed.world import ALONE, World
+from litebert.errors import LitebertError
+from litebert.fast.steps import exact_dtype
+from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.batch import mean_by_sequence, moved
+from litebert.nn.heads import PRETRAINING_HEADS
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
-from litebert.tasks.base import Loss, device_of, summed
-from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches, whole_step
-from litebert.tasks.surface import Surface
-from litebert.tasks.teacher import Alignment, Reading, Teacher, align, pool
+from litebert.rng import Ints
+from litebert.tasks.base import Loss, Measure, device_of, summed
+from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
+from litebert.tokenizer import Tokenizer
+
+Span = tuple[int, int]
+
+DISTILLATION_MEASURES = (
+    Measure(
+        "hidden_error",
+        "hidden {:.3f}",
+        "Hidden-state error",
+        "Distance to the teacher's hidden states. Lower is better.",
+    ),
+    Measure(
+        "vector_error",
+        "vectors {:.3f}",
+        "Text-vector error",
+        "Distance to the teacher's text vectors. Lower is better.",
+    ),
+)
+
+
+# The teacher and its text
+
+
+class Surface:
+    """Turn ids back into text; special pieces become nothing, an unknown piece a question mark.
+
+    The text is normalised as the vocabulary is (to lower case), as for an uncased teacher.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        special = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+        self._texts = [
+            "" if index in special else "?" if piece == "<unk>" else piece.replace("▁", " ")
+            for index, piece in enumerate(tokenizer.pieces)
+        ]
+
+    def read(self, ids: Ints, offsets: Ints) -> tuple[list[str], list[list[Span]]]:
+        """Return the text of each sequence, and the span of each token without leading space.
+
+        `ids` (tokens,) are unmasked and framed; `offsets` (sequences + 1,) delimit the sequences.
+        """
+        texts, spans = [], []
+        for start, stop in pairwise(offsets):
+            parts = [self._texts[index] for index in ids[start:stop]]
+            ends = np.cumsum([0, *map(len, parts)]).tolist()
+            texts.append("".join(parts))
+            spans.append([(ends[i] + part.startswith(" "), ends[i + 1]) for i, part in enumerate(parts)])
+        return texts, spans
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The teacher's output for a batch.
+
+    `states` are those of the requested layers, each (teacher tokens, teacher hidden); `vectors` (texts, teacher hidden)
+    are pooled as the teacher's folder says, by default to the mean.
+    """
+
+    states: tuple[Tensor, ...]
+    vectors: Tensor
+
+
+class Teacher:
+    """An encoder with its own tokenizer; it reads plain text and never learns."""
+
+    def __init__(self, encoder: Albert, tokenizer: Tokenizer, *, pooling: Pooling = "mean") -> None:
+        self.encoder, self.tokenizer, self.pooling = encoder.eval(), tokenizer, pooling
+
+    @classmethod
+    def load(cls, folder: Path, *, dtype: torch.dtype) -> Teacher:
+        """Read a model folder; a sentence-transformers folder also defines the pooling."""
+        vectors = read_sentence_vectors(folder) or SentenceVectors()
+        if vectors.pooling not in ("mean", "cls"):
+            raise LitebertError(
+                "LB-990",
+                f"{folder} has a pooling that distillation does not support",
+                received=f"pooling {vectors.pooling}",
+                expected="mean or cls",
+                next="choose another teacher",
+            )
+        network = load_model(folder, dtype=dtype, for_inference=True).network
+        return cls(network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
+
+    @property
+    def num_layers(self) -> int:
+        """The number of hidden states after the embeddings."""
+        return len(self.encoder.plan)
+
+    def encode(self, texts: Sequence[str]) -> tuple[Batch, list[list[Span]]]:
+        """Return the framed batch of texts, and each token's span; [CLS] and [SEP] have (0, 0)."""
+        longest = self.encoder.config.max_position_embeddings - 2
+        ids, spans = [], []
+        for text in texts:
+            encoded = self.tokenizer.encode(text)
+            ids.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
+            spans.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
+        return Batch.from_lists(ids), spans
+
+    @torch.no_grad()
+    def read(self, batch: Batch, layers: Sequence[int]) -> Reading:
+        """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
+        states = list(self.encoder.states(batch))
+        return Reading(tuple(states[layer] for layer in layers), pool(states[-1].float(), batch, self.pooling))
+
+
+def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
+    """Return one vector per sequence: the mean of its states, or the state of its [CLS].
+
+    `hidden` has shape (tokens, hidden), the result (sequences, hidden).
+    """
+    return hidden[batch.first_tokens] if pooling == "cls" else mean_by_sequence(hidden, batch)
+
+
+# Two tokenizations of one text
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Which teacher tokens correspond to each student token: those from `first` to `stop`.
+
+    Both have shape (tokens,) and index the teacher's tokens of the whole batch. If they are equal,
+    a token has no counterpart ([SEP] between two sentences, a lone `▁`).
+    """
+
+    first: Ints
+    stop: Ints
+
+    def means(self, states: Tensor) -> Tensor:
+        """Return the mean teacher state of each student token, zeros if it has no counterpart.
+
+        `states` has shape (teacher tokens, hidden), the result (tokens, hidden).
+        """
+        first, stop = (moved(torch.from_numpy(x), states.device) for x in (self.first, self.stop))
+        # the sum of rows a ... b - 1 is a difference of running sums, which float32 would round away
+        sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).to(exact_dtype(states.device)).cumsum(0)
+        count = (stop - first).clamp(min=1)[:, None]
+        return ((sums[stop] - sums[first]) / count).float()
+
+    @property
+    def has_target(self) -> NDArray[np.bool_]:
+        """Which student tokens have a teacher state, shape (tokens,)."""
+        return self.stop > self.first
+
+
+def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:
+    """Align two tokenizations of the same texts by characters.
+
+    The first and the last span of a text are [CLS] and the final [SEP], which correspond to each
+    other. Other empty spans have no counterpart.
+
+    >>> alignment = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
+    >>> alignment.first.tolist(), alignment.stop.tolist()
+    ([0, 1, 3], [1, 3, 4])
+    """
+    first, stop, row = [], [], 0
+    for ours, theirs in zip(student, teacher, strict=True):
+        starts = np.array([begin for begin, _ in theirs[1:-1]])
+        ends = np.array([end for _, end in theirs[1:-1]])
+        begin, end = np.array(ours).T
+        # Teacher tokens that overlap ours: they end after its begin and begin before its end.
+        low = row + 1 + np.searchsorted(ends, begin, side="right")
+        high = row + 1 + np.searchsorted(starts, end, side="left")
+        is_empty = begin == end
+        low[is_empty], high[is_empty] = 0, 0
+        low[0], high[0] = row, row + 1  # [CLS]
+        row += len(theirs)
+        low[-1], high[-1] = row - 1, row  # the last [SEP]
+        first.append(low)
+        stop.append(np.maximum(low, high))
+    return Alignment(np.concatenate(first), np.concatenate(stop))
+
+
+# The task
 
 
 @dataclass(frozen=True)
@@ -40,10 +224,7 @@ class Lesson:
 class Distillation:
     """The task of distillation; see tasks.base.Task.
 
-    A step has masked pairs (masked LM, sentence order, hidden states) and short plain texts (hidden
-    states, one vector per text). The teacher reads the text without masks: at a masked position the
-    student must predict the state of the hidden word (as in data2vec, arXiv 2202.03555).
-
+    At a masked position the student must predict the state of the hidden word (as in data2vec, arXiv 2202.03555).
     Hidden states are compared by squared error relative to the teacher's size, vectors by cosine.
     """
 
@@ -63,6 +244,7 @@ class Distillation:
         self._pretraining, self._teacher, self._surface = pretraining, teacher, surface
         self._open = (open_pairs, open_texts)
         self._held_out_texts, self._train, self._distil = held_out_texts, train, distil
+        # the teacher's layer at the same share of the depth, for each step of the student
         depth = len(self.network.albert.plan)
         self._layers = [round(step * teacher.num_layers / depth) for step in range(1, depth + 1)]
 
@@ -74,20 +256,35 @@ class Distillation:
     @property
     def sum_names(self) -> tuple[str, ...]:
         """The sums of pretraining, then the teacher's."""
-        ours = ("hidden_error", "lessons", "vector_error", "texts")
-        return (*self._pretraining.sum_names, *ours)
+        return (*self._pretraining.sum_names, "hidden_error", "lessons", "vector_error", "texts")
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield the lessons of each step: pairs, then texts."""
-        steps, workers = range(start, stop), self._train.loader_workers
-        rank, size = self._world.rank, self._world.size
-        both = (prefetch(opened, steps, rank=rank, world_size=size, workers=workers) for opened in self._open)
+        steps, workers, world = range(start, stop), self._train.loader_workers, self._world
+        both = (prefetch(o, steps, rank=world.rank, world_size=world.size, workers=workers) for o in self._open)
         for pairs, texts in zip(*both, strict=True):
-            sizes = self._world.totals(pairs.offsets[-1], texts.offsets[-1])
+            sizes = world.totals(pairs.offsets[-1], texts.offsets[-1])
             yield [
-                self._lesson(batch, size / sum(sizes), self._world, is_masked=is_masked)
-                for batch, size, is_masked in zip((pairs, texts), sizes, (True, False), strict=True)
+                self._lesson(pairs, sizes[0] / sum(sizes), world, is_masked=True),
+                self._lesson(texts, sizes[1] / sum(sizes), world, is_masked=False),
             ]
+
+    def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
+        """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
+        device = device_of(self.network)
+        batch = longest_first(batch)
+        ids = unmasked(batch)
+        texts, spans = self._surface.read(ids, batch.offsets)
+        theirs, their_spans = self._teacher.encode(texts)
+        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
+        return Lesson(
+            batch=work.batch,
+            pretraining=work if is_masked else None,
+            alignment=align(spans, their_spans),
+            reading=self._teacher.read(theirs.to(device), self._layers),
+            share=share,
+            world=world,
+        )
 
     def loss(self, work: Lesson) -> Loss:
         """Return one lesson's share of the step's loss."""
@@ -95,19 +292,32 @@ class Distillation:
         hidden = self._hidden_error(states, work)
         total = work.share * (self._distil.hidden * hidden)
         sums = [hidden * work.share, hidden.new_full((), work.share / work.world.size)]
-        nothing = hidden.new_zeros(())
         if work.pretraining is not None:
-            pretraining = self._pretraining.loss_of(work.pretraining, self._logits(states[-1], work.pretraining))
+            masked = work.pretraining.masked_positions
+            heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
+            logits = self.network.read(*(states[-1][head.reads(work.batch, masked)] for head in heads))
+            pretraining = self._pretraining.loss_of(work.pretraining, logits)
             total = total + self._distil.pretraining * pretraining.total
-            sums = [*pretraining.sums, *sums, nothing, nothing]
-        else:
-            vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
-            errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)
-            (num_texts,) = work.world.totals(len(errors))
-            total = total + self._distil.vectors * errors.sum() / num_texts
-            zeros = hidden.new_zeros(len(self._pretraining.sum_names))
-            sums = [*zeros, *sums, errors.sum(), hidden.new_full((), len(errors))]
-        return Loss(total, summed(sums))
+            nothing = hidden.new_zeros(())
+            return Loss(total, summed([*pretraining.sums, *sums, nothing, nothing]))
+        vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
+        errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)
+        (num_texts,) = work.world.totals(len(errors))
+        total = total + self._distil.vectors * errors.sum() / num_texts
+        zeros = hidden.new_zeros(len(self._pretraining.sum_names))
+        return Loss(total, summed([*zeros, *sums, errors.sum(), hidden.new_full((), len(errors))]))
+
+    def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
+        """Return the mean relative error of the states; the last has half of the weight."""
+        keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
+        targets = [work.alignment.means(each)[keep] for each in work.reading.states]
+        sizes = [target.square().sum() for target in targets]
+        work.world.sum_(sizes)  # errors are relative to all texts of the lesson
+        errors = [
+            (ours[keep].float() - target).square().sum() / size
+            for ours, target, size in zip(states, targets, sizes, strict=True)
+        ]
+        return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return pretraining's measures and the two errors against the teacher."""
@@ -128,44 +338,15 @@ class Distillation:
         self._world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())
-        return values | {n: value for n, value in measured.items() if n.endswith("_error")}
+        return values | {measure.name: measured[measure.name] for measure in DISTILLATION_MEASURES}
 
     def num_tokens(self, work: Lesson) -> int:
         """Count the tokens that the student reads; there is no padding."""
         return sum(work.batch.lengths)
 
-    def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
-        """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
-        device = device_of(self.network)
-        batch = longest_first(batch)
-        ids = batch.ids.copy()
-        ids[batch.masked_positions] = batch.masked_ids
-        texts, spans = self._surface.read(ids, batch.offsets)
-        theirs, their_spans = self._teacher.encode(texts)
-        whole = whole_step(batch, world)
-        shown = batch if is_masked else replace(batch, ids=ids)
-        (work,) = micro_batches(shown, None, device, whole)
-        alignment = align(spans, their_spans)
-        return Lesson(
-            batch=work.batch,
-            pretraining=work if is_masked else None,
-            alignment=alignment,
-            reading=self._teacher.read(theirs.to(device), self._layers),
-            share=share,
-            world=world,
-        )
 
-    def _logits(self, hidden: Tensor, work: PretrainingWork) -> PretrainingOutput:
-        return self.network.read(hidden[work.masked_positions], hidden[work.batch.first_tokens])
-
-    def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
-        """Return the mean relative error of the states; the last has half of the weight."""
-        keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
-        targets = [work.alignment.means(each)[keep] for each in work.reading.states]
-        sizes = [target.square().sum() for target in targets]
-        work.world.sum_(sizes)  # errors are relative to all texts of the lesson
-        errors = [
-            (ours[keep].float() - target).square().sum() / size
-            for ours, target, size in zip(states, targets, sizes, strict=True)
-        ]
-        return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
+def unmasked(batch: PretrainingBatch) -> Ints:
+    """Return the ids of a batch as they were before they were masked, shape (tokens,)."""
+    ids: Ints = batch.ids.copy()
+    ids[batch.masked_positions] = batch.masked_ids
+    return ids

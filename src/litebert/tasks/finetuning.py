@@ -13,7 +13,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import TrainConfig
-from litebert.distributed import ALONE, World
+from litebert.distributed.world import ALONE, World
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
@@ -152,6 +152,22 @@ class Finetuning(Generic[Example, Answer]):
                 step_weight or 1.0,
                 None if wanted is None else moved(wanted, device),
             )
+
+
+@torch.no_grad()
+def hardest_features(
+    features: list[Feature], *, network: AlbertForTask, family: Family[Example, Answer], keep: int
+) -> list[Feature]:
+    """Return the `keep` features with the largest loss, without dropout and without the weights of their labels."""
+    network.eval()
+    losses, device = np.empty(len(features)), device_of(network)
+    for numbers in by_length([feature.num_tokens for feature in features]):
+        part = [features[number] for number in numbers]
+        weighted = family.losses(network, joined(part).to(device), targets_of(part).to(device)).float().cpu().numpy()
+        weights = np.array([feature.weight for feature in part])
+        losses[numbers] = np.divide(weighted, weights, out=np.zeros(len(part)), where=weights > 0)
+    network.train()
+    return [features[row] for row in np.sort(np.argsort(-losses, kind="stable")[:keep])]
 
 
 def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:

@@ -1,34 +1,50 @@
-"""Checkpoints: complete or absent, verified before use, resumed bit for bit, without pickle."""
+"""Checkpoints: complete or absent, verified before use, resumed bit for bit, without pickle.
+
+A checkpoint is a folder `step-N`: a model as anybody can load it, the optimizer's moments, the run's progress, and a
+manifest with the size and hash of every file. It is written beside its place and renamed (`files.staged_folder`).
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from litebert.errors import DamagedError, LitebertError, NonFiniteError
-from litebert.files import Json, hash_file, read_json, remove_folder, staged_folder, write_bytes, write_json
+from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
+from litebert.failures import free_bytes
+from litebert.files import (
+    Json,
+    hash_file,
+    read_json,
+    readable_bytes,
+    remove_folder,
+    staged_folder,
+    write_bytes,
+    write_json,
+)
 from litebert.folder import load_model, save_model
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
 from litebert.tokenizer import Tokenizer
+from litebert.train.run import write_model
 
 FORMAT_VERSION = 1
-_MANIFEST, _STATE, _OPTIMIZER = "manifest.json", "state.json", "optimizer.safetensors"
+MANIFEST_FILE, STATE_FILE, OPTIMIZER_FILE = "manifest.json", "state.json", "optimizer.safetensors"
 
 
 @dataclass(frozen=True)
 class RunProgress:
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
-    In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps`
-    counts the steps since that changed.
+    In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps` counts the steps since that changed. `first_loss`
+    is that of the first step, `trend` a running mean, and `diverged` the step at which that was far above the first.
     """
 
     step: int = 0
@@ -37,32 +53,25 @@ class RunProgress:
     window_tokens: int = 0
     loss_scale: float = 1.0
     scaled_steps: int = 0
+    first_loss: float | None = None
+    trend: float | None = None
+    diverged: int | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """Return the contents of state.json; fields of fp16 only where they are used."""
-        table: dict[str, Json] = {
-            "step": self.step,
-            "skipped_in_a_row": self.skipped_in_a_row,
-            "window": list(self.window),
-            "window_tokens": self.window_tokens,
-        }
-        if self.scaled_steps or self.loss_scale != 1:
-            table |= {"loss_scale": self.loss_scale, "scaled_steps": self.scaled_steps}
-        return table
+        """Return the contents of state.json; fields that are unused are omitted."""
+        unused = {"loss_scale", "scaled_steps"} if not self.scaled_steps and self.loss_scale == 1 else set()
+        table = asdict(self) | {"window": list(self.window)}
+        return {name: value for name, value in table.items() if name not in unused and value is not None}
 
     @classmethod
     def of_json(cls, table: Json) -> RunProgress:
-        """Read what `to_json` returned.
-
-        Raises:
-            ValidationError: It is something else.
-        """
+        """Read what `to_json` returned, or what earlier versions wrote; anything else is a ValidationError."""
         return TypeAdapter(cls).validate_python(table)
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run: folders `step-N`, the latest of which has the largest N."""
+    """The checkpoints of one run: the latest one has the largest step in its name."""
 
     folder: Path
     keep: int
@@ -72,24 +81,30 @@ class Checkpoints:
     def save(self, network: Network, optimizer: MomentOptimizer, progress: RunProgress) -> Path:
         """Write a checkpoint, verify it, and only then remove the oldest ones.
 
-        Raises:
-            NonFiniteError: LB-541, weights or moments are not finite; nothing is written.
+        Nothing is written if weights or moments are not finite. The last one from before a divergence stays.
         """
         tensors = state_tensors(optimizer, network.named_parameters())
-        _require_finite({**dict(network.named_parameters()), **tensors}, progress.step)
+        if name := first_not_finite({**dict(network.named_parameters()), **tensors}):
+            raise NonFiniteError(
+                "LB-541",
+                f"training has diverged: {name} is not finite after step {progress.step}",
+                received="NaN or infinity in the weights or in the optimizer's moments",
+                expected="finite numbers; earlier checkpoints are untouched",
+                next="start a run with a lower optim.learning_rate under another --name",
+            )
         final = self.folder / f"step-{progress.step:09d}"
         with staged_folder(final) as staged:
             save_model(network, staged)
             if self.tokenizer:  # so that a checkpoint is a model that can be used
-                length = network.config.max_position_embeddings
-                self.tokenizer.save(staged, max_length=length)
-            contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-            write_bytes(staged / _OPTIMIZER, save(contiguous))
-            write_json(staged / _STATE, progress.to_json())
-            write_json(staged / _MANIFEST, _manifest(staged, progress.step))
+                self.tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+            write_bytes(staged / OPTIMIZER_FILE, save({name: t.cpu().contiguous() for name, t in tensors.items()}))
+            write_json(staged / STATE_FILE, progress.to_json())
+            write_json(staged / MANIFEST_FILE, manifest_of(staged, progress.step))
         verify(final)
+        spared = [path for path in self.newest_first() if step_of(path) < (progress.diverged or 0)][:1]
         for outdated in self.newest_first()[self.keep :]:
-            if self.keep_every is None or step_of(outdated) % self.keep_every:
+            is_kept = self.keep_every is not None and step_of(outdated) % self.keep_every == 0
+            if not is_kept and outdated not in spared:
                 remove_folder(outdated)
         return final
 
@@ -116,11 +131,19 @@ class Checkpoints:
         found = self.folder.glob("step-*")  # also unfinished ones that a killed writer left
         return sorted((path for path in found if path.name[5:].isdecimal()), reverse=True)
 
-    @property
-    def num_bytes(self) -> int:
-        """The size of the checkpoints on disk."""
-        files = (file for path in self.newest_first() for file in path.iterdir())
-        return sum(file.stat().st_size for file in files)
+    def require_disk(self, num_parameters: int) -> None:
+        """Refuse a disk without room for the checkpoints that will be kept, one more, and the model."""
+        one = num_parameters * 12  # weights and two moments in float32
+        present = sum(file.stat().st_size for path in self.newest_first() for file in path.iterdir())
+        needed = (self.keep + 1) * one + num_parameters * 4 - min(present, self.keep * one)
+        if (free := free_bytes(self.folder.parent)) < needed:
+            raise ResourceError(
+                "LB-506",
+                f"the disk of {self.folder.parent} is too full for this run",
+                received=f"{readable_bytes(free)} free",
+                expected=f"{readable_bytes(needed)} for its checkpoints and its model",
+                next="free some space, lower train.keep_checkpoints, or choose another --runs folder",
+            )
 
 
 def step_of(path: Path) -> int:
@@ -129,11 +152,7 @@ def step_of(path: Path) -> int:
 
 
 def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProgress:
-    """Copy a verified checkpoint into a network and its optimizer; return its progress.
-
-    Raises:
-        DamagedError: LB-500, LB-501, it lacks weights, or a file cannot be read.
-    """
+    """Copy a verified checkpoint into a network and its optimizer; return its progress."""
     loaded = load_model(path)
     if loaded.missing:
         raise DamagedError(
@@ -144,34 +163,30 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProg
             next="remove this checkpoint and run the same command again",
         )
     try:
-        tensors = load_file(path / _OPTIMIZER)
+        tensors = load_file(path / OPTIMIZER_FILE)
     except (SafetensorError, OSError) as error:
-        raise _damaged(path / _OPTIMIZER, str(error)) from error
-    if name := _first_not_finite(tensors):
-        raise _damaged(path / _OPTIMIZER, f"{name} is not finite")
-    table = read_json(path / _STATE, command="remove this checkpoint and run the command again")
+        raise _damaged(path / OPTIMIZER_FILE, str(error)) from error
+    if name := first_not_finite(tensors):
+        raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
+    table = read_json(path / STATE_FILE, command="remove this checkpoint and run the command again")
     try:
         progress = RunProgress.of_json(table)
     except ValidationError as error:
-        raise _damaged(path / _STATE, str(error)) from error
+        raise _damaged(path / STATE_FILE, str(error)) from error
     network.load_state_dict(loaded.network.state_dict())
     load_state_tensors(optimizer, network.named_parameters(), tensors)
     return progress
 
 
 def verify(path: Path) -> None:
-    """Check every file of a checkpoint against its manifest.
-
-    Raises:
-        DamagedError: LB-501, a file is missing, superfluous or changed.
-    """
-    manifest = read_json(path / _MANIFEST, command="remove this checkpoint and run again")
+    """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
+    manifest = read_json(path / MANIFEST_FILE, command="remove this checkpoint and run again")
     if manifest.get("format") != FORMAT_VERSION:
-        raise _damaged(path / _MANIFEST, f"format {manifest.get('format')}")
+        raise _damaged(path / MANIFEST_FILE, f"format {manifest.get('format')}")
     listed = manifest.get("files")
     if not isinstance(listed, dict):
-        raise _damaged(path / _MANIFEST, "no list of files")
-    present = {file.name for file in path.iterdir()} - {_MANIFEST}
+        raise _damaged(path / MANIFEST_FILE, "no list of files")
+    present = {file.name for file in path.iterdir()} - {MANIFEST_FILE}
     if present != set(listed):
         raise _damaged(path, f"files that differ from the list: {sorted(present ^ set(listed))}")
     for name, described in listed.items():
@@ -179,8 +194,9 @@ def verify(path: Path) -> None:
             raise _damaged(path / name, "size or hash differ from the manifest")
 
 
-def _manifest(folder: Path, step: int) -> dict[str, Json]:
-    files: dict[str, Json] = {p.name: _described(p) for p in sorted(folder.iterdir())}
+def manifest_of(folder: Path, step: int) -> dict[str, Json]:
+    """Describe every file of a checkpoint."""
+    files: dict[str, Json] = {path.name: _described(path) for path in sorted(folder.iterdir())}
     return {"format": FORMAT_VERSION, "step": step, "files": files}
 
 
@@ -188,20 +204,9 @@ def _described(path: Path) -> dict[str, Json]:
     return {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
 
 
-def _require_finite(tensors: Mapping[str, Tensor], step: int) -> None:
-    if name := _first_not_finite(tensors):
-        raise NonFiniteError(
-            "LB-541",
-            f"training has diverged: {name} is not finite after step {step}",
-            received="NaN or infinity in the weights or in the optimizer's moments",
-            expected="finite numbers; earlier checkpoints are untouched",
-            next="start a run with a lower optim.learning_rate under another --name",
-        )
-
-
-def _first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of a tensor with NaN or infinity, if any: its sum is not finite either."""
-    return next((n for n, t in tensors.items() if not t.detach().double().sum().isfinite()), None)
+def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return the name of a tensor with NaN or infinity, if any; no device lacks what this needs."""
+    return next((name for name, tensor in tensors.items() if not tensor.detach().isfinite().all()), None)
 
 
 def _damaged(path: Path, received: str) -> DamagedError:
@@ -212,3 +217,46 @@ def _damaged(path: Path, received: str) -> DamagedError:
         expected="exactly what was written, by size and blake2b",
         next="run the same command again: it resumes from the newest undamaged checkpoint",
     )
+
+
+# Averages of checkpoints
+
+
+def average_checkpoints(run: Path, output: Path, *, last: int = 1, until: int | None = None) -> list[int]:
+    """Write the mean weights of the `last` checkpoints up to a step; return their steps.
+
+    With `last` 1 this writes one checkpoint as a model.
+    """
+    every = Checkpoints(run / "checkpoints", keep=1).newest_first()
+    chosen = [path for path in every if until is None or step_of(path) <= until][:last]
+    if len(chosen) < last:
+        steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
+        raise LitebertError(
+            "LB-265",
+            f"{run} has too few checkpoints",
+            received=f"{len(chosen)} of {last}; there are steps {steps or 'none'}",
+            expected=f"{last} checkpoints" + (f" up to step {until:,}" if until else ""),
+            next="lower --last; new runs keep more with train.keep_checkpoints or train.keep_every",
+        )
+    for path in chosen:
+        verify(path)
+    # checkpoints of older versions have no vocabulary, but the finished run does
+    has_own = (chosen[0] / "tokenizer_config.json").is_file()
+    write_model(output, mean_network(chosen), Tokenizer.load(chosen[0] if has_own else run / "model"))
+    return sorted(map(step_of, chosen))
+
+
+@torch.no_grad()
+def mean_network(folders: Sequence[Path], weights: Sequence[float] = ()) -> Network:
+    """Return a network with the mean weights of all folders, summed in float64.
+
+    The models must have the same shape; `weights` are their shares, equal by default.
+    """
+    shares = weights or [1.0] * len(folders)
+    network = load_model(folders[0]).network
+    sums = {name: tensor.double() * shares[0] for name, tensor in network.state_dict().items()}
+    for folder, share in zip(folders[1:], shares[1:], strict=True):
+        for name, tensor in load_model(folder).network.state_dict().items():
+            sums[name] += tensor.double() * share
+    network.load_state_dict({name: (x / sum(shares)).float() for name, x in sums.items()})
+    return network

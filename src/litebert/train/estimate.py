@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -15,20 +15,22 @@ from litebert.config import OptimConfig, PretrainConfig, TrainConfig
 from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
-from litebert.tasks import Pretraining, PretrainingWork
-from litebert.tasks.base import Loss, Task, Work, device_of
+from litebert.tasks.base import Task, Work, device_of
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
+from litebert.train.log import memory_bytes
 from litebert.train.pace import MIN_STEPS
 from litebert.train.run import dtype_of, threads
 
-_PROBE_FLOPS, _PROBE_SECONDS = 1e12, 1.0
-_ROUNDS = 5
+PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
+"""The work of one probe, a few seconds on the slowest cores, and how long it is repeated."""
+ROUNDS = 4
 """Measurements of each number of threads; the first warms up."""
-_WITH_TEACHER = 4 / 3
+WITH_TEACHER = 4 / 3
 """Relative time with a teacher of the same shape, which adds one forward pass to the three units
 of a forward and a backward pass."""
-_HEAP = 1.25
+HEAP = 1.25
 """What an allocator holds relative to what is in use, by the runs in benchmarks/RESULTS.md."""
-_CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
+CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
 """Memory of the libraries at work, with bf16 kernels compiled for each shape (same runs)."""
 
 
@@ -46,32 +48,21 @@ class Estimate:
         return steps * self.seconds_per_step
 
 
-@dataclass(frozen=True)
-class _PassCost:
-    """One measured forward and backward pass."""
-
-    tokens: int
-    seconds: float
-    saved_bytes: int
-
-
-def estimate(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -> Estimate:
-    """Time two small batches of made-up tokens and one update, and scale to the real batch."""
+def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
+    """Time a small batch of made-up tokens and one update, and scale to the real batch."""
     before = process_bytes(device)
-    network = AlbertForPretraining(config.model, dtype=dtype).to(device)
+    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train)).to(device)
     if config.train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
-    task = Pretraining(network, held_out=(), train=config.train)
-    num_sequences = _probe_sequences(config)
-    at_once = config.train.micro_batch_size or config.train.batch_size
-    passes = _WITH_TEACHER if config.distil.teacher else 1.0
+    number = _probe_sequences(config)
     return scaled(
-        task,
-        [_made_up(config, number, device) for number in (num_sequences, 2 * num_sequences)],
+        Pretraining(network, held_out=(), train=config.train),
+        _made_up(config, number, device),
+        _made_up(config, 2 * number, device),
         train=config.train,
         optim=config.optim,
-        tokens_per_step=passes * most_tokens(config),
-        tokens_at_once=at_once * _length(config),
+        tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * most_tokens(config),
+        tokens_at_once=(config.train.micro_batch_size or config.train.batch_size) * _length(config),
         bytes_before=before,
     )
 
@@ -85,7 +76,8 @@ def most_tokens(config: PretrainConfig) -> int:
 
 def scaled(
     task: Task[Work],
-    probes: Sequence[Work],
+    small: Work,
+    large: Work,
     *,
     train: TrainConfig,
     optim: OptimConfig,
@@ -93,51 +85,52 @@ def scaled(
     tokens_at_once: float,
     bytes_before: int,
 ) -> Estimate:
-    """Time a small and a larger micro-batch and one update, and scale to a whole step."""
-    device, dtype = device_of(task.network), dtype_of(train)
-    small, large = (_probe(task, work) for work in probes)
+    """Measure what two micro-batches keep, time the larger one and one update, and scale to a whole step."""
+    device = device_of(task.network)
+    kept = _saved_bytes(task, large) - _saved_bytes(task, small)  # without what does not depend on the tokens
+    tokens = task.num_tokens(large) - task.num_tokens(small)
+    seconds = _median_seconds(lambda: _backward(task, large), device)
     optimizer = build_optimizer(optim, task.network.named_parameters())
-    optimizer.step()
     update = _median_seconds(optimizer.step, device)
     num_parameters = sum(p.numel() for p in task.network.parameters())
-    saved, tokens = large.saved_bytes - small.saved_bytes, large.tokens - small.tokens
+    # weights, gradients and two moments in float32; one more of each while updating
+    held = HEAP * (num_parameters * 4 * 5 + max(0, kept) / max(1, tokens) * tokens_at_once)
+    libraries = CPU_BYTES.get(dtype_of(train), CPU_BYTES[torch.bfloat16]) if device.type == "cpu" else 0
     return Estimate(
         num_parameters=num_parameters,
-        seconds_per_step=update + tokens_per_step * large.seconds / large.tokens,
-        # weights, gradients and two moments in float32; one more of each while updating
-        memory_bytes=bytes_before
-        + int(_HEAP * (num_parameters * 4 * 5 + max(0, saved) / max(1, tokens) * tokens_at_once))
-        + (_CPU_BYTES.get(dtype, _CPU_BYTES[torch.bfloat16]) if device.type == "cpu" else 0),
+        seconds_per_step=update + tokens_per_step * seconds / task.num_tokens(large),
+        memory_bytes=bytes_before + int(held) + libraries,
         disk_bytes=(train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
 
 
-def with_steps_for(config: PretrainConfig, minutes: float, device: torch.device, dtype: torch.dtype) -> PretrainConfig:
-    """Choose threads, and plan the steps so that training and evaluations take `minutes`."""
-    number = config.train.threads or faster_threads(config, device, dtype)
+def with_steps_for(config: PretrainConfig, minutes: float, device: torch.device) -> tuple[PretrainConfig, Estimate]:
+    """Choose threads, and plan the steps so that training and evaluations take `minutes`; return the needs, too."""
+    number = config.train.threads or faster_threads(config, device)
     with threads(number):
-        needs = estimate(config, device, dtype)
+        needs = estimate(config, device)
     train = config.train
+    # an evaluation is a forward pass, a third of a step for each sequence
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
     per_step = needs.seconds_per_step + evaluation / train.eval_every
     steps = max(MIN_STEPS, int((minutes * 60 - 2 * evaluation) / per_step))
-    update = {"steps": steps, "threads": number}
-    return config.model_copy(update={"train": train.model_copy(update=update)})
+    train = train.model_copy(update={"steps": steps, "threads": number})
+    return config.model_copy(update={"train": train}), needs
 
 
-def faster_threads(config: PretrainConfig, device: torch.device, dtype: torch.dtype) -> int:
+def faster_threads(config: PretrainConfig, device: torch.device) -> int:
     """Return 1 or all threads, whichever is faster: on a busy machine one thread can win."""
     every = torch.get_num_threads()
     if every == 1 or device.type != "cpu":
         return every
-    network = AlbertForPretraining(config.model, dtype=dtype)
+    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train))
     task = Pretraining(network, held_out=(), train=config.train)
     work = _made_up(config, _probe_sequences(config), device)
     times: dict[int, list[float]] = {1: [], every: []}
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         for number, taken in times.items():
             with threads(number):
-                taken.append(_seconds(lambda: _backward(task.loss(work)), device))
+                taken.append(_seconds(lambda: _backward(task, work), device))
     return min(times, key=lambda number: median(times[number][1:]))
 
 
@@ -152,27 +145,18 @@ def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 
 
-def _probe(task: Task[Work], work: Work) -> _PassCost:
-    saved: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, _same):
-        _backward(task.loss(work))
-    seconds = _median_seconds(lambda: _backward(task.loss(work)), device_of(task.network))
-    return _PassCost(task.num_tokens(work), seconds, sum(saved.values()))
+def process_bytes(device: torch.device) -> int:
+    """Return the memory of this process before training, in bytes."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else memory_bytes()
 
 
 def _made_up(config: PretrainConfig, num_sequences: int, device: torch.device) -> PretrainingWork:
+    """Return a micro-batch of made-up tokens with as many masks as the real ones."""
     length = _length(config)
-    lengths = [length] * num_sequences
     ids = torch.arange(num_sequences * length) % config.model.vocab_size
     masked = torch.arange(0, len(ids), max(1, round(1 / config.objective.mask_prob)))
     return PretrainingWork(
-        batch=Batch.from_flat(ids, torch.zeros_like(ids), lengths).to(device),
+        batch=Batch.from_flat(ids, torch.zeros_like(ids), [length] * num_sequences).to(device),
         masked_positions=masked.to(device),
         masked_ids=ids[masked].to(device),
         sentence_labels=torch.zeros(num_sequences, dtype=torch.int64, device=device),
@@ -188,28 +172,37 @@ def _length(config: PretrainConfig) -> int:
 
 
 def _probe_sequences(config: PretrainConfig) -> int:
-    """Return how many sequences can be probed in about a second."""
+    """Return how many sequences are probed at once."""
     model = config.model
-    per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size)
-    affordable = int(_PROBE_FLOPS / (per_token * model.hidden_size * _length(config)))
+    per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size
+    affordable = int(PROBE_FLOPS / (per_token * _length(config)))
     at_once = config.train.micro_batch_size or config.train.batch_size
     return max(1, min(affordable, at_once // 2))
 
 
-def process_bytes(device: torch.device) -> int:
-    """Return the memory of this process before training, in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.memory_allocated(device)
-    from litebert.train.log import memory_bytes
+def _saved_bytes(task: Task[Work], work: Work) -> int:
+    """Return the bytes that a forward pass keeps for the backward pass."""
+    saved: dict[int, int] = {}
 
-    return memory_bytes()
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        _backward(task, work)
+    return sum(saved.values())
+
+
+def _backward(task: Task[Work], work: Work) -> None:
+    task.loss(work).total.backward()  # type: ignore[no-untyped-call]
 
 
 def _median_seconds(work: Callable[[], None], device: torch.device) -> float:
-    """Return the median time of repetitions for a second, at least three, after a warm-up."""
+    """Return the median time of repetitions for a second, at least two, after a warm-up."""
     _seconds(work, device)
     times: list[float] = []
-    while len(times) < 3 or sum(times) < _PROBE_SECONDS:
+    while len(times) < 2 or sum(times) < PROBE_SECONDS:
         times.append(_seconds(work, device))
     return median(times)
 
@@ -220,11 +213,3 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return time.perf_counter() - start
-
-
-def _backward(loss: Loss) -> None:
-    loss.total.backward()  # type: ignore[no-untyped-call]
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor

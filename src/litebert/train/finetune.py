@@ -1,49 +1,69 @@
-"""Fine-tuning: from a pretrained model and a task to a run with a model; begin or resume."""
+"""Fine-tune a pretrained model on a task: the data and every setting, the plan, the training, the result."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import JsonValue
 
 from litebert import rng
-from litebert.config import FinetuneConfig, HeadConfig, Resolved
-from litebert.distributed import ALONE, World
+from litebert.config import AlbertConfig, FinetuneConfig, Resolved
+from litebert.distributed.world import ALONE, World
+from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, checkpoint_gradients
-from litebert.files import write_text
-from litebert.folder import Start, start_from
-from litebert.hub import write_card
+from litebert.files import hash_file, write_text
+from litebert.folder import Start, load_model, read_config, read_head, read_sentence_vectors, start_from
+from litebert.folder.weights import weights_path
+from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged
-from litebert.runs import RESULT_FILE, EvaluatedStep, Result, read_metrics, read_record, write_result
-from litebert.tasks.baseline import doubts
-from litebert.tasks.finetuning import Finetuning, Select
-from litebert.tasks.hardest import hardest_features, require_alone
-from litebert.tasks.kinds.family import AnswerRow
+from litebert.runs import (
+    RESULT_FILE,
+    EvaluatedStep,
+    Result,
+    is_run,
+    read_metrics,
+    read_record,
+    recorded_setting,
+    write_result,
+)
+from litebert.tasks.baseline import baseline, doubts
+from litebert.tasks.dataset import Dataset
+from litebert.tasks.defaults import with_suited
+from litebert.tasks.finetuning import Finetuning, LabelledSet, hardest_features
+from litebert.tasks.imitation import taught
+from litebert.tasks.kinds.classification import TextClassification
+from litebert.tasks.kinds.family import AnswerRow, Feature
 from litebert.tasks.kinds.teaching import Teachable, Teaching
-from litebert.train.best import BestModel
-from litebert.train.build import build_trainer
-from litebert.train.depth import rate_scales
-from litebert.train.interrupt import Interruption
-from litebert.train.log import Listener, RunLog
-from litebert.train.loop import resumed, run_steps
-from litebert.train.prepared import Prepared, described, prepare
+from litebert.tasks.registry import open_dataset
+from litebert.tokenizer import Tokenizer
+from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
+from litebert.train.log import BestModel, Listener, RunLog
+from litebert.train.loop import Trainer, resumed, run_steps
 from litebert.train.run import (
     Outcome,
     choose_device,
     dtype_of,
     measured_origins,
     opened,
+    require_alone,
     require_share,
     session,
     threads,
     write_model,
 )
+
+PROBED = 8
+"""Features in the larger of two probes of a plan, at most."""
 
 
 def finetune(
@@ -52,160 +72,407 @@ def finetune(
     *,
     prepared: Prepared | None = None,
     is_quiet: bool = False,
+    says_start: bool = True,
     listeners: tuple[Listener, ...] = (),
     world: World = ALONE,
 ) -> Outcome:
     """Fine-tune by the configuration, or resume where the same one was interrupted.
 
-    `prepared` is what a plan has already read for this configuration and folder. The run leaves
-    `model` (the last step), `best` (the best evaluation by the key measure) and `result.json`,
-    which reports both and never mixes them.
+    `prepared` is what a plan has already read for this configuration and folder; `says_start` is false for the further
+    seeds of one command. The run leaves `model` (the last step), `best` (the best evaluation by the key measure) and
+    `result.json`, which reports both and never mixes them.
     """
     begun = time.monotonic()
     with session(folder, world) as interruption:
-        prepared = _agreed(prepared or prepare(resolved, folder), world)
-        config, train = prepared.config, prepared.config.train
-        suited = prepared.resolved
+        prepared = prepared or prepare(resolved, folder)
+        require_share(prepared.config.train.batch_size, world)
+        require_alone(prepared.config.mining, world)
+        # all processes take what the first one measured on its machine
+        config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
+        prepared, suited, train = replace(prepared, config=config), prepared.resolved, config.train
         settled = Resolved(config, suited.origins | measured_origins(suited.config, config))
-        data = described(prepared)
-        if done := opened(folder, settled, data=data, world=world, result=RESULT_FILE):
+        if done := opened(folder, settled, data=prepared.described(), world=world, result=RESULT_FILE):
             return done
         with threads(train.threads):
-            network = _network(prepared, config)
-            best = _best(folder, prepared, network, interruption)
-            log = RunLog(folder, train.steps, is_quiet=is_quiet, listeners=(best, *listeners), is_first=world.is_first)
-            start = _started(network, prepared)
-            for line in (*prepared.dataset.notes, *_start_lines(start)):
+            generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
+            network = prepared.network(generator)
+            best = BestModel(
+                folder / "best", prepared.key_measure, network, prepared.tokenizer, interruption, train.patience
+            )
+            log = RunLog(
+                folder,
+                train.steps,
+                is_quiet=is_quiet,
+                listeners=(best, *listeners),
+                is_first=world.is_first,
+                eval_every=train.eval_every or train.steps,
+            )
+            start = None if config.model.random else start_from(network, prepared.start)
+            network.to(choose_device(train.device)).train()
+            for line in start_lines(start) if says_start else ():
                 log.say(line)
-            optim = config.optim
-            scales = rate_scales(network, decay=optim.layer_decay, head=optim.head_rate_scale)
-            trainer = build_trainer(
+            scales = rate_scales(network, decay=config.optim.layer_decay, head=config.optim.head_rate_scale)
+            trainer = Trainer.build(
                 network, config, folder, log, begun=begun, rate_scales=scales, world=world, tokenizer=prepared.tokenizer
             )
             progress = resumed(trainer)
             best.recall(read_metrics(folder) if progress.step and world.is_first else [])
-            task = _task(network, prepared, world)
+            task = prepared.task(network, world)
             progress = run_steps(trainer, task, progress, best)
         signal = world.largest(interruption.signal_number or 0)
         if signal and not trainer.pace.is_last(progress.step):
             return Outcome(folder, progress.step, 128 + signal, None)
         if world.is_first:
+            # answers, result and cards, and last the model: a run that has it is finished
             with averaged(trainer.optimizer):
-                _conclude(folder, prepared, task, best, start, log)
+                answers = write_answers(folder / "answers", task, prepared.held_out)
+                result = result_of(folder, prepared, best, start, answers)
+                for line in result.doubts:
+                    log.say(f"warning: {line}")
+                write_result(folder, result)
+                write_card(folder / "best")
+                write_model(folder / "model", network, prepared.tokenizer, has_card=True)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
-def _conclude(
-    folder: Path, prepared: Prepared, task: Finetuning[Any, Any], best: BestModel, start: Start | None, log: RunLog
-) -> None:
-    """Write answers, result and cards, and last the model: a run that has it is finished."""
-    answers = _write_answers(folder / "answers", task, prepared)
-    result = _result(folder, prepared, best, start, answers)
-    for line in result.doubts:
-        log.say(f"warning: {line}")
-    write_result(folder, result)
-    write_card(folder / "best")
-    write_model(folder / "model", task.network, prepared.tokenizer, has_card=True)
-
-
-def _agreed(prepared: Prepared, world: World) -> Prepared:
-    """Take over what the first process measured on its machine; check the batch size."""
-    require_share(prepared.config.train.batch_size, world)
-    config = world.from_first(lambda: prepared.config.model_dump(mode="json"))
-    return replace(prepared, config=FinetuneConfig.model_validate(config))
-
-
-def _network(prepared: Prepared, config: FinetuneConfig) -> AlbertForTask:
-    head: HeadConfig = prepared.dataset.family.head
-    generator = torch.Generator().manual_seed(rng.torch_seed(config.train.seed, "init", 0))
-    kind = AlbertWithExits if config.train.exits else AlbertForTask
-    network = kind(prepared.network_config, head, dtype=dtype_of(config.train), generator=generator)
-    if config.train.gradient_checkpointing:
-        checkpoint_gradients(network.albert)
-    return network
-
-
-def _started(network: AlbertForTask, prepared: Prepared) -> Start | None:
-    """Take the pretrained weights, unless random ones are configured."""
-    config = prepared.config
-    start = None if config.model.random else start_from(network, prepared.start)
-    network.to(choose_device(config.train.device)).train()
-    return start
-
-
-def _start_lines(start: Start | None) -> list[str]:
+def start_lines(start: Start | None) -> list[str]:
+    """Say which modules are new and which were left out; several parameters of a module are one."""
     if start is None:
         return ["random weights, as configured: nothing was taken from the model"]
-    parts = {"new, not pretrained": start.fresh, "left out": start.dropped}
-    taken = [f"{text}: {', '.join(_modules(names))}" for text, names in parts.items() if names]
-    return [*taken, *(f"note: {note}" for note in start.notes)]
+    lines = []
+    for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)):
+        if names:
+            lines.append(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
+    return [*lines, *(f"note: {note}" for note in start.notes)]
 
 
-def _modules(names: tuple[str, ...]) -> list[str]:
-    return sorted({name.rpartition(".")[0] for name in names})
-
-
-def _best(folder: Path, prepared: Prepared, network: AlbertForTask, interruption: Interruption) -> BestModel:
-    return BestModel(
-        folder / "best", prepared.key_measure, network, prepared.tokenizer, interruption, prepared.config.train.patience
-    )
-
-
-def _task(network: AlbertForTask, prepared: Prepared, world: World) -> Finetuning[Any, Any]:
-    return Finetuning(
-        network,
-        prepared.dataset.family,
-        features=prepared.features,
-        held_out=prepared.held_out,
-        train=prepared.config.train,
-        teaching=_teaching(prepared),
-        select=_select(network, prepared, world),
-        pool=prepared.config.mining.pool,
-        world=world,
-    )
-
-
-def _select(network: AlbertForTask, prepared: Prepared, world: World) -> Select | None:
-    """Return what chooses the hardest examples of a step, where the settings say so."""
-    config = prepared.config
-    if config.mining.pool == 1:
-        return None
-    require_alone(config.mining, world)
-    return partial(hardest_features, network=network, family=prepared.dataset.family, keep=config.train.batch_size)
-
-
-def _teaching(prepared: Prepared) -> Teaching | None:
-    family, teacher = prepared.dataset.family, prepared.config.teacher
-    if teacher.run is None or not isinstance(family, Teachable):
-        return None
-    return Teaching(family, teacher)
-
-
-def _result(
-    folder: Path, prepared: Prepared, best: BestModel, start: Start | None, answers: dict[str, list[AnswerRow]]
-) -> Result:
-    """Report the last step and the best evaluation, each with all its measures."""
-    measured = [EvaluatedStep.of(row) for row in read_record(folder).evaluations]
-    constant = prepared.baseline
-    return Result(
-        task=prepared.dataset.name,
-        key_measure=best.key_measure,
-        last=measured[-1],
-        best=next(each for each in measured if each.step == best.step),
-        num_evaluations=len(measured),
-        seed=prepared.config.train.seed,
-        start=str(prepared.config.model.start),
-        fresh=() if start is None else start.fresh,
-        baseline=constant,
-        doubts=doubts(best.key_measure, measured[-1].measures, constant, answers),
-    )
-
-
-def _write_answers(folder: Path, task: Finetuning[Any, Any], prepared: Prepared) -> dict[str, list[AnswerRow]]:
+def write_answers(
+    folder: Path, task: Finetuning[Any, Any], held_out: Mapping[str, LabelledSet[Any]]
+) -> dict[str, list[AnswerRow]]:
     """Write and return the last step's answers on each held-out set, a line per example."""
     written = {}
     for name, answers in task.answers().items():
-        rows = written[name] = task.family.rows(prepared.held_out[name].examples, answers)
+        rows = written[name] = task.family.rows(held_out[name].examples, answers)
         lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
         write_text(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
     return written
+
+
+def result_of(
+    folder: Path, prepared: Prepared, best: BestModel, start: Start | None, answers: dict[str, list[AnswerRow]]
+) -> Result:
+    """Report the last step and the best evaluation, each with all its measures."""
+    evaluated = [EvaluatedStep.of(row) for row in read_record(folder).evaluations]
+    last, key = evaluated[-1], best.key_measure
+    return Result(
+        task=prepared.dataset.name,
+        key_measure=key,
+        last=last,
+        best=next(each for each in evaluated if each.step == best.step),
+        num_evaluations=len(evaluated),
+        seed=prepared.config.train.seed,
+        start=str(prepared.config.model.start),
+        fresh=() if start is None else start.fresh,
+        baseline=prepared.baseline,
+        doubts=doubts(key, last.measures, prepared.baseline, answers),
+    )
+
+
+# Learning rates by depth
+
+HEAD_NAME = re.compile(r"(head|exits)\.")
+BLOCK_NAME = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.")
+
+
+def rate_scales(network: AlbertForTask, *, decay: float = 1.0, head: float = 1.0) -> dict[str, float]:
+    """Return the factor on the learning rate of each parameter: `decay` to the number of layers above it.
+
+    Head and pooler have 1, or `head`. A shared block has the mean depth of its uses; embeddings are below all layers.
+    Absent parameters have 1.
+    """
+    scales = dict[str, float]()
+    plan, steps_per_layer = network.albert.plan, network.config.inner_group_num
+    uses: dict[tuple[str, int], list[int]] = {}
+    for index, step in enumerate(plan):
+        above = (len(plan) - 1 - index) // steps_per_layer
+        uses.setdefault(("attention", step.attention), []).append(above)
+        uses.setdefault(("feed_forward", step.feed_forward), []).append(above)
+    for name, _ in network.named_parameters() if decay != 1 else ():
+        if match := BLOCK_NAME.match(name):
+            above_all = uses[match[1], int(match[2])]
+            scales[name] = decay ** (1 + sum(above_all) / len(above_all))
+        elif name.startswith("albert.embedding."):
+            scales[name] = decay ** (1 + network.config.num_hidden_layers)
+    if head != 1:
+        scales |= {name: head for name, _ in network.named_parameters() if HEAD_NAME.match(name)}
+    return scales
+
+
+# What is known before the first step
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data, the network's shape and every setting.
+
+    `resolved` has the defaults that suit the network and the data; in `config` the steps, the
+    evaluations and the precision are filled in as well.
+    """
+
+    resolved: Resolved[FinetuneConfig]
+    config: FinetuneConfig
+    network_config: AlbertConfig
+    dataset: Dataset[Any, Any]
+    tokenizer: Tokenizer
+    start: Path
+    features: list[Feature]
+    held_out: Mapping[str, LabelledSet[Any]]
+    baseline: dict[str, float]
+
+    @property
+    def num_examples(self) -> int:
+        """The number of training examples."""
+        return len({feature.example for feature in self.features})
+
+    @property
+    def mean_tokens(self) -> float:
+        """The mean number of tokens of a feature."""
+        return sum(feature.num_tokens for feature in self.features) / len(self.features)
+
+    @property
+    def key_measure(self) -> str:
+        """The measure that decides which evaluation is best, that of the first held-out set."""
+        dataset = self.dataset
+        prefix = f"{dataset.dev_splits[0]}_" if len(dataset.dev_splits) > 1 else ""
+        return f"{prefix}{dataset.key_measure}"
+
+    def network(self, generator: torch.Generator | None = None) -> AlbertForTask:
+        """Return the network with random weights."""
+        train = self.config.train
+        kind = AlbertWithExits if train.exits else AlbertForTask
+        network = kind(self.network_config, self.dataset.family.head, dtype=dtype_of(train), generator=generator)
+        if train.gradient_checkpointing:
+            checkpoint_gradients(network.albert)
+        return network
+
+    def task(self, network: AlbertForTask, world: World) -> Finetuning[Any, Any]:
+        """Return the task, with a teacher and a choice of the hardest examples where the settings say so."""
+        config, family = self.config, self.dataset.family
+        teaching = Teaching(family, config.teacher) if config.teacher.run and isinstance(family, Teachable) else None
+        select = None
+        if config.mining.pool > 1:
+            select = partial(hardest_features, network=network, family=family, keep=config.train.batch_size)
+        return Finetuning(
+            network,
+            family,
+            features=self.features,
+            held_out=self.held_out,
+            train=config.train,
+            teaching=teaching,
+            select=select,
+            pool=config.mining.pool,
+            world=world,
+        )
+
+    def described(self) -> dict[str, JsonValue]:
+        """Describe the data that a run depends on, for run.json."""
+        teacher = {}
+        if self.config.teacher.run:
+            teacher = {"teacher": hash_file(weights_path(_teacher_folder(self.config)))}
+        return {
+            "tokenizer": self.tokenizer.hash,
+            "task": self.dataset.name,
+            **self.dataset.settled,
+            **teacher,
+            "training examples": self.num_examples,
+            "training features": len(self.features),
+            **{f"{name} examples": len(held.examples) for name, held in self.held_out.items()},
+        }
+
+
+def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
+    """Read the data and the model's shape, and choose the defaults; writes nothing."""
+    config, train = resolved.config, resolved.config.train
+    start = locate(config.model.start)
+    tokenizer = Tokenizer.load(start)
+    dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
+    pooling = _pooling(config, start, dataset)
+    if pooling == "mean":
+        assert isinstance(dataset.family, TextClassification)
+        dataset = replace(dataset, family=dataset.family.on_vectors())
+    data, family = Path(config.data.folder or str(config.data.train)), dataset.family
+    examples = dataset.read(data, dataset.train_split)
+    length = min(config.task.max_length, read_config(start).max_position_embeddings)
+    features = family.features(examples, tokenizer, max_length=length, training=True)
+    if not features:
+        raise LitebertError(
+            "LB-513",
+            f"there is nothing to train on in {data}",
+            received="no examples",
+            expected=f"examples of {dataset.name}",
+            next=f"litebert data check {data}",
+        )
+    if train.exits and not family.head.record.has_problem_type:
+        raise LitebertError(
+            "LB-518",
+            f"{dataset.name} cannot have a head after every step",
+            received=f"train.exits=true, {family.head.kind}",
+            expected="a task that gives a whole text, or a pair, labels or a score",
+            next="omit train.exits",
+        )
+    dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+    configured = {name: getattr(config.model, name) for name in dropouts}
+    shape = read_config(start).model_copy(update={n: value for n, value in configured.items() if value is not None})
+    if config.teacher.run:
+        features = _taught(config, dataset, features, examples, shape.hidden_size)
+    held_out = {}
+    for split in dataset.dev_splits:
+        labelled = dataset.read(data, split)
+        held_out[split] = LabelledSet(labelled, family.features(labelled, tokenizer, max_length=length, training=False))
+    suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
+    return Prepared(
+        resolved=suited,
+        config=_completed(suited.config, len(features), folder, pooling),
+        network_config=shape,
+        dataset=dataset,
+        tokenizer=tokenizer,
+        start=start,
+        features=features,
+        held_out=held_out,
+        baseline=baseline(dataset, examples, held_out),
+    )
+
+
+def _pooling(config: FinetuneConfig, start: Path, dataset: Dataset[Any, Any]) -> Literal["cls", "mean"]:
+    """Return what a classifier's head reads: the mean of the tokens, or [CLS].
+
+    By default it is the mean if the start gives text vectors by their mean, because such a model
+    has no pooler. Heads of other tasks never read the mean.
+    """
+    chosen, needs_cls = config.model.pooling, config.train.exits
+    has_choice = isinstance(dataset.family, TextClassification) and not needs_cls
+    if chosen == "mean" and not has_choice:
+        raise LitebertError(
+            "LB-546",
+            f"{dataset.name} cannot be learnt from the mean of the tokens",
+            received="model.pooling=mean" + ", with train.exits" * needs_cls,
+            expected="a task that gives texts labels or scores, without train.exits",
+            next="omit model.pooling",
+        )
+    if chosen == "cls" or not has_choice:
+        return "cls"
+    if chosen == "mean":
+        return "mean"
+    if head := read_head(start, tensors={}):
+        return "mean" if head.record.reads_texts else "cls"
+    try:
+        vectors = read_sentence_vectors(start)
+    except LitebertError as error:
+        if error.code != "LB-672":  # vectors of another kind; the encoder can be trained
+            raise
+        return "cls"
+    return "mean" if vectors is not None and vectors.pooling == "mean" else "cls"
+
+
+def _completed(
+    config: FinetuneConfig, num_features: int, folder: Path, pooling: Literal["cls", "mean"]
+) -> FinetuneConfig:
+    """Fill in what the head reads, the steps, the evaluations, and this machine's precision."""
+    train = config.train
+    drawn = train.batch_size * config.mining.pool
+    steps = train.steps or max(1, round(train.epochs * num_features / drawn))
+    eval_every = train.eval_every or min(math.ceil(num_features / drawn), steps)  # every epoch
+    precision = train.precision
+    if precision == "auto":
+        recorded = recorded_setting(folder, "train.precision")
+        precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
+    train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
+    start = config.model.model_copy(update={"pooling": pooling})
+    return config.model_copy(update={"model": start, "train": train})
+
+
+def _taught(
+    config: FinetuneConfig, dataset: Dataset[Any, Any], features: list[Feature], examples: Sequence[Any], size: int
+) -> list[Feature]:
+    """Add the teacher's outputs to the features of a student of hidden size `size`; then it is not needed any more."""
+    if config.train.exits:
+        raise LitebertError(
+            "LB-885",
+            "a head after every step cannot learn from a teacher",
+            received="train.exits=true and teacher.run",
+            expected="one of the two",
+            next="omit train.exits",
+        )
+    run, folder = config.teacher.run, _teacher_folder(config)
+    network = load_model(folder).network
+    if not isinstance(network, AlbertForTask):
+        raise LitebertError(
+            "LB-886",
+            f"{run} cannot be a teacher",
+            received="a model without a task head",
+            expected="a run of litebert finetune",
+            next=f"litebert finetune {dataset.name} --model {run}",
+        )
+    network.to(choose_device(config.train.device))
+    return taught(
+        dataset.family,
+        features,
+        examples,
+        network,
+        Tokenizer.load(folder),
+        max_length=min(config.task.max_length, network.config.max_position_embeddings),
+        state_size=size if config.teacher.hidden else None,
+    )
+
+
+def _teacher_folder(config: FinetuneConfig) -> Path:
+    run = Path(str(config.teacher.run))
+    return run / "model" if is_run(run) else locate(str(run))
+
+
+# The plan
+
+
+@dataclass(frozen=True)
+class FinetunePlan:
+    """A run that has not begun: its settings and data, and what it will need."""
+
+    prepared: Prepared
+    needs: Estimate
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The mean number of tokens in a step; there is no padding."""
+        return self.prepared.mean_tokens * self.prepared.config.train.batch_size
+
+
+def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> FinetunePlan:
+    """Prepare a run and time a small batch of typical length; writes nothing."""
+    prepared = prepare(resolved, folder)
+    config, train, features = prepared.config, prepared.config.train, prepared.features
+    device = choose_device(train.device)
+    before = process_bytes(device)
+    network, family = prepared.network().to(device), prepared.dataset.family
+    by_length = sorted(features, key=lambda feature: feature.num_tokens)
+
+    def probe(number: int) -> Any:
+        """Return a micro-batch of features with the same spread of lengths as the data."""
+        places = torch.linspace(0, len(by_length) - 1, number + 2)[1:-1].round().int().tolist()
+        chosen = [replace(by_length[place]) for place in places]
+        settings = train.model_copy(update={"batch_size": number, "micro_batch_size": None})
+        return next(Finetuning(network, family, features=chosen, held_out={}, train=settings).batches(0, 1))[0]
+
+    at_once = train.micro_batch_size or train.batch_size
+    large = min(PROBED, max(2, at_once))
+    mean, longest = prepared.mean_tokens, by_length[-1].num_tokens
+    needs = scaled(
+        Finetuning(network, family, features=features, held_out={}, train=train),
+        probe(max(1, large // 2)),
+        probe(large),
+        train=train,
+        optim=config.optim,
+        tokens_per_step=mean * train.batch_size,
+        tokens_at_once=min(longest, 2 * mean) * at_once,
+        bytes_before=before,
+    )
+    return FinetunePlan(prepared, needs)

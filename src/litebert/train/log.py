@@ -1,4 +1,4 @@
-"""Report a run's progress: lines on stderr, rows in metrics.jsonl, TensorBoard if configured."""
+"""Report a run's progress: lines on stderr, rows in metrics.jsonl, and whoever else listens to the rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from typing import Protocol
 
 import torch
 
+from litebert.errors import LitebertError
 from litebert.files import Json
+from litebert.nn import Network
 from litebert.runs.metrics import DAMAGED_FILE, append_row, sync_metrics, truncate_after
 from litebert.runs.run import require_run
+from litebert.tasks.base import Measure
 from litebert.terminal import counted, say, show_status
+from litebert.tokenizer import Tokenizer
+from litebert.train.run import Interruption, write_model
 
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
@@ -31,11 +36,17 @@ class Listener(Protocol):
         """Take one row of metrics.jsonl."""
 
 
+def _same(first: int, last: int) -> float:
+    return last - first
+
+
 @dataclass
 class RunLog:
     """Write rows and lines; the time of training and evaluation is measured here.
 
-    Of several processes only the first writes.
+    Of several processes only the first writes. `measures` say how a line abbreviates a measure. The time left is that
+    of the remaining steps and evaluations: `cost(first, last)` is the relative time of steps, the same for all by
+    default; a run by the clock `ends` at a time of `time.monotonic`.
     """
 
     folder: Path
@@ -43,9 +54,13 @@ class RunLog:
     is_quiet: bool = False
     listeners: tuple[Listener, ...] = ()
     is_first: bool = True
+    measures: tuple[Measure, ...] = ()
+    eval_every: int = 1 << 40
+    cost: Callable[[int, int], float] = _same
+    ends: float | None = None
     evaluation_seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
-    _pace: float = 0.0
+    _pace: float = 0.0  # seconds per unit of cost
     _last_step: int = 0
     _printed: float = field(default_factory=time.perf_counter)
     _patience: float = FIRST_LINE_SECONDS
@@ -72,9 +87,8 @@ class RunLog:
         is_due = now - self._drawn > STATUS_SECONDS if is_live else now - self._printed > self._patience
         if not is_due or step <= self._last_step:
             return
-        pace = (now - self._since) / (step - max(0, self._last_step))
-        left = duration(pace * (total_steps - step))
-        line = f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB"
+        pace = (now - self._since) / self.cost(max(0, self._last_step), step)
+        line = f"step {step}/{total_steps}  left {self._left(step, pace)}  {memory_bytes() / 2**30:.1f} GB"
         if is_live:
             self._drawn = now
             show_status(step, total_steps, line)
@@ -82,26 +96,20 @@ class RunLog:
             self.say(line)
             self._patience = LATER_LINE_SECONDS
 
-    def sync(self) -> None:
-        """Make the rows written so far survive a power cut."""
-        if self.is_first:
-            sync_metrics(self.folder)
-
     def training(self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]) -> None:
         """Report the steps since the last report: their mean losses, and how fast they went."""
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
-        pace = seconds / max(1, step - self._last_step)
+        pace = seconds / max(1e-9, self.cost(max(0, self._last_step), step))
         self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
         self._last_step = step
-        row: dict[str, Json] = {"kind": "train", "step": step, **measures, **rates}
         speed = tokens / max(seconds, 1e-9)
+        row: dict[str, Json] = {"kind": "train", "step": step, **measures, **rates}
         self._record({**row, "tokens": tokens, "tokens_per_second": round(speed, 1)})
-        left = self._pace * (self.total_steps - step)
         self.say(
-            f"step {step:>{len(str(self.total_steps))}}/{self.total_steps}  "
-            f"{_words(measures)}  lr {rates['learning_rate']:.2e}  "
-            f"{speed:,.0f} tok/s  left {duration(left)}  {memory_bytes() / 2**30:.1f} GB"
+            f"step {step:>{len(str(self.total_steps))}}/{self.total_steps}  {self._words(measures)}  "
+            f"lr {rates['learning_rate']:.2e}  {speed:,.0f} tok/s  left {self._left(step, self._pace)}  "
+            f"{memory_bytes() / 2**30:.1f} GB"
         )
 
     def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
@@ -109,22 +117,35 @@ class RunLog:
         begun = time.perf_counter()
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
-        self.say(f"held out at {step}  {_words(measures)}")
+        self.say(f"held out at {step}  {self._words(measures)}")
         if unknown := [name for name, value in measures.items() if not math.isfinite(value)]:
             self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
         self.evaluation_seconds = time.perf_counter() - begun
         self._since += self.evaluation_seconds
 
-    def note(self, step: int, text: str) -> None:
-        """Report an event, such as a skipped step or a damaged checkpoint."""
+    def note(self, step: int, text: str, *, is_warning: bool = False) -> None:
+        """Report an event, such as a skipped step; a warning in a quiet run, too."""
         self._record({"kind": "note", "step": step, "text": text})
-        self.say(text)
+        if is_warning:
+            self.warn(text)
+        else:
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        """Say what nobody may miss, such as a damaged checkpoint: in a quiet run, too."""
+        if self.is_first:
+            say(text)
 
     def say(self, text: str) -> None:
         """Print a line for people."""
         self._printed = time.perf_counter()
         if self.is_first and not self.is_quiet:
             say(text)
+
+    def sync(self) -> None:
+        """Make the rows written so far survive a power cut."""
+        if self.is_first:
+            sync_metrics(self.folder)
 
     def _record(self, row: dict[str, Json]) -> None:
         if not self.is_first:
@@ -134,37 +155,113 @@ class RunLog:
         for listener in self.listeners:
             listener.row(row)
 
+    def _left(self, step: int, pace: float) -> str:
+        if self.ends is not None:
+            return duration(max(0.0, self.ends - time.monotonic()))
+        # one evaluation at each multiple of eval_every, and one at the end
+        evaluations = (self.total_steps - 1) // self.eval_every - step // self.eval_every + 1
+        seconds = pace * self.cost(step, self.total_steps) + max(0, evaluations) * self.evaluation_seconds
+        return duration(max(0.0, seconds))
+
+    def _words(self, measures: dict[str, float]) -> str:
+        """Abbreviate the measures of pretraining; name the first few of any other task in full."""
+        short = [m.short.format(measures[m.name]) for m in self.measures if m.short and m.name in measures]
+        return " ".join(short or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]])
+
 
 def memory_bytes() -> int:
     """Return this process's peak memory in bytes: that of the GPU if it is used, else resident."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1_024  # macOS counts bytes, Linux kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def duration(seconds: float) -> str:
     """Write a time span for people.
 
-    >>> duration(75), duration(7_260)
-    ('1m15s', '2h01m')
+    >>> duration(75), duration(7_260), duration(500_000), duration(4e9)
+    ('1m15s', '2h01m', '5.8 days', '127 years')
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 24 * 730:
+        return f"{hours / 24 / 365.25:,.0f} years"
+    if hours >= 100:
+        return f"{hours / 24:,.1f} days"
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
-_SHORT = {
-    "masked_lm_loss": "mlm {:.3f}",
-    "masked_lm_accuracy": "acc {:.1%}",
-    "mask_token_accuracy": "[MASK] {:.1%}",
-    "sentence_order_loss": "sop {:.3f}",
-    "sentence_order_accuracy": "acc {:.1%}",
-    "hidden_error": "hidden {:.3f}",
-    "vector_error": "vectors {:.3f}",
-}
+# Listeners
 
 
-def _words(measures: dict[str, float]) -> str:
-    """Abbreviate the measures of pretraining; name the first few of any other task in full."""
-    short = [text.format(measures[n]) for n, text in _SHORT.items() if n in measures]
-    return " ".join(short or [f"{n} {value:.4g}" for n, value in list(measures.items())[:5]])
+@dataclass
+class BestModel:
+    """Write the network to `folder` whenever the key measure improves.
+
+    Ties keep the earlier step. With `patience`, that many evaluations in a row without improvement
+    stop the run, as a signal does.
+    """
+
+    folder: Path
+    key_measure: str
+    network: Network
+    tokenizer: Tokenizer
+    interruption: Interruption
+    patience: int | None = None
+    value: float | None = None
+    step: int = 0
+    _since: int = 0
+
+    def row(self, row: dict[str, Json]) -> None:
+        """Write the model if this row of metrics.jsonl is the best evaluation so far."""
+        if self._improves(row):
+            write_model(self.folder, self.network, self.tokenizer)
+
+    def recall(self, rows: list[dict[str, Json]]) -> None:
+        """Take the rows of a resumed run, whose best model is in the folder already."""
+        for row in rows:
+            self._improves(row)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run should stop after this step."""
+        has_stalled = self.patience is not None and self._since >= self.patience
+        return has_stalled or self.interruption.is_requested
+
+    def _improves(self, row: dict[str, Json]) -> bool:
+        if row.get("kind") != "eval":
+            return False
+        value, step = row.get(self.key_measure), row["step"]
+        assert isinstance(step, int)
+        number = float(value) if isinstance(value, int | float) else math.nan
+        is_better = math.isfinite(number) and (self.value is None or number > self.value)
+        if is_better:
+            self.value, self.step, self._since = number, step, 0
+        else:
+            self._since += 1
+        return is_better
+
+
+class TensorBoard:
+    """Write every number of every row as a scalar `<kind>/<name>` (extra: litebert[track])."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise LitebertError(
+                "LB-502",
+                "TensorBoard is not installed",
+                received=str(error),
+                expected="the package tensorboard",
+                next="pip install 'litebert[track]'",
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def row(self, row: dict[str, Json]) -> None:
+        """Add the numbers of one row."""
+        for name, value in row.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(f"{row['kind']}/{name}", value, row["step"])
+        self._writer.flush()

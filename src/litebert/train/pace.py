@@ -7,61 +7,42 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import BaseModel
 
-from litebert.distributed import ALONE, World
+from litebert.distributed.world import ALONE, World
 from litebert.files import Json, read_json, write_json
 
 CLOCK_FILE = "clock.json"
 MIN_STEPS = 20
 """A run by the clock takes at least this many steps."""
-_LOOKS = 50
+LOOKS = 50
 """The most times that the clock is compared with the plan."""
-_RECENT = 10
+RECENT = 10
 """Comparisons whose mean pace is expected of the remaining steps."""
-
-
-class Pace(Protocol):
-    """Where a step lies in the schedule, and which step is the last."""
-
-    def position(self, step: int, /) -> int:
-        """Return the step of the schedule that this step corresponds to."""
-
-    def is_last(self, step: int, /) -> bool:
-        """Return whether the run is over after this many steps."""
-
-    def total(self, step: int, /) -> int:
-        """Return how many steps the run has, as far as is known after `step`."""
-
-    def look(self, step: int, seconds_to_end: float, /) -> None:
-        """Compare the plan with the clock after a step; the end of a run takes `seconds_to_end`."""
-
-    def record(self) -> None:
-        """Write to disk what a resumed run must know."""
 
 
 @dataclass(frozen=True)
 class FixedSteps:
-    """A run with a fixed number of steps."""
+    """A run with a fixed number of steps; it does not depend on the clock."""
 
     steps: int
+    ends: None = None
 
     def position(self, step: int) -> int:
-        """Return the step itself."""
+        """Return the step of the schedule that this step corresponds to: itself."""
         return step
 
     def is_last(self, step: int) -> bool:
-        """Return whether all steps are done."""
+        """Return whether the run is over after this many steps."""
         return step >= self.steps
 
     def total(self, _: int) -> int:
-        """Return the number of steps."""
+        """Return how many steps the run has."""
         return self.steps
 
     def look(self, _: int, __: float) -> None:
-        """Do nothing: this run does not depend on the clock."""
+        """Do nothing; a run by the clock looks at it here."""
 
     def record(self) -> None:
         """Write nothing: the number of steps is a setting."""
@@ -98,7 +79,7 @@ class Minutes:
     now: Callable[[], float] = time.monotonic
     clock: Clock = field(default_factory=Clock)
     world: World = ALONE
-    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     @classmethod
     def open(cls, folder: Path, *, minutes: float, planned: int, begun: float, world: World = ALONE) -> Minutes:
@@ -111,6 +92,11 @@ class Minutes:
         clock = Clock.model_validate(world.from_first(read))
         begun = world.of_first(begun) - clock.seconds
         return cls(folder, minutes * 60, planned, begun, clock=clock, world=world)
+
+    @property
+    def ends(self) -> float:
+        """When the time is up."""
+        return self.begun + self.seconds
 
     def position(self, step: int) -> int:
         """Return the step of the schedule that this step corresponds to."""
@@ -126,21 +112,20 @@ class Minutes:
         return knot.step + max(1, round((self.planned - knot.position) / knot.stride))
 
     def look(self, step: int, seconds_to_end: float) -> None:
-        """Adjust the stride after 2 % of the time, by the pace of the last 20 %."""
+        """Adjust the stride after 2 % of the time, by the pace of the last 20 %; the end of a run takes time, too."""
         now = self.world.of_first(self.now())
         if not self._seen:
             self._seen.append((now, step))
         (since, first), (latest, _) = self._seen[0], self._seen[-1]
         is_repeated = step <= self.clock.knots[-1].step
-        if self.is_last(step) or is_repeated or step == first or now - latest < self.seconds / _LOOKS:
+        if self.is_last(step) or is_repeated or step == first or now - latest < self.seconds / LOOKS:
             return
         self._seen.append((now, step))
         # The rest of the plan is spread over the steps that fit the rest of the time.
         left = self.seconds - (now - self.begun) - self.world.of_first(seconds_to_end)
         steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
         position = self._position(step)
-        stride = (self.planned - position) / steps
-        self.clock.knots.append(Knot(step=step, position=position, stride=stride))
+        self.clock.knots.append(Knot(step=step, position=position, stride=(self.planned - position) / steps))
         self.record()
 
     def record(self) -> None:

@@ -1,50 +1,40 @@
-"""Pretrain an ALBERT on a corpus: open, check, begin or resume, train, write the result."""
+"""Pretrain an ALBERT on a corpus, alone or with a teacher: settle every setting, begin or resume, train, write it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from litebert import rng
-from litebert.config import Origin, PretrainConfig, Resolved, TrainConfig
-from litebert.distributed import ALONE, World
+from litebert.config import PretrainConfig, Resolved, TrainConfig
+from litebert.distributed.world import ALONE, World
 from litebert.fast import checkpoint_gradients
 from litebert.files import Json
+from litebert.folder import read_config
+from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import Batches
-from litebert.objectives.batch import log_frequencies
 from litebert.optim import averaged
 from litebert.runs import read_metrics, recorded_setting
-from litebert.tasks import Pretraining, Task
-from litebert.tasks.beginning import attend_locally
-from litebert.tasks.hardest import hardest, require_alone
-from litebert.tasks.pretraining import Select
-from litebert.tokenizer import Tokenizer
-from litebert.train.best import BestModel
-from litebert.train.build import build_trainer
-from litebert.train.distil import begin_as_teacher, distillation, load_teacher, shape_of_student
+from litebert.tasks.base import Task
+from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Surface, Teacher
+from litebert.tasks.pretraining import Pretraining, depth_at, pretraining_measures, select_hardest
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
-from litebert.train.interrupt import Interruption
-from litebert.train.log import Listener, RunLog
+from litebert.train.log import BestModel, Listener, RunLog
 from litebert.train.loop import Trainer, resumed, run_steps
-from litebert.train.run import Outcome, choose_device, dtype_of, measured_origins, opened, session, threads, write_model
-from litebert.train.sources import Sources, batches_of
-from litebert.train.warm import shape_of_start, take_start
-
-_SHARDS_COUNTED = 8
-"""Shards of a large corpus whose pieces are counted to initialise the output bias."""
-
-
-def plan(resolved: Resolved[PretrainConfig], folder: Path) -> tuple[PretrainConfig, Estimate]:
-    """Return the full configuration and what it will need, without writing anything."""
-    config = _completed(resolved, Sources.open(resolved.config), folder)
-    device = choose_device(config.train.device)
-    return config, estimate(config, device, dtype_of(config.train))
+from litebert.train.run import (
+    Outcome,
+    choose_device,
+    dtype_of,
+    measured_origins,
+    opened,
+    require_alone,
+    session,
+    threads,
+    write_model,
+)
+from litebert.train.sources import Sources
+from litebert.train.start import new_network, origins_of_shape, shape_of_start, shape_of_student, take_start
 
 
 def pretrain(
@@ -64,136 +54,168 @@ def pretrain(
     with session(folder, world) as interruption:
         sources = Sources.open(resolved.config)
         config = PretrainConfig.model_validate(
-            world.from_first(lambda: _completed(resolved, sources, folder, planned).model_dump(mode="json"))
+            world.from_first(lambda: completed(resolved, sources, folder, planned)[0].model_dump(mode="json"))
         )
-        settled = Resolved(config, resolved.origins | _origins(resolved.config, config))
+        origins = resolved.origins | measured_origins(resolved.config, config)
+        of_shape = [n for n in measured_origins(resolved.config, config) if n.startswith("model.")]
+        settled = Resolved(config, origins | origins_of_shape(resolved.config, of_shape))
         if done := opened(folder, settled, data=sources.described(), world=world):
             return done
-        train, is_first = config.train, world.is_first
-        log = RunLog(folder, train.steps, is_quiet=is_quiet, listeners=listeners, is_first=is_first)
+        train, device = config.train, choose_device(config.train.device)
+        log = RunLog(
+            folder,
+            train.steps,
+            is_quiet=is_quiet,
+            listeners=listeners,
+            is_first=world.is_first,
+            measures=(*pretraining_measures(), *DISTILLATION_MEASURES),
+            eval_every=train.eval_every,
+            cost=cost_of_steps(config),
+        )
         with threads(train.threads):
-            trainer, task = _built(config, sources, folder, log, begun, world)
+            # a student begins as its teacher on the CPU, before either moves
+            teacher = (
+                Teacher.load(locate(config.distil.teacher), dtype=dtype_of(train)) if config.distil.teacher else None
+            )
+            network = new_network(config, sources, teacher)
+            network.to(device).train()
+            if teacher:
+                teacher.encoder.to(device)
+            if train.gradient_checkpointing:
+                checkpoint_gradients(network.albert)
+            trainer = Trainer.build(network, config, folder, log, begun=begun, world=world, tokenizer=sources.tokenizer)
+            if config.start.model:
+                for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
+                    log.say(line)
+            task = task_of(network, config, sources, teacher, world)
             progress = resumed(trainer)
             if train.keep_best:
-                best = _best(folder, trainer, sources.tokenizer, interruption)
+                best = BestModel(folder / "best", "masked_lm_accuracy", network, sources.tokenizer, interruption)
                 best.recall(read_metrics(folder) if progress.step and world.is_first else [])
+                log.listeners = (best, *log.listeners)
             progress = run_steps(trainer, task, progress, interruption)
         if not trainer.pace.is_last(progress.step):
-            exit_code = world.largest(interruption.exit_code)
-            return Outcome(folder, progress.step, exit_code, None)
+            signal = world.largest(interruption.signal_number or 0)
+            return Outcome(folder, progress.step, 128 + signal, None)
         with averaged(trainer.optimizer):
             if world.is_first:
-                write_model(folder / "model", trainer.network, sources.tokenizer, has_card=True)
+                write_model(folder / "model", network, sources.tokenizer, has_card=True)
         return Outcome(folder, progress.step, 0, folder / "model")
 
 
-def _completed(
-    resolved: Resolved[PretrainConfig], sources: Sources, folder: Path, planned: TrainConfig | None = None
-) -> PretrainConfig:
-    """Fill in what the data determine, and what this machine determines (once for a run)."""
-    config, tokenizer = resolved.config, sources.tokenizer
-    if config.start.model:
-        config = config.model_copy(update={"model": shape_of_start(resolved, tokenizer)})
+def task_of(
+    network: AlbertForPretraining, config: PretrainConfig, sources: Sources, teacher: Teacher | None, world: World
+) -> Task[Any]:
+    """Return what the network is trained for: pretraining, or with a teacher distillation as well."""
+    train, select = config.train, None
+    if config.mining.pool > 1:
+        require_alone(config.mining, world)
+        select = select_hardest(network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
+    task = Pretraining(
+        network,
+        open_loader=sources.pairs(config),
+        held_out=sources.evaluation(config),
+        train=train,
+        early=config.early,
+        elastic=config.elastic,
+        select=select,
+        mask_id=sources.tokenizer.mask_id,
+        world=world,
+    )
+    if teacher is None:
+        return task
+    return Distillation(
+        task,
+        teacher=teacher,
+        surface=Surface(sources.tokenizer),
+        open_pairs=sources.pairs(config),
+        open_texts=sources.texts(config),
+        held_out_texts=sources.evaluation_texts(config),
+        train=train,
+        distil=config.distil,
+    )
+
+
+def cost_of_steps(config: PretrainConfig) -> Callable[[int, int], float]:
+    """Return the relative time of the steps from one to another: early ones may apply a part of the network."""
+    steps, full = config.train.steps, config.model.num_steps
+    switch = round(config.early.depth_share * steps)
+    early = depth_at(0, config.early, steps, full) / full
+
+    def cost(first: int, last: int) -> float:
+        return early * max(0, min(last, switch) - first) + max(0, last - max(first, switch))
+
+    return cost
+
+
+# What is settled before a run
+
+
+def plan(
+    resolved: Resolved[PretrainConfig], folder: Path, *, vocab_size: int | None = None
+) -> tuple[PretrainConfig, Estimate]:
+    """Return the full configuration and what it will need, without writing anything.
+
+    `vocab_size` is given if the corpus, and thus the vocabulary, is not made yet.
+    """
+    if vocab_size is None:
+        config, needs = completed(resolved, Sources.open(resolved.config), folder)
     else:
-        sources.require_vocabulary(config.model.vocab_size, resolved.origins["model.vocab_size"])
+        config = resolved.config
+        if config.start.model:
+            model = read_config(locate(config.start.model))
+        else:
+            model = shape_of_student(resolved) if config.distil.teacher else config.model
+            model = model.model_copy(update={"vocab_size": vocab_size})
+        config, needs = measured(config.model_copy(update={"model": model}), folder)
+    return config, needs or estimate(config, choose_device(config.train.device))
+
+
+def completed(
+    resolved: Resolved[PretrainConfig], sources: Sources, folder: Path, planned: TrainConfig | None = None
+) -> tuple[PretrainConfig, Estimate | None]:
+    """Fill in what the data determine, and what this machine determines."""
+    config, tokenizer = resolved.config, sources.tokenizer
+    model = config.model
+    if config.start.model:
+        model = shape_of_start(resolved, tokenizer)
+    else:
+        sources.require_vocabulary(model.vocab_size, resolved.origins["model.vocab_size"])
         if config.distil.teacher:
-            config = config.model_copy(update={"model": shape_of_student(resolved)})
+            model = shape_of_student(resolved)
     ids = {
         "vocab_size": tokenizer.vocab_size,
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,
         "eos_token_id": tokenizer.sep_id,
     }
-    config = config.model_copy(update={"model": config.model.model_copy(update=ids)})
-    device = choose_device(config.train.device)
-    if config.train.precision == "auto":
+    model = model.model_copy(update=ids)
+    return measured(config.model_copy(update={"model": model}), folder, planned)
+
+
+def measured(
+    config: PretrainConfig, folder: Path, planned: TrainConfig | None = None
+) -> tuple[PretrainConfig, Estimate | None]:
+    """Fill in precision, threads and steps by measurements on this machine, once for a run.
+
+    A run that was begun keeps what it measured; `planned` is what a plan has measured just now. Return the needs, if
+    they were measured on the way.
+    """
+    device, train = choose_device(config.train.device), config.train
+    if train.precision == "auto":
         precision = recorded_setting(folder, "train.precision")
         precision = precision or (planned.precision if planned else faster_precision(device))
-        config = _with_train(config, "precision", precision)
-    minutes = config.train.minutes
-    if minutes is None:
-        return config
-    if recorded_setting(folder, "train.minutes") == minutes:
-        config = _with_train(config, "threads", recorded_setting(folder, "train.threads"))
-        return _with_train(config, "steps", recorded_setting(folder, "train.steps"))
+        config = with_train(config, precision=precision)
+    if train.minutes is None:
+        return config, None
+    if recorded_setting(folder, "train.minutes") == train.minutes:
+        number, steps = (recorded_setting(folder, f"train.{name}") for name in ("threads", "steps"))
+        return with_train(config, threads=number, steps=steps), None
     if planned:
-        config = _with_train(config, "threads", planned.threads)
-        return _with_train(config, "steps", planned.steps)
-    return with_steps_for(config, minutes, device, dtype_of(config.train))
+        return with_train(config, threads=planned.threads, steps=planned.steps), None
+    return with_steps_for(config, train.minutes, device)
 
 
-def _origins(configured: PretrainConfig, completed: PretrainConfig) -> dict[str, Origin]:
-    """Record the origin of the values that were not set."""
-    start = configured.start.model or configured.distil.teacher
-    origins = measured_origins(configured, completed)
-    for name in (name for name in origins if name.startswith("model.")):
-        is_vocabulary = name == "model.vocab_size" or name.endswith("_token_id")
-        of_text = is_vocabulary and not configured.start.model
-        origins[name] = Origin("tokenizer") if of_text or not start else Origin("start", start)
-    return origins
-
-
-def _with_train(config: PretrainConfig, name: str, value: Json) -> PretrainConfig:
-    return config.model_copy(update={"train": config.train.model_copy(update={name: value})})
-
-
-def _built(
-    config: PretrainConfig, sources: Sources, folder: Path, log: RunLog, begun: float, world: World
-) -> tuple[Trainer, Task[Any]]:
-    train = config.train
-    teacher = load_teacher(config) if config.distil.teacher else None
-    generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
-    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train), generator=generator)
-    if not config.start.model:
-        if teacher:
-            begin_as_teacher(network, config, sources, teacher)
-        _begin(network, config, sources)
-    network.to(choose_device(train.device)).train()
-    if train.gradient_checkpointing:
-        checkpoint_gradients(network.albert)
-    open_loader: Callable[[], Batches] = partial(
-        batches_of, sources.corpus.path, config=config, sentence=sources.sentence
-    )
-    trainer = build_trainer(network, config, folder, log, begun=begun, world=world, tokenizer=sources.tokenizer)
-    if config.start.model:
-        for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
-            log.say(line)
-    task = Pretraining(
-        network,
-        open_loader=open_loader,
-        held_out=sources.evaluation(config),
-        train=train,
-        early=config.early,
-        elastic=config.elastic,
-        select=_select(network, config, world),
-        mask_id=sources.tokenizer.mask_id,
-        world=world,
-    )
-    return trainer, distillation(task, config, sources, teacher) if teacher else task
-
-
-def _select(network: AlbertForPretraining, config: PretrainConfig, world: World) -> Select | None:
-    """Return what chooses the hardest sequences of a step, where the settings say so."""
-    if config.mining.pool == 1:
-        return None
-    require_alone(config.mining, world)
-    train = config.train
-    return partial(hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
-
-
-def _best(folder: Path, trainer: Trainer, tokenizer: Tokenizer, interruption: Interruption) -> BestModel:
-    """Add a listener to the log that also keeps the model of the best evaluation."""
-    best = BestModel(folder / "best", "masked_lm_accuracy", trainer.network, tokenizer, interruption)
-    trainer.log.listeners = (best, *trainer.log.listeners)
-    return best
-
-
-def _begin(network: AlbertForPretraining, config: PretrainConfig, sources: Sources) -> None:
-    """Initialise local attention and the output bias as the settings say."""
-    if config.start.attention == "local":
-        attend_locally(network.albert, seed=config.train.seed)
-    if config.start.output_bias == "unigram":
-        corpus = sources.corpus
-        some = range(min(_SHARDS_COUNTED, len(corpus.manifest.shards)))
-        bias = log_frequencies(corpus.shards or corpus.open_shards(some), config.model.vocab_size)
-        network.masked_lm.bias.data.copy_(torch.from_numpy(bias))
+def with_train(config: PretrainConfig, **values: Json) -> PretrainConfig:
+    """Return the configuration with other values in its section `train`."""
+    return config.model_copy(update={"train": config.train.model_copy(update=values)})

@@ -1,19 +1,23 @@
-"""Begin or resume a run; choose its device and dtype; write its model."""
+"""A run while it is trained: its lock and signals, begin or resume, device and precision, its model on disk."""
 
 from __future__ import annotations
 
+import os
 import platform
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import torch
 from pydantic import BaseModel, JsonValue
 
 import litebert
-from litebert.config import Origin, Resolved, Schema, TrainConfig, difference, flattened, without_retired
-from litebert.distributed import ALONE, World, local_rank, world_size
+from litebert.config import MiningConfig, Origin, Resolved, Schema, TrainConfig, difference, flattened, without_retired
+from litebert.distributed.world import ALONE, World, local_rank, world_size
 from litebert.errors import LitebertError
 from litebert.fast.steps import DTYPES
 from litebert.files import Json, remove_unfinished, staged_folder
@@ -22,12 +26,12 @@ from litebert.hub import write_card
 from litebert.nn import Network
 from litebert.runs import RunFile, locked, read_record, read_run, write_run
 from litebert.tokenizer import Tokenizer
-from litebert.train.interrupt import Interruption, interruptible
 
-# Settings that change neither the data nor the numbers; a run may resume with others.
 FREE_SETTINGS = frozenset(
     {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every", "train.loader_workers"}
 )
+"""Settings that change neither the data nor the numbers; a run may resume with others."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,9 @@ class Outcome:
     exit_code: int
     model: Path | None
     was_finished: bool = False
+
+
+# The time in which a run is trained
 
 
 @contextmanager
@@ -55,6 +62,50 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
         yield interruption
 
 
+@dataclass
+class Interruption:
+    """Whether the run should stop after its step, and by which signal."""
+
+    signal_number: int | None = None
+    parent: int = field(default_factory=os.getppid)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run should stop after this step; torchrun's processes also stop when it is gone."""
+        if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
+            self.signal_number = self.signal_number or signal.SIGHUP
+        return self.signal_number is not None
+
+
+@contextmanager
+def interruptible(*, may_force: bool = True) -> Iterator[Interruption]:
+    """Treat the first signal as a request to stop; the second has its usual, immediate effect.
+
+    Without `may_force` a second signal changes nothing: a launcher forwards signals that its
+    processes have received already, and kills them in the end. An ignored signal, such as SIGHUP
+    under nohup, stays ignored. Outside the main thread Python allows no handlers; none are set.
+    """
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    previous = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
+
+    def request(number: int, _: FrameType | None) -> None:
+        interruption.signal_number = number
+        for each in previous if may_force else ():
+            signal.signal(each, signal.SIG_DFL)
+
+    try:
+        for number in previous:
+            signal.signal(number, request)
+        yield interruption
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
     """Compute on this many CPU threads within the block."""
@@ -66,43 +117,48 @@ def threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def finished(folder: Path) -> Outcome | None:
-    """Return the outcome of a finished run, which is one with a model; else None."""
-    model = folder / "model"
-    if not (model / "config.json").is_file():
-        return None
-    return Outcome(folder, read_record(folder).step, 0, model, was_finished=True)
+# Begin or resume
 
 
 def opened(
     folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue], world: World, result: str = "model"
 ) -> Outcome | None:
-    """Begin or resume a run, in the first process; return the outcome if it is finished."""
+    """Begin or resume a run, in the first process; return the outcome if it is finished.
+
+    A finished run has a model, and the file or folder `result`.
+    """
+    model = folder / "model"
 
     def begin() -> Json:
         begin_or_resume(folder, resolved, data=data)
-        done = finished(folder) if (folder / result).exists() else None
-        return done.step if done else None
+        is_finished = (folder / result).exists() and (model / "config.json").is_file()
+        return read_record(folder).step if is_finished else None
 
     step = world.from_first(begin)
-    if not isinstance(step, int):
-        return None
-    return Outcome(folder, step, 0, folder / "model", was_finished=True)
+    return Outcome(folder, step, 0, model, was_finished=True) if isinstance(step, int) else None
 
 
 def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]) -> None:
-    """Write run.json for a new run; check that an old one has the same settings and data.
-
-    Raises:
-        LitebertError: LB-505, it has others.
-    """
+    """Write run.json for a new run; check that an old one has the same settings and data."""
     recorded = read_run(folder)
     if recorded is None:
-        write_run(folder, _run_file(resolved, data))
+        environment: dict[str, JsonValue] = {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "platform": platform.platform(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        }
+        settings = flattened(resolved.config)
+        origins, version = resolved.origins, litebert.__version__
+        write_run(
+            folder,
+            RunFile(litebert=version, settings=settings, origins=origins, data=dict(data), environment=environment),
+        )
         return
-    before = without_retired(recorded.settings) | _prefixed(recorded.data)
-    changes = difference(before, flattened(resolved.config) | _prefixed(data))
-    if binding := [change for change in changes if change.split(":")[0] not in FREE_SETTINGS]:
+    before = without_retired(recorded.settings) | {f"data of {name}": value for name, value in recorded.data.items()}
+    after = flattened(resolved.config) | {f"data of {name}": value for name, value in data.items()}
+    if binding := [change for change in difference(before, after) if change.split(":")[0] not in FREE_SETTINGS]:
         raise LitebertError(
             "LB-505",
             f"{folder} was begun with other settings",
@@ -112,8 +168,17 @@ def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: Mapping[s
         )
 
 
+def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
+    """Return the origin "measured" for every setting that completion has changed."""
+    before, after = flattened(configured), flattened(completed)
+    return {name: Origin("measured") for name, value in after.items() if before[name] != value}
+
+
+# What several processes share
+
+
 def require_share(batch_size: int, world: World) -> None:
-    """Raise LB-282 for a batch that leaves a process without a sequence."""
+    """Refuse a batch that leaves a process without a sequence."""
     if batch_size < world.size:
         raise LitebertError(
             "LB-282",
@@ -124,13 +189,25 @@ def require_share(batch_size: int, world: World) -> None:
         )
 
 
+def require_alone(mining: MiningConfig, world: World) -> None:
+    """Refuse hard example mining in several processes: each would see only its share."""
+    if mining.pool > 1 and world.size > 1:
+        raise LitebertError(
+            "LB-280",
+            "several processes cannot choose the hardest sequences together",
+            received=f"mining.pool={mining.pool}, {world.size} processes",
+            expected="one process, or every sequence",
+            next="omit mining.pool, or start without torchrun",
+        )
+
+
+# Where and how it computes
+
+
 def choose_device(name: str) -> torch.device:
     """Return the device that `train.device` names; `auto` is CUDA if there is a GPU.
 
     Each of several processes has its own GPU, by its rank on the machine.
-
-    Raises:
-        LitebertError: LB-455, LB-507, the device cannot be shared, or not be used.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -171,29 +248,3 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
         if has_card:
             write_card(staged, name=str(folder))
-
-
-def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
-    """Return the origin "measured" for every setting that completion has changed."""
-    before, after = flattened(configured), flattened(completed)
-    return {name: Origin("measured") for name, value in after.items() if before[name] != value}
-
-
-def _run_file(resolved: Resolved[Schema], data: Mapping[str, JsonValue]) -> RunFile:
-    return RunFile(
-        litebert=litebert.__version__,
-        settings=flattened(resolved.config),
-        origins=resolved.origins,
-        data=dict(data),
-        environment={
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "platform": platform.platform(),
-            "threads": torch.get_num_threads(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        },
-    )
-
-
-def _prefixed(data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    return {f"data of {name}": value for name, value in data.items()}

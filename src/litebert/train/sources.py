@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from litebert.config import Origin, PretrainConfig
+from litebert.config import EarlyConfig, ObjectiveConfig, Origin, PretrainConfig
 from litebert.corpus import Corpus, Shard
-from litebert.corpus.manifest import MANIFEST, ShardRecord
+from litebert.corpus.manifest import MANIFEST
 from litebert.corpus.remote import local_corpus
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
@@ -34,10 +34,12 @@ from litebert.objectives.windows import (
 )
 from litebert.tokenizer import Tokenizer
 
+PLAIN = sentence_objective("none")
+
 
 @dataclass(frozen=True)
 class Sources:
-    """The data of a run: training corpus, held-out corpus, and their tokenizer."""
+    """The data of a run: training corpus, held-out corpus, their tokenizer, and more corpora by number."""
 
     corpus: Corpus
     held_out: Corpus
@@ -47,11 +49,7 @@ class Sources:
 
     @classmethod
     def open(cls, config: PretrainConfig) -> Sources:
-        """Open what `[data]` names.
-
-        Raises:
-            LitebertError: LB-510, nothing is held out; LB-511, LB-269, tokenizers differ.
-        """
+        """Open what `[data]` names; all corpora must have one tokenizer, and something must be held out."""
         sentence = sentence_objective(config.objective.sentence)
         window = window_of(config)
         corpus = opened(local_corpus(config.data.corpus, window=window), window)
@@ -63,7 +61,7 @@ class Sources:
                 "there is nothing held out to evaluate on",
                 received=f"{corpus.path} without a held-out part",
                 expected="a corpus built with --held-out, or data.eval_corpus",
-                next="litebert corpus build ... --held-out 0.02; or set data.eval_corpus",
+                next="add data.eval_corpus=FOLDER, or build the corpus again with --held-out 0.02",
             )
         if held_out.tokenizer_hash != corpus.tokenizer_hash:
             raise LitebertError(
@@ -71,7 +69,7 @@ class Sources:
                 "training and evaluation corpus were made with different tokenizers",
                 received=f"{corpus.path} and {held_out.path}",
                 expected="one tokenizer for both",
-                next=f"litebert corpus build ... --tokenizer {corpus.path}/tokenizer",
+                next=f"build {held_out.path} again with --tokenizer {corpus.path}/tokenizer",
             )
         held_out.tokenizer()  # checks that its copy of the tokenizer is the one that made the ids
         mixed = (local_corpus(name, window=window) for name in config.data.mix or ())
@@ -81,7 +79,7 @@ class Sources:
         return cls(corpus, held_out, corpus.tokenizer(), sentence, others)
 
     def require_vocabulary(self, size: int, origin: Origin) -> None:
-        """Raise LB-512 if a configured vocabulary size is not that of the corpus."""
+        """Refuse a configured vocabulary size that is not that of the corpus."""
         is_set = origin.kind not in ("default", "preset")
         if is_set and size != self.tokenizer.vocab_size:
             raise LitebertError(
@@ -117,41 +115,55 @@ class Sources:
             )
         )
 
+    def pairs(self, config: PretrainConfig) -> Callable[[], Batches]:
+        """Return what opens the loader of the run; worker processes get it, so it is small to pickle."""
+        return partial(batches_of, self.corpus.path, config=config, sentence=self.sentence)
+
+    def texts(self, config: PretrainConfig) -> Callable[[], Loader | Windowed]:
+        """Return what opens the loader of plain texts, whose sequences have one segment."""
+        return partial(loader_for, self.corpus.path, config=plain_texts(config), sentence=PLAIN)
+
+    def evaluation_texts(self, config: PretrainConfig) -> list[PretrainingBatch]:
+        """Return the held-out plain texts."""
+        return replace(self, sentence=PLAIN).evaluation(plain_texts(config))
+
+
+def plain_texts(config: PretrainConfig) -> PretrainConfig:
+    """Return the configuration that draws plain texts, by `distil.texts` and its lengths."""
+    distil = config.distil
+    objective = ObjectiveConfig(
+        sentence="none", max_seq_length=distil.text_length, short_seq_prob=distil.short_text_prob
+    )
+    train = config.train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None})
+    return config.model_copy(update={"objective": objective, "train": train, "early": EarlyConfig()})
+
 
 def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective) -> Batches:
-    """Open the loader of a run, which has stages if `config.ramp` says so.
-
-    Worker processes call this, so its arguments are small to pickle.
-    """
-    if not config.ramp.shares:
+    """Open the loader of a run, which has stages if `config.ramp` says so."""
+    ramp, train = config.ramp, config.train
+    if not ramp.shares:
         return mixed_for(corpus, config=config, sentence=sentence)
-    stages, starts = stages_of(config), [0]
-    for share in config.ramp.shares:
-        starts.append(starts[-1] + max(1, round(share * config.train.steps)))
-    opens = [
-        partial(
-            mixed_for,
-            corpus,
-            config=stage,
-            sentence=sentence,
-            purpose=f"train-{number}" if number < len(stages) - 1 else "train",
-            first_step=start,
-        )
-        for number, (stage, start) in enumerate(zip(stages, starts, strict=True))
-    ]
-    return Staged(starts, opens)
-
-
-def stages_of(config: PretrainConfig) -> list[PretrainConfig]:
-    """Return the configuration of each stage; the last stage has the run's own."""
-    ramp, stages = config.ramp, []
-    for number in range(len(ramp.shares or ())):
+    opens, start, starts = list[Callable[[], Batches]](), 0, list[int]()
+    for number, share in enumerate(ramp.shares):
         length = (ramp.seq_lengths or {number: config.objective.max_seq_length})[number]
-        size = (ramp.batch_sizes or {number: config.train.batch_size})[number]
+        size = (ramp.batch_sizes or {number: train.batch_size})[number]
         objective = config.objective.model_copy(update={"max_seq_length": length})
-        train = config.train.model_copy(update={"batch_size": size})
-        stages.append(config.model_copy(update={"objective": objective, "train": train}))
-    return [*stages, config]
+        stage = {"objective": objective, "train": train.model_copy(update={"batch_size": size})}
+        opens.append(
+            partial(
+                mixed_for,
+                corpus,
+                config=config.model_copy(update=stage),
+                sentence=sentence,
+                purpose=f"train-{number}",
+                first_step=start,
+            )
+        )
+        starts.append(start)
+        start += max(1, round(share * train.steps))
+    # the steps after the last stage have the run's own length and size
+    opens.append(partial(mixed_for, corpus, config=config, sentence=sentence, first_step=start))
+    return Staged([*starts, start], opens)
 
 
 def mixed_for(
@@ -171,11 +183,7 @@ def mixed_for(
 
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
-    """Return the corpora of the mix with their shares.
-
-    Raises:
-        LitebertError: LB-269, their vocabularies differ.
-    """
+    """Return the corpora of the mix with their shares; their vocabularies must be the same."""
     data, window = config.data, window_of(config)
     others = (local_corpus(name, window=window) for name in data.mix or ())
     corpora = [opened(path, window) for path in (corpus, *others)]
@@ -186,7 +194,7 @@ def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
                 "corpora with different vocabularies cannot be mixed",
                 received=f"{corpora[0].path} and {each.path}",
                 expected="one vocabulary for all",
-                next=f"litebert corpus build ... --tokenizer {corpora[0].path}/tokenizer",
+                next=f"build {each.path} again with --tokenizer {corpora[0].path}/tokenizer",
             )
     sizes = [each.num_tokens for each in corpora]
     found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
@@ -207,9 +215,9 @@ def loader_for(
     Its step 0 is the run's `first_step`; `share` is the share of the corpus in a mix.
     """
     train, early, window = config.train, config.early, window_of(config)
-    early_steps = max(0, round(early.mask_share * train.steps) - first_step)
     found = opened(corpus, window)
     drawn = train.batch_size * config.mining.pool
+    early_steps = max(0, round(early.mask_share * train.steps) - first_step)
     early_samples = round(early_steps * drawn * share)
     vocabulary = vocabulary_of(found.tokenizer())
 
@@ -228,23 +236,15 @@ def loader_for(
 
     if found.num_tokens <= window:
         return open_loader(found.shards, purpose, early_samples)
-    sizes = [_size_of(record, sentence) for record in found.manifest.shards]
+    # A document of one sentence is no sample of an objective that compares two, unless it keeps them.
+    skips_single = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
+    sizes = [
+        ShardSizes(c.documents - c.single_sentence_documents * skips_single, c.sentences, c.tokens)
+        for c in (record.counts for record in found.manifest.shards)
+    ]
     samples = estimated_samples(sizes, config.objective, sentence)
-    pieces = tuple(size.pieces for size in sizes)
-    return Windowed(
-        WindowOrder(samples, pieces, window, train.seed, purpose),
-        found.open_shards,
-        open_loader,
-        batch_size=drawn,
-        early_samples=early_samples,
-    )
-
-
-def _size_of(record: ShardRecord, sentence: SentenceObjective) -> ShardSizes:
-    counts = record.counts
-    skips_single_sentences = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
-    unused = counts.single_sentence_documents if skips_single_sentences else 0
-    return ShardSizes(counts.documents - unused, counts.sentences, counts.tokens)
+    order = WindowOrder(samples, tuple(size.pieces for size in sizes), window, train.seed, purpose)
+    return Windowed(order, found.open_shards, open_loader, batch_size=drawn, early_samples=early_samples)
 
 
 def window_of(config: PretrainConfig) -> int:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from litebert.report.chart import Chart, Rule, left_out, lines_of, rate_charts
 from litebert.report.overview import effort
-from litebert.report.pretraining.results import CHANCE, loss, sentence_task, share
+from litebert.report.pretraining.results import loss, sentence_task, share
 from litebert.runs import Record
 
-_CAPTIONS = {
-    "masked_lm_loss": "Lower is better.",
-    "masked_lm_accuracy": "Share of the masked tokens that are named exactly.",
-    "mask_token_loss": "Of the positions that show [MASK] alone. Lower is better.",
-    "mask_token_accuracy": "Share of the positions that show [MASK] that are named exactly.",
-    "sentence_order_accuracy": "Share of the sentence pairs that are judged right.",
-    "hidden_error": "Distance to the teacher's hidden states. Lower is better.",
-    "vector_error": "Distance to the teacher's text vectors. Lower is better.",
-}
+if TYPE_CHECKING:
+    from litebert.tasks.base import Measure
 
 
 def facts_of(record: Record) -> dict[str, str]:
@@ -66,36 +59,29 @@ def python_lines(record: Record) -> list[str]:
 
 
 def charts_of(record: Record) -> list[Chart]:
-    """Return the figures for which the run has values."""
-    sentence_title = f"{sentence_task(record)} accuracy"
-    drawn = (
-        _chart(record, "masked_lm_loss", "Masked-LM loss", loss),
-        _chart(record, "masked_lm_accuracy", "Masked-LM accuracy", share),
-        _chart(record, "mask_token_loss", "[MASK] loss", loss),
-        _chart(record, "mask_token_accuracy", "[MASK] accuracy", share),
-        _chart(record, "sentence_order_accuracy", sentence_title, share),
-        _chart(record, "hidden_error", "Hidden-state error", loss),
-        _chart(record, "vector_error", "Text-vector error", loss),
-        *rate_charts(record),
-    )
-    return [chart for chart in drawn if chart.lines]
+    """Return the figures of all measures for which the run has values."""
+    # torch comes with them, which only a page needs
+    from litebert.tasks.distillation import DISTILLATION_MEASURES
+    from litebert.tasks.pretraining import pretraining_measures
+
+    drawn = [_chart(record, each) for each in (*pretraining_measures(), *DISTILLATION_MEASURES) if each.title]
+    return [chart for chart in (*drawn, *rate_charts(record)) if chart.lines]
 
 
-def _chart(record: Record, name: str, title: str, written: Callable[[float], str]) -> Chart:
+def _chart(record: Record, measure: Measure) -> Chart:
     return Chart(
-        title=title,
-        caption=f"{left_out(record, name)}{_CAPTIONS[name]}",
-        lines=lines_of(record, name),
-        written=written,
-        rules=_rules(record, name),
-        is_share=written is share,
+        title=measure.title.replace("Sentence order", sentence_task(record)),
+        caption=f"{left_out(record, measure.name)}{measure.caption}",
+        lines=lines_of(record, measure.name),
+        written=share if measure.is_share else loss,
+        rules=_rules(record, measure),
+        is_share=measure.is_share,
     )
 
 
-def _rules(record: Record, name: str) -> tuple[Rule, ...]:
-    if name == "sentence_order_accuracy":
-        return (Rule("chance", CHANCE),)
-    if name == "masked_lm_accuracy":
-        shares = [row.values.get("masked_lm_baseline", math.nan) for row in record.evaluations]
-        return tuple(Rule("commonest token", each) for each in shares[-1:] if math.isfinite(each))
-    return ()
+def _rules(record: Record, measure: Measure) -> tuple[Rule, ...]:
+    """Return the line of what is reached without any learning."""
+    if isinstance(measure.chance, float):
+        return (Rule("chance", measure.chance),)
+    shares = [row.values.get(measure.chance or "", math.nan) for row in record.evaluations]
+    return tuple(Rule("commonest token", each) for each in shares[-1:] if math.isfinite(each))

@@ -10,6 +10,8 @@ from litebert.runs import LogRow, Record
 
 CHANCE = 0.5
 """Share of sentence pairs that guessing gets right; its loss is ln 2."""
+WORSE = 0.01
+"""How much a held-out loss may lie above the lowest one before that is worth a word, in nats."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,32 @@ def verdict(record: Record, last: LogRow) -> list[str]:
     return sentences
 
 
+def doubts(record: Record) -> tuple[str, ...]:
+    """Return reasons not to trust what a pretraining has reached, in a few words each."""
+    if not record.evaluations:
+        return ()
+    last, found = record.evaluations[-1], list[str]()
+    best, now = _lowest_loss(record), last.values.get("masked_lm_loss", math.nan)
+    if best and best.step < last.step and now > best.values["masked_lm_loss"] + WORSE:
+        lowest = loss(best.values["masked_lm_loss"])
+        found.append(f"the held-out loss is {loss(now)}; it was lowest, {lowest}, at step {best.step:,}")
+    accuracy, baseline = (last.values.get(f"masked_lm_{name}", math.nan) for name in ("accuracy", "baseline"))
+    if round(accuracy, 3) <= round(baseline, 3):
+        found.append(f"{share(accuracy)} of masked words are right, always giving the commonest gets {share(baseline)}")
+    order = last.values.get("sentence_order_accuracy", math.nan)
+    if _is_chance(record, order):
+        found.append(f"{sentence_task(record).lower()}: {share(order)} right, no better than chance")
+    return tuple(found)
+
+
+def _is_chance(record: Record, accuracy: float) -> bool:
+    """Whether an accuracy is within two standard errors of a coin that is tossed once per sequence."""
+    sequences = record.settings.get("train.eval_sequences")
+    if not isinstance(sequences, int) or sequences < 1:
+        return False
+    return abs(accuracy - CHANCE) < 2 * math.sqrt(CHANCE * (1 - CHANCE) / sequences)
+
+
 def _masked_words(last: LogRow, accuracy: float) -> str:
     baseline = last.values.get("masked_lm_baseline")
     sentence = f"At step {last.step:,} the model names {share(accuracy)} of the masked tokens"
@@ -102,13 +130,9 @@ def _masked_words(last: LogRow, accuracy: float) -> str:
 
 def _sentence_words(record: Record, accuracy: float) -> str:
     sentence = f"{sentence_task(record)}: {share(accuracy)} right, where chance gets {share(CHANCE)}"
-    sequences = record.settings.get("train.eval_sequences")
-    if not isinstance(sequences, int) or sequences < 1:
+    if not _is_chance(record, accuracy):
         return f"{sentence}."
-    # Two standard errors of a coin that is tossed once per sequence.
-    if abs(accuracy - CHANCE) < 2 * math.sqrt(CHANCE * (1 - CHANCE) / sequences):
-        return f"{sentence}: no better than chance on {sequences:,} sequences."
-    return f"{sentence}."
+    return f"{sentence}: no better than chance on {record.settings['train.eval_sequences']:,} sequences."
 
 
 def _lowest_loss(record: Record) -> LogRow | None:

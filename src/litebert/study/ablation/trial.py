@@ -26,7 +26,7 @@ from litebert.study.ablation.probes import Probe
 from litebert.study.sizes import sizes_of
 from litebert.tasks import Pretraining
 from litebert.tokenizer import Tokenizer
-from litebert.train import pretrain
+from litebert.train.pretrain import pretrain
 from litebert.train.run import write_model
 from litebert.train.sources import vocabulary_of
 

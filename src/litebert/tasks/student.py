@@ -1,20 +1,37 @@
 """Initialise a student from its teacher: word table by SVD, some of its layers as shared blocks.
 
 Even untrained, such a student ranks sentence pairs somewhat as the teacher does; distillation then
-takes minutes instead of days.
+takes minutes instead of days. All of it is computed where the two networks are, before either moves to a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.model import FeedForwardBlock
-from litebert.tasks.teacher import Alignment, Teacher
+from litebert.objectives import PretrainingBatch, longest_first
+from litebert.tasks.distillation import Alignment, Surface, Teacher, align, unmasked
+from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
+
+
+def begin_as_teacher(
+    student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher, sample: PretrainingBatch
+) -> None:
+    """Convert the teacher's weights, then fit the embedding projection on a sample of the corpus."""
+    convert(student, tokenizer, teacher)
+    masked = longest_first(sample)
+    plain = replace(masked, ids=unmasked(masked))
+    texts, spans = Surface(tokenizer).read(plain.ids, plain.offsets)
+    theirs, their_spans = teacher.encode(texts)
+    (work,) = micro_batches(plain, None, torch.device("cpu"))
+    embedded = teacher.read(theirs, [0]).states[0]  # what the teacher's first layer reads
+    fit_projection(student, work.batch, align(spans, their_spans), embedded)
 
 
 @torch.no_grad()
