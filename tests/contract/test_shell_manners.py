@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from .desk import Desk
+from .desk import PRETRAIN, Desk
 from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, process, refusal, says
 
 
@@ -363,3 +363,25 @@ def test_the_command_is_a_process_like_others() -> None:
     done = process("recipes", "list")
     assert (done.returncode, done.stderr) == (0, "")
     assert "paper-base" in done.stdout
+
+
+def test_a_plan_writes_nothing_and_a_text_too_small_for_the_vocabulary_has_fewer_pieces(
+    desk: Desk, tmp_path: Path
+) -> None:
+    words = ("pretrain", desk.stories, *PRETRAIN, "--held-out", 0.2, "--vocab-size", 8_000, *QUICK)
+    plan = litebert(*words, "--dry-run", cwd=tmp_path)
+    assert plan.code == 0, plan.stderr
+    assert {line.split()[0] for line in plan.stdout.splitlines()} >= {"parameters", "memory", "time"}
+    assert list(tmp_path.iterdir()) == []
+    done = litebert(*(word for word in words if word != "--quiet"), cwd=tmp_path)
+    assert "the text has only" in done.stderr
+    shown = litebert("config", "show", tmp_path / "runs" / "albert", "--origin").stdout
+    assert "train.steps = 2  # command line: train.steps=2" in shown
+    assert int(re.search(r"model.vocab_size = (\d+)", shown)[1]) < 1_000
+
+
+def test_a_recipe_is_copied_once(tmp_path: Path) -> None:
+    assert litebert("recipes", "copy", "laptop", "mine.toml", cwd=tmp_path).code == 0
+    copied = (tmp_path / "mine.toml").read_bytes()
+    says(litebert("recipes", "copy", "laptop", "mine.toml", cwd=tmp_path), 1, "mine.toml")
+    assert (tmp_path / "mine.toml").read_bytes() == copied
