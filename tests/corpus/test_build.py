@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from litebert.corpus import Corpus, build, build_corpus, check_corpus
-from litebert.corpus.build import is_held_out
 from litebert.corpus.manifest import CorpusPlan
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
@@ -53,15 +52,6 @@ def test_shards_are_plain_npy_files(jsonl: Jsonl, stories: Stories, vocabulary: 
         np.testing.assert_array_equal(loaded, getattr(opened, name))
 
 
-def test_file_end_is_a_document_end(
-    write: Write, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
-) -> None:
-    inputs = [write("a.txt", "one\ntwo\n\nthree"), write("b.txt", "four\n")]
-    output = tmp_path / "corpus"
-    build_corpus(inputs, tokenizer=vocabulary, output=output, sentences="line", workers=1)
-    assert read_back(Corpus.open(output), tokenizer) == [["one", "two"], ["three"], ["four"]]
-
-
 def test_what_has_no_token_is_left_out_and_counted(
     write: Write, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
 ) -> None:
@@ -72,12 +62,6 @@ def test_what_has_no_token_is_left_out_and_counted(
     assert read_back(Corpus.open(output, verify=True), tokenizer) == [["one", "two"], ["three"]]
     assert (summary.train.empty_documents, summary.train.empty_sentences) == (3, 2)
     assert summary.train.single_sentence_documents == 1
-
-
-def test_unknown_tokens_are_counted(write: Write, vocabulary: Path, tmp_path: Path) -> None:
-    path, output = write("a.txt", "my uncle lost ☃ and ♞"), tmp_path / "corpus"
-    summary = build_corpus([path], tokenizer=vocabulary, output=output, workers=1)
-    assert summary.train.unknown_tokens == 2
 
 
 def test_big_inputs_roll_over_between_documents(
@@ -123,17 +107,6 @@ def test_bytes_do_not_depend_on_the_number_of_workers(
     assert tree(tmp_path / "1") == tree(tmp_path / "2")
 
 
-def test_small_inputs_share_a_part_and_big_ones_do_not(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inputs = [jsonl(f"{k}.jsonl.gz", stories(9, 9 * k)) for k in range(5)]
-    largest = max(path.stat().st_size for path in inputs)
-    monkeypatch.setattr(build, "PART_BYTES", 2 * largest)
-    build_corpus(inputs, tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
-    corpus = Corpus.open(tmp_path / "corpus")
-    assert [len(shard.documents) - 1 for shard in corpus.shards] == [18, 18, 9]
-
-
 def test_held_out_documents_are_disjoint_and_duplicates_stay_together(
     jsonl: Jsonl,
     write: Write,
@@ -165,11 +138,6 @@ def test_held_out_documents_are_disjoint_and_duplicates_stay_together(
     assert 10 < summary.held_out.documents < 70
 
 
-def test_held_out_share_is_kept_on_average(stories: Stories) -> None:
-    held = sum(is_held_out(story[0], 0.1) for story in stories(5_000))
-    assert 400 < held < 600
-
-
 def test_finished_corpus_is_not_built_again(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
     path, output = jsonl("a.jsonl.gz", stories(5)), tmp_path / "corpus"
     first = build_corpus([path], tokenizer=vocabulary, output=output, workers=1)
@@ -186,14 +154,6 @@ def test_other_settings_are_refused_field_by_field(
     with pytest.raises(LitebertError, match="begun with other settings") as caught:
         build_corpus([path, path], tokenizer=vocabulary, output=output, held_out=0.1, language="de")
     assert caught.value.received == ("language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 -> 2 files")
-
-
-def test_changed_input_is_refused(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
-    output = tmp_path / "corpus"
-    build_corpus([jsonl("a.jsonl.gz", stories(5))], tokenizer=vocabulary, output=output, workers=1)
-    with pytest.raises(LitebertError, match="begun with other settings") as caught:
-        build_corpus([jsonl("a.jsonl.gz", stories(6))], tokenizer=vocabulary, output=output)
-    assert "a.jsonl.gz of" in caught.value.received
 
 
 def test_folder_of_something_else_is_left_alone(write: Write, vocabulary: Path, tmp_path: Path) -> None:
@@ -292,19 +252,6 @@ def test_real_articles_become_sentences_of_sensible_length(real_data: Path, writ
     assert summary.train.unknown_tokens < 0.003 * summary.train.tokens
     assert 20 < np.median(lengths) < 40
     assert np.mean(lengths > 128) < 0.005
-
-
-def test_partial_files_of_a_killed_build_are_removed_when_it_is_repeated(tmp_path: Path, vocabulary: Path) -> None:
-    (tmp_path / "a.txt").write_text("One story.\nIt has no blank line.\n" * 20)
-
-    def build() -> None:
-        build_corpus([tmp_path / "a.txt"], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
-
-    build()
-    (tmp_path / "corpus" / "corpus.json.partial-1").touch()
-    (tmp_path / "corpus" / "shard-00000-0001.partial-2").mkdir()
-    build()
-    assert not list((tmp_path / "corpus").rglob("*.partial-*"))
 
 
 # (documents, share): text of stories, or of one document; what is held out of how many

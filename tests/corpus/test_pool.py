@@ -35,10 +35,6 @@ def wait_for_ever(number: int) -> int:
     return number
 
 
-def pid_of_worker(number: int) -> int:
-    return os.getpid()
-
-
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let spawned processes find the functions above."""
@@ -48,11 +44,6 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_of_all_tasks_come(workers: int) -> None:
     assert sorted(run_local(square, range(6), workers=workers)) == [0, 1, 4, 9, 16, 25]
-
-
-def test_one_worker_is_this_process() -> None:
-    assert set(run_local(pid_of_worker, range(3), workers=1)) == {os.getpid()}
-    assert os.getpid() not in set(run_local(pid_of_worker, range(3), workers=2))
 
 
 def test_error_of_a_worker_arrives_as_it_was_raised() -> None:

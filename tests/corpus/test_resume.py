@@ -19,7 +19,7 @@ Jsonl = Callable[[str, list[list[str]]], Path]
 Tree = Callable[[Path], dict[str, bytes]]
 Settings = dict[str, object]
 
-KILLED_AT = [k / 11 for k in range(12)]
+KILLED_AT = [k / 6 for k in range(7)]
 """Shares of the file operations of a build; 0 is the first, 1 the last."""
 
 BUILD = """

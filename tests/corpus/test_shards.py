@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus import corpus as corpora
-from litebert.corpus.write import ArrayWriter
-from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.errors import DamagedError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
 from litebert.tokenizer import Tokenizer
@@ -72,45 +71,12 @@ def test_file_that_is_cut_off_is_found_on_opening(corpus: Path, name: str, keep:
     assert f"rm -r {corpus}, then litebert corpus build" in caught.value.next
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-def test_missing_file_is_found_on_opening(corpus: Path, name: str) -> None:
-    array(corpus, name).unlink()
-    with pytest.raises(DamagedError, match=f"{name}.npy is missing"):
-        Corpus.open(corpus)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.float64, np.uint16])
-@pytest.mark.parametrize("name", ARRAYS)
-def test_other_type_or_length_is_found_on_opening(corpus: Path, name: str, dtype: type[np.generic]) -> None:
-    path = array(corpus, name)
-    np.save(path, np.load(path)[:-1].astype(dtype))
-    with pytest.raises(DamagedError, match="was cut off or replaced"):
-        Corpus.open(corpus)
-
-
 def test_other_type_of_the_same_size_is_found_on_opening(corpus: Path) -> None:
     path = array(corpus, "tokens")
     np.save(path, np.load(path).astype(np.int16))
     with pytest.raises(DamagedError, match="damaged in its first 128 bytes") as caught:
         Corpus.open(corpus)
     assert "of type <u2" in caught.value.expected
-
-
-@pytest.mark.parametrize(("name", "position"), [("sentences", 0), ("documents", -1)])
-def test_offsets_that_do_not_span_are_found_on_opening(corpus: Path, name: str, position: int) -> None:
-    change(array(corpus, name), position, 7, "<i8")
-    with pytest.raises(DamagedError, match=f"{name}.npy is damaged") as caught:
-        Corpus.open(corpus)
-    assert "offsets from 0 to" in caught.value.expected
-
-
-@pytest.mark.parametrize("value", [0, 10**15, -1])
-@pytest.mark.parametrize("name", ["sentences", "documents"])
-def test_offsets_that_do_not_grow_are_found_on_opening(corpus: Path, name: str, value: int) -> None:
-    change(array(corpus, name), 3, value, "<i8")
-    with pytest.raises(DamagedError, match=f"{name}.npy is damaged at byte 1[56]") as caught:
-        Corpus.open(corpus)
-    assert caught.value.expected == "offsets that grow"
 
 
 def test_id_outside_the_vocabulary_is_found_with_its_place(corpus: Path) -> None:
@@ -170,17 +136,6 @@ def test_manifest_that_was_tampered_with_is_refused(corpus: Path, old: str, new:
         Corpus.open(corpus)
 
 
-def test_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match="is not a finished corpus") as caught:
-        Corpus.open(tmp_path)
-    assert "litebert corpus build" in caught.value.next
-
-
-def test_a_corpus_cannot_be_written_through(pristine: Path) -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        Corpus.open(pristine).shards[0].tokens[0] = 1
-
-
 def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     monkeypatch.setattr(corpora, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20)
@@ -193,19 +148,6 @@ def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch:
             Corpus.open(pristine)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@given(st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=9), max_size=9))
-@settings(deadline=None, max_examples=40)
-def test_arrays_written_in_blocks_are_what_numpy_loads(
-    tmp_path_factory: pytest.TempPathFactory, blocks: list[list[int]]
-) -> None:
-    path = tmp_path_factory.mktemp("npy") / "a.npy"
-    values = np.array([value for block in blocks for value in block], np.uint16)
-    with ArrayWriter(path, "<u2") as writer:
-        for block in blocks:
-            writer.append(np.array(block, np.int64))
-    np.testing.assert_array_equal(np.load(path), values)
 
 
 @pytest.fixture

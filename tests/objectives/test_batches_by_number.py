@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -112,14 +111,6 @@ def test_unmasked_text_stands_in_the_corpus(
             assert (first[0] - 5) // 120 == (second[0] - 5) // 120
 
 
-def test_an_epoch_shows_every_token_once(numbered: Shard, numbered_vocabulary: Vocabulary) -> None:
-    config = ObjectiveConfig(short_seq_prob=0.0, max_seq_length=131)
-    made = loader([numbered], numbered_vocabulary, config=config)
-    sequences = sequences_of(made.samples(0, made.epoch_size))
-    tokens = sorted(token for sequence in sequences for token in sequence if token >= 5)
-    assert tokens == numbered.tokens.tolist()
-
-
 def test_epochs_with_other_counts_of_instances_fill_the_same_size(corpus: list[Shard], vocabulary: Vocabulary) -> None:
     config = ObjectiveConfig(
         sentence="order-official", max_seq_length=128, short_seq_prob=0.5, short_seq_per="document"
@@ -133,16 +124,6 @@ def test_epochs_with_other_counts_of_instances_fill_the_same_size(corpus: list[S
         counts.add(len({tuple(sequence) for sequence in sequences_of(batch)}))
     assert size in counts  # more instances than places: all differ
     assert min(counts) < size  # fewer: some are shown twice
-
-
-def test_memory_maps_give_the_same_batches_as_arrays(
-    corpus: list[Shard], vocabulary: Vocabulary, tmp_path: Path
-) -> None:
-    names = ("tokens", "sentences", "documents")
-    for name in names:
-        np.save(tmp_path / f"{name}.npy", getattr(corpus[0], name))
-    mapped = Shard(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in names))
-    assert_equal(loader([mapped], vocabulary).batch(3), loader(corpus[:1], vocabulary).batch(3))
 
 
 def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Literal
 
 import numpy as np
@@ -102,23 +101,6 @@ class OfficialLoop:
 def test_chunks_equal_those_of_the_official_loop(documents: Documents, config: ObjectiveConfig, epoch: int) -> None:
     expected = OfficialLoop(config, seed=7, epoch=epoch).instances(documents)
     assert rows(plan([text_of(documents)], config, seed=7, epoch=epoch)) == expected
-
-
-@given(documents, st.integers(8, 64))
-@settings(max_examples=100, deadline=None)
-def test_strict_order_uses_every_sentence_once_but_for_lone_last_ones(
-    documents: Documents, max_seq_length: int
-) -> None:
-    made = plan([text_of(documents)], ObjectiveConfig(max_seq_length=max_seq_length))
-    used = Counter(i for row in rows(made) for i in range(row[0], row[2]))
-    ends = np.cumsum([len(document) for document in documents])
-    assert set(used) == set(range(int(ends[-1])))
-    assert {i for i, times in used.items() if times > 1} <= {int(end) - 2 for end in ends}
-    is_alone = made.kind == ALONE
-    assert is_alone.sum() == sum(len(document) == 1 for document in documents)
-    assert np.all(made.middle[is_alone] == made.end[is_alone])
-    assert set(made.kind[~is_alone].tolist()) <= {IN_ORDER, SWAPPED}
-    assert np.all((made.start < made.middle) & (made.middle < made.end) | is_alone)
 
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"epoch": 1}])

@@ -110,25 +110,3 @@ def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
     bounds = 5 * np.sqrt(expected * (1 - expected) / len(shown))
     assert len(shown) == 30_000
     assert (np.abs(shares - expected) < bounds).all()
-
-
-def test_each_token_of_a_run_is_decided_alone() -> None:
-    ids = np.full(512, 5)
-    config = ObjectiveConfig(ngram=2, favor_shorter_ngram=False, max_predictions=2)
-    pairs = [masked(ids, config, sample=sample) for sample in range(3_000)]
-    hidden = [(p.replacements == MASK).tolist() for p in pairs if len(p.positions) == 2]
-    share = np.mean([a != b for a, b in hidden])
-    one = 0.8 + 0.1 / 13
-    assert abs(share - 2 * one * (1 - one)) < 5 * np.sqrt(0.32 * 0.68 / len(hidden))
-
-
-@pytest.mark.parametrize(("cap", "share"), [(None, 0.1504), (20, 0.0391)])
-def test_masked_share_of_full_sequences(vocabulary: Vocabulary, cap: int | None, share: float) -> None:
-    config = ObjectiveConfig(max_predictions=cap)
-    counts = []
-    for sample in range(300):
-        generator = stream(2, "test", 0, sample)
-        ids = np.concatenate(([CLS], generator.integers(5, 1_000, 510), [SEP]))
-        masking = mask(ids, vocabulary=vocabulary, config=config, generator=generator)
-        counts.append(len(masking.positions))
-    assert abs(np.mean(counts) / 512 - share) < 0.0005
