@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.api import Run, distil, evaluate, finetune, glue, predict, pretrain
     from litebert.api.embeddings import Embeddings
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
+    from litebert.api.evaluation import evaluate
+    from litebert.api.finetuning import finetune
+    from litebert.api.glue_runs import glue
+    from litebert.api.prediction import predict
+    from litebert.api.pretraining import distil, pretrain
+    from litebert.api.run import Run
     from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
     from litebert.inference import Model
     from litebert.interop.in_transformers import optimize
@@ -68,16 +73,16 @@ _HOMES = {
     "LitebertClassifier": "api.estimators",
     "LitebertVectorizer": "api.estimators",
     "Model": "inference",
-    "Run": "api",
+    "Run": "api.run",
     "Tokenizer": "tokenizer",
-    "distil": "api",
-    "evaluate": "api",
-    "finetune": "api",
-    "glue": "api",
+    "distil": "api.pretraining",
+    "evaluate": "api.evaluation",
+    "finetune": "api.finetuning",
+    "glue": "api.glue_runs",
     "optimize": "interop.in_transformers",
-    "predict": "api",
+    "predict": "api.prediction",
     "preset": "config",
-    "pretrain": "api",
+    "pretrain": "api.pretraining",
 }
 
 

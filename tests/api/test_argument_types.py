@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import litebert
-from litebert.api import train_vocabulary
+from litebert.api.corpus import train_vocabulary
 
 CALLS: dict[str, Callable[[], object]] = {
     "a model that is a number": lambda: litebert.load(5),  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from sklearn.utils import estimator_checks
 
 import litebert
 from litebert import LitebertClassifier, LitebertVectorizer
-from litebert.api import Run
+from litebert.api.run import Run
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model

@@ -60,13 +60,13 @@ def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None =
     return Done(code, *shown)
 
 
-def interrupted(*words: object, once: Path, **options: object) -> Done:
-    """Run a command in this process, and send Ctrl-C once a file has some rows; it must not have ended before."""
+def interrupted(*words: object, once: Path, size: int = 0, **options: object) -> Done:
+    """Run a command in this process, and send Ctrl-C once a file is larger than `size`."""
     is_over, was_sent = threading.Event(), threading.Event()
 
     def wait() -> None:
         while not is_over.wait(0.002):
-            if once.exists() and (once.is_dir() or once.stat().st_size > 1_000):
+            if once.exists() and (once.is_dir() or once.stat().st_size > size):
                 was_sent.set()
                 os.kill(os.getpid(), signal.SIGINT)
                 return

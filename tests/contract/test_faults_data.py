@@ -187,7 +187,7 @@ def broken_off(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(desk.base / "model", folder / "m")
     for name in ("v.npy", "v.csv", "v.jsonl"):
         words = ("embed", "t.txt", "--model", "m", "--output", name, "--quiet")
-        done = interrupted(*words, once=folder / f"{name}.unfinished", cwd=folder)
+        done = interrupted(*words, once=folder / f"{name}.unfinished", size=1_000, cwd=folder)
         assert (done.code, (folder / name).exists()) == (130, False), done
     return folder
 
@@ -243,7 +243,7 @@ def test_answers_are_not_continued_with_another_content(
 
 def test_answers_are_not_continued_with_another_standard_input(desk: Desk, tmp_path: Path) -> None:
     words = ("embed", "-", "--model", desk.base, "--output", tmp_path / "v.jsonl", "--quiet")
-    interrupted(*words, once=tmp_path / "v.jsonl.unfinished", stdin=MANY)
+    interrupted(*words, once=tmp_path / "v.jsonl.unfinished", size=1_000, stdin=MANY)
     done = litebert(*words, stdin="Clara slept.\n" * 300)
     says(done, 1, "v.jsonl")
 

@@ -12,7 +12,7 @@ import pytest
 
 from .desk import Desk
 from .served import JSON, MODELS, Server, serve
-from .shell import fault, litebert
+from .shell import litebert
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
 CANARY = "canary-7319"
@@ -233,23 +233,19 @@ def test_sigterm_answers_what_was_accepted_and_exits_with_zero(desk: Desk) -> No
 # ---- faults ---------------------------------------------------------------------------------------------------------
 
 
-@fault(11, "a key without the word Bearer is accepted")
 def test_a_bare_key_is_refused(guarded: Server) -> None:
     assert guarded.ask("/v1/models", headers={"Authorization": "key-one"}).status == 401
 
 
-@fault(11, "the word bearer in small letters is refused")
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
 def test_the_scheme_may_have_any_case(guarded: Server, scheme: str) -> None:
     assert guarded.ask("/v1/models", headers={"Authorization": f"{scheme} key-one"}).status == 200
 
 
-@fault(11, "a comment in the file of keys is a key")
 def test_a_comment_is_no_key(guarded: Server) -> None:
     assert guarded.ask("/v1/models", headers={"Authorization": "Bearer # of the laboratory"}).status == 401
 
 
-@fault(11, "a file of comments is taken for keys; a time that is no number is accepted")
 @pytest.mark.parametrize(
     "words", [["--client-seconds", "nan"], ["--client-seconds", "inf"], ["--api-keys", "k.txt"]], ids=" ".join
 )
@@ -260,7 +256,6 @@ def test_settings_that_guard_nothing_are_refused(tmp_path, words: list[str]) -> 
     assert words[0] in done.stderr.partition("received: serve")[0] or words[1] in done.stderr.splitlines()[0]
 
 
-@fault(20, "a field of another route's name is not told apart from a missing one")
 @pytest.mark.parametrize(
     ("route", "body", "missing", "sent"),
     [("fill", {"texts": ["[MASK]"]}, "text", "texts"), ("embed", {"text": "a"}, "texts", "text")],

@@ -323,7 +323,7 @@ def test_an_answer_file_that_exists_is_kept_without_force_and_the_input_always(d
 def test_answers_that_were_broken_off_are_continued_to_the_same_bytes(desk: Desk, tmp_path: Path, name: str) -> None:
     (tmp_path / "t.txt").write_text("".join(f"Anna walked {n} times to the market.\n" for n in range(1_000)))
     words = ("embed", "t.txt", "--model", desk.base, "--quiet", "--output")
-    done = interrupted(*words, name, once=tmp_path / f"{name}.unfinished", cwd=tmp_path)
+    done = interrupted(*words, name, once=tmp_path / f"{name}.unfinished", size=1_000, cwd=tmp_path)
     assert (done.code, (tmp_path / name).exists()) == (130, False), done
     with open(tmp_path / f"{name}.unfinished", "ab") as file:
         file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it

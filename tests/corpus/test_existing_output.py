@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.api import train_vocabulary
+from litebert.api.corpus import train_vocabulary
 from litebert.cli import run
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError

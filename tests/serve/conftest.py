@@ -113,31 +113,10 @@ class Running:
         while not holds():
             assert time.monotonic() < deadline, self.lines
 
-    def children(self) -> list[int]:
-        """Return the model processes."""
-        names = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                words = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it ended meanwhile
-            names.setdefault(int(words[1]), []).append(int(stat.parent.name))
-        found, left = [], [self.process.pid]
-        while left:
-            own = names.get(left.pop(), [])
-            found += [pid for pid in own if not names.get(pid)]
-            left += own
-        tracker = [pid for pid in found if b"resource_tracker" in _command(pid)]
-        return sorted(set(found) - set(tracker))
-
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
-
-
-def _command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @contextmanager

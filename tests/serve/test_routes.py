@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import litebert
+from litebert import answers
 from litebert.nn import Batch
+from litebert.serve.app import RESULTS, Answer, Attention
+from litebert.serve.guard import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS
 from litebert.serve.inside import attention
-from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS
-from litebert.serve.schemas import AttentionOut
-from litebert.serve.verbs import router
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
 CALLS = {
@@ -58,8 +58,7 @@ def test_a_route_gives_what_the_verb_gives(server, folders, name, verb, body) ->
     expected = _plain(method() if verb == "explain" else method(**body))
     assert reply.json["result"] == _near(expected)
     assert reply.json["model"] == name
-    documented = next(route for route in router.routes if route.path == f"/v1/{verb}")
-    documented.response_model.model_validate(reply.json)
+    Answer[answers.Explanation if verb == "explain" else RESULTS[verb]].model_validate(reply.json)
 
 
 def _near(value: object) -> object:
@@ -89,7 +88,7 @@ def test_attention_is_a_distribution_for_each_head_and_token(server) -> None:
     assert len(first["pieces"]) == len(first["heads"][0]) == 64
     assert all(sum(row) == pytest.approx(1, abs=0.004) for head in first["heads"] for row in head)
     assert first["heads"] != second["heads"]
-    AttentionOut.model_validate(first)
+    Attention.model_validate(first)
 
 
 def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) -> None:
@@ -228,17 +227,3 @@ def test_pages_forbid_everything_from_elsewhere(server) -> None:
         assert reply.status == 200
         assert "default-src 'self'" in reply.headers["content-security-policy"]
         assert b"//" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")
-
-
-UNLIMITED = """
-from litebert.serve import bodies
-bodies.MAX_BODY_BYTES = 1 << 30
-"""
-
-
-@pytest.mark.slow
-def test_without_a_limit_of_the_body_its_test_fails(run_server, folders) -> None:
-    with run_server(f"base={folders['base']}", without=UNLIMITED) as server:
-        server.wait_for_line("base is ready")
-        with pytest.raises(AssertionError):
-            test_a_request_beyond_the_limits_is_refused_by_code(server, *LIMITS["body"])

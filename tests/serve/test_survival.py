@@ -1,4 +1,4 @@
-"""The model process may die, be replaced or be told to stop: clients always get a clear answer."""
+"""The model may be replaced, the server told to stop: clients always get a clear answer."""
 
 import asyncio
 import http.client
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from litebert.serve.server import _Server
+from litebert.serve.server import Server
 
 EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
 
@@ -55,56 +55,9 @@ def _load(server, clients: int = 3) -> Iterator[list]:
             thread.join()
 
 
-def _wait_until_ready(server, seconds: float) -> float:
-    started = time.monotonic()
-    while server.ask("/ready").status != 200:
-        assert time.monotonic() - started < seconds
-    return time.monotonic() - started
-
-
 def _rounded(reply) -> list[float]:
     """Return a few numbers to the digits that do not depend on the batch."""
     return [round(value, 3) for value in reply.json["result"][0][:3]]
-
-
-def _model_process(server) -> int:
-    """Return the process id of the only model."""
-    (pid,) = server.children()
-    return pid
-
-
-def test_a_killed_model_process_is_a_503_and_soon_back(mortal) -> None:
-    starts, seen = mortal.metric("litebert_model_starts_total"), len(mortal.lines)
-    with _load(mortal) as replies:
-        before = len(replies)
-        os.kill(_model_process(mortal), signal.SIGKILL)
-        mortal.wait_for_line("the model process ended", seen=seen, seconds=20)
-        assert _wait_until_ready(mortal, 5) < 5
-    statuses = Counter(reply.status for reply in replies[before:])
-    assert statuses.keys() <= {200, 503}
-    refused = [reply for reply in replies if reply.status == 503]
-    assert {reply.code for reply in refused} <= {"LB-959", "LB-964"}
-    assert all(int(reply.headers["retry-after"]) >= 1 for reply in refused)
-    assert mortal.metric("litebert_model_starts_total") == starts + 1
-    after = mortal.ask_all([EMBED] * 50, clients=2)
-    assert Counter(reply.status for reply in after) == {200: 50}
-
-
-def test_a_model_that_cannot_start_backs_off_and_is_not_ready(mortal, folder: Path) -> None:
-    weights = (folder / "model.safetensors").read_bytes()
-    seen = len(mortal.lines)
-    (folder / "model.safetensors").write_bytes(weights[:-100])
-    try:
-        os.kill(_model_process(mortal), signal.SIGKILL)
-        mortal.wait_for_line("next start in 1 s", seen=seen)
-        assert mortal.ask("/ready").status == 503
-        assert mortal.ask("/live").status == 200
-        refused = mortal.ask(*EMBED)
-        assert (refused.status, refused.code) == (503, "LB-959")
-    finally:
-        (folder / "model.safetensors").write_bytes(weights)
-    _wait_until_ready(mortal, 60)
-    assert mortal.ask(*EMBED).status == 200
 
 
 @pytest.mark.parametrize("pairs", [2, pytest.param(25, marks=pytest.mark.slow)])
@@ -144,13 +97,13 @@ def test_files_that_change_during_a_reload_are_loaded_after_it() -> None:
     async def reload() -> None:
         loads.append(len(loads))
         if len(loads) == 1:
-            server._begin_reload()
+            server.begin_reload()
 
     async def reloaded() -> None:
-        server._begin_reload()
+        server.begin_reload()
         await server._reloading
 
-    server = _Server(uvicorn.Config("unused"), reload=reload)
+    server = Server(uvicorn.Config("unused"), reload=reload)
     asyncio.run(reloaded())
     assert loads == [0, 1]
 
@@ -177,26 +130,6 @@ def test_sigterm_loses_no_accepted_request_and_exits_with_zero(run_server, folde
             server.ask("/live")
 
 
-def test_sigkill_of_the_server_leaves_no_model_process(run_server, folder: Path) -> None:
-    """The negative control of a graceful stop: answers are lost, but nothing stays behind."""
-    with run_server(folder) as server:
-        server.wait_for_line("mortal is ready")
-        model = _model_process(server)
-        server.process.kill()
-        server.process.wait(60)
-        deadline = time.monotonic() + 60
-        while _is_running(model):
-            assert time.monotonic() < deadline
-
-
-def _is_running(pid: int) -> bool:
-    """Whether a process computes still; one that ended may wait to be reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_a_damaged_model_is_one_clear_error_at_the_start(run_server, folder, tmp_path) -> None:
     damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
     weights = (damaged / "model.safetensors").read_bytes()
@@ -205,37 +138,3 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(run_server, folder, tmp
         assert server.process.wait(120) == 3
         server.wait_for_line("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
-
-
-UNATTENDED = """
-import asyncio
-from litebert.serve.served import ServedModel
-async def unattended(_):
-    await asyncio.Event().wait()
-ServedModel._supervise = unattended
-"""
-HASTY = """
-from litebert.serve.served import ServedModel, log
-async def hasty(self):
-    previous, self._link = self._link, None
-    await previous.stop()
-    self._adopt(await self._started())
-    log.info("reloaded")
-ServedModel.reload = hasty
-"""
-
-
-@pytest.mark.slow
-def test_without_supervision_a_killed_model_process_stays_away(run_server, folder) -> None:
-    with run_server(folder, without=UNATTENDED) as server:
-        server.wait_for_line("mortal is ready")
-        with pytest.raises(AssertionError):
-            test_a_killed_model_process_is_a_503_and_soon_back(server)
-
-
-@pytest.mark.slow
-def test_a_reload_that_stops_the_old_model_first_loses_requests(run_server, folder, make_model) -> None:
-    with run_server(folder, without=HASTY) as server:
-        server.wait_for_line("mortal is ready")
-        with pytest.raises(AssertionError):
-            test_models_are_changed_under_load_without_an_error(server, folder, make_model, 2)

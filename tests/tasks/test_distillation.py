@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import litebert
-from litebert.api import PretrainJob
 from litebert.api.corpus import build_from_texts
+from litebert.api.pretraining import PretrainJob
 from litebert.config import AlbertConfig, Origin, PretrainConfig, Setting, resolve
 from litebert.distributed.world import ALONE
 from litebert.errors import LitebertError

@@ -14,7 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from litebert.api import FinetuneJob
+from litebert.api.finetuning import FinetuneJob
 from litebert.cli import cli
 from litebert.config import AlbertConfig, FinetuneConfig, Origin, Resolved, Setting, resolve, settings_from_words
 from litebert.errors import LitebertError

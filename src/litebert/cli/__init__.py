@@ -59,6 +59,13 @@ VERBS = {
 ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "answer", "choose")
 """The verbs that answer rows; see `litebert.inference.verbs`."""
 
+FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "explain": ("cli.verbs", {}),
+    "search": ("cli.verbs", {}),
+    "serve": ("api.serving", {"cors_origins": "--cors-origin"}),
+}
+"""The module of the function that has a command's name, and options that are called otherwise than its arguments."""
+
 
 class Commands(click.Group):
     """The verbs by name; their functions are imported when they are called."""
@@ -75,11 +82,11 @@ class Commands(click.Group):
             from litebert.cli.verbs import verb_command
 
             return verb_command(cmd_name)
-        if cmd_name in ("search", "explain"):
-            from litebert.cli import verbs
+        if cmd_name in FUNCTIONS:
             from litebert.cli.command import command_of
 
-            return command_of(getattr(verbs, cmd_name), cmd_name)
+            module, flags = FUNCTIONS[cmd_name]
+            return command_of(getattr(import_module(f"litebert.{module}"), cmd_name), cmd_name, flags=flags)
         if cmd_name not in VERBS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name

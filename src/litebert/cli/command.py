@@ -19,7 +19,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import click
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Le
 
 from litebert.cli.output import note, show, show_json
 
@@ -34,22 +34,23 @@ class Field(NamedTuple):
     default: Any
     help: str
     is_optional: bool
-    least: Any = None
+    limits: tuple[Any, ...] = ()
 
 
 def field_of(name: str, hint: Any, default: Any) -> Field:
     """Take an annotation apart."""
-    description, is_optional, least = "", False, None
+    description, is_optional = "", False
+    limits: tuple[Any, ...] = ()
     while True:
         if get_origin(hint) is Annotated:
             hint, *notes = get_args(hint)
-            least = next((each.ge for each in notes if isinstance(each, Ge)), least)
+            limits = (*limits, *(each for each in notes if isinstance(each, Ge | Gt | Le)))
             description = next((each for each in notes if isinstance(each, str)), description)
         elif get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
             is_optional = True
             hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
         else:
-            return Field(name, hint, default, description, is_optional, least)
+            return Field(name, hint, default, description, is_optional, limits)
 
 
 def options_of(record: type, flags: Mapping[str, str]) -> list[click.Parameter]:
@@ -69,7 +70,7 @@ def option_of(field: Field, flags: Mapping[str, str] = {}) -> click.Option:
     item, is_several = _item_of(field.kind)
     return click.Option(
         [flag, field.name],
-        type=NUMBERS if (item, is_several) == (int, True) else click_type(item, field.least),
+        type=NUMBERS if (item, is_several) == (int, True) else click_type(item, field.limits),
         multiple=is_several and item is not int,
         default=default,
         show_default=default not in (None, "", (), []),
@@ -83,7 +84,7 @@ def argument_of(field: Field, *, is_several: bool = False) -> click.Argument:
     item, is_sequence = _item_of(field.kind)
     several = is_several or is_sequence
     metavar = f"{field.name.upper()}{'...' if several else ''}"
-    is_required = field.default is ABSENT
+    is_required = field.default is ABSENT and not is_several  # *words may be none
     return click.Argument(
         [field.name],
         type=click_type(item),
@@ -185,15 +186,40 @@ def _item_of(kind: Any) -> tuple[Any, bool]:
     return kind, False
 
 
-def click_type(kind: Any, least: Any = None) -> click.ParamType[Any, Any]:
+def click_type(kind: Any, limits: Sequence[Any] = ()) -> click.ParamType[Any, Any]:
     """Return how a word of the shell becomes a value of a type."""
     if get_origin(kind) is Literal:
         return click.Choice(list(get_args(kind)))
-    if least is not None:
-        return click.IntRange(least) if kind is int else click.FloatRange(least)
+    if limits:
+        return Number(kind, limits)
     kinds: dict[Any, click.ParamType[Any, Any]]
     kinds = {int: click.INT, float: click.FLOAT, Path: click.Path(path_type=Path)}
     return kinds.get(kind, TEXT)
+
+
+class Number(click.ParamType[Any, Any]):
+    """A number within limits, each of which a message can name."""
+
+    name = "number"
+
+    def __init__(self, kind: type[int] | type[float], limits: Sequence[Any]) -> None:
+        self._kind, self._limits = kind, limits
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the number."""
+        what = "whole number" if self._kind is int else "number"
+        try:
+            number = self._kind(value)
+        except ValueError:
+            self.fail(f"{value} is not a {what}", param, ctx)
+        for limit in self._limits:
+            for name, words in (("ge", "of at least"), ("gt", "above"), ("le", "of at most")):
+                bound = getattr(limit, name, None)
+                if bound is None:
+                    continue
+                if not {"ge": number >= bound, "gt": number > bound, "le": number <= bound}[name]:
+                    self.fail(f"{value} is not a {what} {words} {bound}", param, ctx)
+        return number
 
 
 class Numbers(click.ParamType[Any, Any]):

@@ -52,7 +52,7 @@ def distil(
     litebert distil all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
-    from litebert.api import PretrainJob
+    from litebert.api.pretraining import PretrainJob
 
     job = PretrainJob(
         texts=[word for word in words if "=" not in word],

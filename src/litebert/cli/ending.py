@@ -11,7 +11,8 @@ from litebert.cli.output import Format, note, printed, show, show_json
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from litebert.api import Run, RunPlan
+    from litebert.api.plan import RunPlan
+    from litebert.api.run import Run
     from litebert.metrics import Spread
     from litebert.report.study import Part
     from litebert.study.depth import Depths

@@ -12,7 +12,7 @@ from litebert.cli.output import note, show, show_json
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.api import Evaluation
+    from litebert.api.evaluation import Evaluation
     from litebert.config import Precision
 
 
@@ -78,7 +78,7 @@ def evaluate(
             expected="litebert evaluate RUN..., or litebert evaluate --predictions FILE",
             next="litebert evaluate --help",
         )
-    from litebert import api
+    from litebert.api import evaluation as api
 
     if predictions is not None:
         found = api.evaluate_predictions(predictions, data, null_odds=null_odds)

@@ -59,7 +59,7 @@ def finetune(
     litebert finetune mrpc --model models/mine --data glue
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     """
-    from litebert.api import FinetuneJob
+    from litebert.api.finetuning import FinetuneJob
 
     job = FinetuneJob(
         task=task,

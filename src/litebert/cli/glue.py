@@ -44,9 +44,9 @@ def glue(
     litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3
     litebert glue --model models/mine --data glue --submission submission --markdown
     """
-    from litebert import api
+    from litebert.api.glue_runs import glue as fine_tune
 
-    found = api.glue(
+    found = fine_tune(
         model=model,
         data=data,
         tasks=[task.strip() for task in tasks.split(",") if task.strip()],

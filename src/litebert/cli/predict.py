@@ -37,9 +37,9 @@ def predict(
     litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
-    from litebert import api
+    from litebert.api.prediction import predict as answer
 
-    found = api.predict(models, data=data, split=split, task=task, columns=column, best=best, quiet=quiet)
+    found = answer(models, data=data, split=split, task=task, columns=column, best=best, quiet=quiet)
     found.write(output)
     rows = [
         {"file": str(output / name), "split": split, "examples": len(found.rows[split])}

@@ -84,7 +84,7 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
     """
-    from litebert.api import PretrainJob
+    from litebert.api.pretraining import PretrainJob
 
     job = PretrainJob(
         texts=[word for word in words if "=" not in word],

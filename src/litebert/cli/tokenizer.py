@@ -34,7 +34,7 @@ def train(inputs: tuple[str, ...], output: Path, vocab_size: int, column: str, c
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     """
-    from litebert.api import train_vocabulary
+    from litebert.api.corpus import train_vocabulary
 
     trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
     if as_json:

@@ -319,9 +319,10 @@ def _read(file: Path) -> str:
 def _needs(code: str, what: str, received: Sequence[str], verb: Verb) -> RequestError:
     needed = ", ".join(verb.roles[: verb.num_needed])
     shown = " and ".join(received)[:200] or "nothing"
-    return RequestError(
-        code, what, received=shown, expected=f"{needed}: typed, or columns of a file", next=EXAMPLES[verb.name][0]
-    )
+    expected = f"{needed}: typed, or columns of a file"
+    if verb.name == "answer":
+        expected = "--context TEXT or --file FILE, or a file of questions with a column context"
+    return RequestError(code, what, received=shown, expected=expected, next=EXAMPLES[verb.name][0])
 
 
 def search(

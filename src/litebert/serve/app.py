@@ -1,88 +1,523 @@
-"""The application: its routes in order, and how each error is answered."""
+"""The application: a route for each verb, made from the method of `Model`, OpenAI's routes, health, and the pages."""
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
+import asyncio
+import base64
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from importlib.resources import files
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_type_hints
+
+from annotated_types import Le
+from fastapi import Body, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from litebert import answers
 from litebert.config.allowed import wanted
-from litebert.serve import embeddings, health, pages, verbs
-from litebert.serve.bodies import Bodies
-from litebert.serve.gate import Gate
-from litebert.serve.limits import MAX_BODY_BYTES, MAX_CHARACTERS, MAX_TEXTS, ServerSettings
-from litebert.serve.metrics import Metrics
-from litebert.serve.models import Models
-from litebert.serve.refusals import ClientLeftError, HttpError, body_of
-from litebert.serve.strict_json import encode
+from litebert.inference.model import Model
+from litebert.inference.verbs import CHOICES, VERBS, Row
+from litebert.serve.batching import Job, ServedModel, count_tokens
+from litebert.serve.guard import (
+    MAX_BODY_BYTES,
+    MAX_CHARACTERS,
+    MAX_INPUTS,
+    MAX_SCORED_CHARACTERS,
+    MAX_TEXTS,
+    MAX_TIMEOUT_MS,
+    MAX_TOP,
+    Bodies,
+    ClientLeftError,
+    Gate,
+    HttpError,
+    Metrics,
+    encode,
+    problem,
+    reply,
+)
 
-_DESCRIPTION = f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
+Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
+Short = Annotated[str, StringConstraints(max_length=MAX_SCORED_CHARACTERS)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+Name = Annotated[str, StringConstraints(max_length=200)]
+Result = TypeVar("Result")
 
-Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts per request, {MAX_CHARACTERS:,}
-characters per text. Every error has a stable code, listed in docs/errors.md."""
+RESULTS: dict[str, Any] = {
+    "fill": list[answers.Filling],
+    "score": answers.Score,
+    "order": Union[answers.Order, answers.Coherence],  # noqa: UP007
+    "embed": list[list[float]],
+    "classify": list[answers.Classification],
+    "tag": list[list[answers.Tagged]],
+    "choose": answers.Choice,
+    "answer": list[answers.SpanFound],
+}
+"""The verbs that have a route, and what each answers."""
+LEFT_OUT = ("self", "progress", "max_length", "patience")
+"""Arguments of the methods that requests do not have."""
+EXAMPLES: dict[str, Any] = {
+    "fill": {"text": "The cat sat on the [MASK]."},
+    "score": {"text": "The cat sat on the mat."},
+    "order": {"first": "She opened the door.", "second": "Then she went in."},
+    "embed": {"texts": ["A fine film.", "A dull one."]},
+    "classify": {"texts": ["A fine film.", "A dull one."]},
+    "tag": {"texts": ["Ada lives in London."]},
+    "choose": {"question": "Who left at noon?", "choices": ["Ada", "Bert"], "context": "Ada left at noon."},
+    "answer": {"question": "When did Ada leave?", "context": "Ada left at noon."},
+    "steps": {"text": "The cat sat on the mat."},
+    "attention": {"text": "The cat sat on the mat.", "step": 1},
+    "explain": {"verb": "similar", "texts": ["A cat.", "A kitten."]},
+}
 
 
-def create_app(models: Models, settings: ServerSettings, metrics: Metrics) -> FastAPI:
+class RequestBody(BaseModel):
+    """What every request may set: the model (by default the first), and how long it waits."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    model: Name | None = None
+    timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+
+
+class Out(BaseModel):
+    """A part of an answer: it has these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel, Generic[Result]):
+    """The model that answered, the version of its files, and the result of the verb."""
+
+    model: str
+    version: str
+    result: Result
+
+
+class Steps(Out):
+    """Distance and cosine between the input and the output of each step: means, and by token."""
+
+    pieces: list[str]
+    l2: list[float]
+    cosine: list[float]
+    by_token: list[list[float]]
+
+
+class Attention(Out):
+    """For each head and query piece, its share of attention on each piece."""
+
+    pieces: list[str]
+    heads: list[list[list[float]]]
+
+
+class Problem(Out):
+    """What is wrong, what is expected, what to do; `code` is stable (docs/errors.md)."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class Problems(Out):
+    """Every error has this body."""
+
+    error: Problem
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problems, "description": text}
+    for status, text in {
+        400: "Not strict JSON.",
+        401: "No valid API key.",
+        404: "No such model.",
+        408: "The body did not arrive in time.",
+        413: "The body is too large.",
+        415: "Not plain JSON.",
+        422: "A field is wrong, or the model has no head for this.",
+        429: "The queue is full; Retry-After says when to try again.",
+        503: "The model is not available at the moment.",
+        504: "The deadline passed.",
+    }.items()
+}
+
+
+def body_of(verb: str) -> type[RequestBody]:
+    """Return the body of a verb's route: the arguments of the method, in their order, with limits."""
+    method = getattr(Model, verb)
+    hints = get_type_hints(method, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(method).parameters.items():
+        if name in LEFT_OUT:
+            continue
+        example = Field(examples=[EXAMPLES[verb][name]] if name in EXAMPLES[verb] else None)
+        if name in ("texts", "pairs", "choices"):
+            kind: Any = Texts if name != "choices" else Annotated[list[Text], Field(min_length=2, max_length=MAX_TEXTS)]
+        elif name in ("text", "first", "second", "question", "context"):
+            kind = Short if verb == "score" else Text
+        else:
+            kind = Annotated[hints[name], Le(MAX_TOP)] if name == "top" else hints[name]
+        is_required = parameter.default is inspect.Parameter.empty
+        if not is_required and parameter.default is None:
+            kind = kind | None
+        fields[name] = (Annotated[kind, example], ... if is_required else parameter.default)
+    body = create_model(f"{verb.capitalize()}Body", __base__=RequestBody, __doc__=method.__doc__, **fields)
+    assert issubclass(body, RequestBody)
+    return body
+
+
+class StepsBody(RequestBody):
+    """Show how the hidden states of a text move from step to step."""
+
+    text: Annotated[Text, Field(examples=[EXAMPLES["steps"]["text"]])]
+
+
+class AttentionBody(RequestBody):
+    """Show what each head attends to in one step."""
+
+    text: Annotated[Text, Field(examples=[EXAMPLES["attention"]["text"]])]
+    step: Annotated[int, Field(ge=1, le=1_000, examples=[1])] = 1
+
+
+class ExplainBody(RequestBody):
+    """Say how much each word adds to an answer; unset, the answer is the one the model gives."""
+
+    verb: Annotated[Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])]
+    texts: Annotated[list[Short], Field(min_length=1, max_length=2, examples=[EXAMPLES["explain"]["texts"]])]
+    answer: Name | None = None
+
+
+def job_of(verb: str, body: RequestBody) -> Job:
+    """Return the work of a request, with an estimate of its tokens."""
+    given = body.model_dump(exclude={"model", "timeout_ms"})
+    if verb in ("steps", "attention"):
+        text = given.pop("text")
+        return Job(verb, [{"text": text}], given, count_tokens([text]))
+    if verb == "explain":  # the texts are read a hundred times
+        texts = given.pop("texts")
+        return Job(verb, [{"text": text} for text in texts], given, 100 * count_tokens(texts))
+    if verb == "choose":  # each choice is read with the question and the context
+        choices = given.pop("choices")
+        row = {**given, **dict(zip(CHOICES, choices, strict=False))}
+        shared = f"{given['context']} {given['question']} "
+        return Job(verb, [row], {}, count_tokens(shared + choice for choice in choices))
+    if verb in ("embed", "classify", "tag"):
+        texts, pairs = given.pop("texts"), given.pop("pairs", None)
+        rows: list[Row] = [{"text": text} for text in texts]
+        if pairs is not None:
+            if len(pairs) != len(texts):
+                expected, next_step = "as many pairs as texts", "/docs shows every field and an example"
+                raise HttpError("LB-954", "pairs is not valid", status=422, expected=expected, next=next_step)
+            rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs, strict=True)]
+        return Job(verb, rows, given, count_tokens([*texts, *(pairs or ())]))
+    row = {role: given.pop(role) for role in VERBS[verb].roles if given.get(role) is not None}
+    given.pop("second", None)
+    tokens = count_tokens(row.values())
+    return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)  # a text is read once for each token
+
+
+class Service:
+    """The served models with what they share; the first one answers requests that name none."""
+
+    def __init__(self, models: Sequence[ServedModel], metrics: Metrics, *, timeout_ms: int) -> None:
+        self.models, self.metrics, self.timeout_ms = models, metrics, timeout_ms
+
+    def named(self, name: str | None) -> ServedModel:
+        """Return a model by its name."""
+        for model in self.models:
+            if name is None or model.name == name:
+                return model
+        raise HttpError(
+            "LB-955",
+            "no model has this name here",
+            status=404,
+            expected="the name of a served model",
+            next="GET /v1/models lists them; omit model for the first one",
+        )
+
+    async def ask(
+        self, request: Request, model: ServedModel, job: Job, timeout_ms: int | None
+    ) -> tuple[str, list[Any]]:
+        """Return the version of the model and its answers, as long as the client waits."""
+        verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain", "count_tokens"]
+        needed = job.verb
+        if job.verb == "explain" and job.options["verb"] not in ("similar",):
+            needed = job.options["verb"]
+        if model.is_ready and needed not in verbs:
+            raise HttpError(
+                "LB-956",
+                f"this model cannot {needed}: it has no head for that",
+                status=422,
+                expected=f"one of {', '.join(verbs[:-1])}",
+                next="GET /v1/models says what each model can do",
+            )
+        left = partial(_departure, request)
+        version, found = await model.answer(job, timeout_ms=timeout_ms or self.timeout_ms, left=left)
+        return version, found
+
+
+async def _departure(request: Request) -> None:
+    """Wait until the client hangs up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class StrictRoute(APIRoute):
+    """A route whose JSON body is read by `Bodies`, before FastAPI validates it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Read and decode the body first."""
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+
+        async def read_first(request: Request) -> Response:
+            decoded = await request.app.state.bodies.read(request)
+            read = Request(request.scope, request.receive)
+            read._body, read._json = b"{}", decoded
+            return await handle(read)
+
+        return read_first
+
+
+def create_app(
+    service: Service, *, api_keys: Sequence[str] = (), cors_origins: Sequence[str] = (), client_seconds: float = 10.0
+) -> FastAPI:
     """Return the application; its runner starts and stops the models."""
     app = FastAPI(
         title="litebert",
         version="1",
-        description=_DESCRIPTION,
+        description=f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
+
+Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts per request, {MAX_CHARACTERS:,}
+characters per text. Every error has a stable code, listed in docs/errors.md.""",
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
     )
-    app.state.models, app.state.settings, app.state.metrics = models, settings, metrics
-    app.state.bodies = Bodies(settings.client_seconds)
-    for part in (verbs, embeddings, health, pages):
-        app.include_router(part.router)
-    app.add_exception_handler(HttpError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _not_routed)
-    app.add_exception_handler(ClientLeftError, _client_left)
-    app.add_exception_handler(Exception, _failed)
-    app.add_middleware(Gate, metrics=metrics, api_keys=settings.api_keys)
-    if settings.cors_origins:
+    app.state.bodies, app.router.route_class = Bodies(client_seconds), StrictRoute
+    _add_verbs(app, service)
+    _add_openai(app, service)
+    _add_health(app, service)
+    _add_pages(app)
+    for kind, answer in {
+        HttpError: lambda _, error: problem(error),
+        RequestValidationError: _invalid,
+        HTTPException: _not_routed,
+        ClientLeftError: lambda _, __: Response(status_code=499),  # for the metrics; no client receives it
+        Exception: _failed,
+    }.items():
+        app.add_exception_handler(kind, answer)
+    app.add_middleware(Gate, metrics=service.metrics, api_keys=api_keys)
+    if cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=settings.cors_origins,
+            allow_origins=cors_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
     return app
 
 
-def problem(error: HttpError, *, param: str | None = None) -> Response:
-    """Return an error as a response."""
-    return Response(
-        encode(body_of(error, param=param)), error.status, headers=error.headers, media_type="application/json"
-    )
+KEY = [Depends(HTTPBearer(auto_error=False))]
+"""For the documentation; Gate checks the keys."""
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpError)
-    return problem(error)
+def _add_verbs(app: FastAPI, service: Service) -> None:
+    """POST /v1/VERB with a verb's arguments gives its result."""
+    routes = {verb: (body_of(verb), result) for verb, result in RESULTS.items()}
+    routes |= {"steps": (StepsBody, Steps), "attention": (AttentionBody, Attention)}
+    routes |= {"explain": (ExplainBody, answers.Explanation)}
+
+    def add(verb: str, kind: type[RequestBody], result: Any) -> None:
+        async def answer(request: Request, body: Annotated[Any, Body()]) -> Response:
+            model = service.named(body.model)
+            version, found = await service.ask(request, model, job_of(verb, body), body.timeout_ms)
+            plain = [VERBS[verb].plain(each) for each in found] if verb in VERBS else found
+            shown = plain if verb in ("embed", "classify", "tag") else plain[0]
+            if verb == "order" and isinstance(found[0], answers.Coherence):
+                shown = found[0]
+            return reply({"model": model.name, "version": version, "result": shown})
+
+        answer.__annotations__["body"] = Annotated[kind, Body()]
+        app.post(
+            f"/v1/{verb}",
+            response_model=Answer[result],
+            responses=PROBLEMS,
+            tags=["verbs"],
+            dependencies=KEY,
+            name=verb,
+            description=inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0],
+        )(answer)
+
+    for verb, (kind, result) in routes.items():
+        add(verb, kind, result)
 
 
-def _client_left(_: Request, __: Exception) -> Response:
-    return Response(status_code=499)  # for the metrics; no client receives it
+# OpenAI's routes, for existing clients
+
+
+def _bounded(texts: list[str]) -> list[str]:
+    most = MAX_TEXTS * MAX_CHARACTERS
+    if sum(map(len, texts)) > most:
+        raise ValueError(f"at most {most:,} characters together")
+    return texts
+
+
+Inputs = Annotated[list[Text], Field(min_length=1, max_length=MAX_INPUTS)]
+
+
+class EmbeddingsBody(BaseModel):
+    """OpenAI's request for embeddings; token ids and `dimensions` are not supported."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    input: Annotated[
+        Inputs,
+        AfterValidator(_bounded),
+        BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=Union[Text, Inputs]),  # noqa: UP007
+        Field(examples=["A fine film."]),
+    ]
+    model: Name
+    encoding_format: Literal["float", "base64"] = "float"
+    user: Name | None = None
+    timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+
+
+class Embedding(Out):
+    """One vector of length 1; base64 is of little-endian float32."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(Out):
+    """The number of tokens read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Out):
+    """OpenAI's list of embeddings."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+def _add_openai(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/embeddings", response_model=Embeddings, responses=PROBLEMS, tags=["OpenAI"], dependencies=KEY)
+    async def embeddings(request: Request, body: Annotated[EmbeddingsBody, Body()]) -> Response:
+        """Turn texts into vectors of length 1."""
+        model, rows = service.named(body.model), [{"text": text} for text in body.input]
+        tokens = count_tokens(body.input)
+        _, found = await service.ask(request, model, Job("embed", rows, {"normalize": True}, tokens), body.timeout_ms)
+        _, counts = await service.ask(request, model, Job("count_tokens", rows, {}, 1), body.timeout_ms)
+        data = await asyncio.to_thread(_encoded, found, body.encoding_format)  # others get their turn between rows
+        usage = {"prompt_tokens": sum(counts), "total_tokens": sum(counts)}
+        head = encode({"object": "list", "model": model.name, "usage": usage})
+        return Response(head[:-1] + b',"data":[' + data + b"]}", media_type="application/json")
+
+    @app.get("/v1/models", responses={401: {"model": Problems}}, tags=["OpenAI"], dependencies=KEY)
+    async def models() -> Response:
+        """List the served models and what each can do."""
+        shown = ("verbs", "version", "notes", "hidden_size", "num_steps", "num_blocks", "max_tokens")
+        found = [
+            {
+                "id": model.name,
+                "object": "model",
+                "created": 0,
+                "owned_by": "litebert",
+                "ready": model.is_ready,
+                **{name: model.facts.get(name) for name in shown},
+            }
+            for model in service.models
+        ]
+        return reply({"object": "list", "data": found})
+
+
+def _encoded(vectors: Sequence[Any], encoding: str) -> bytes:
+    rows = []
+    for number, vector in enumerate(vectors):
+        is_text = encoding == "base64"
+        shown = base64.b64encode(vector.astype("<f4").tobytes()).decode() if is_text else vector.tolist()
+        rows.append(encode({"object": "embedding", "index": number, "embedding": shown}))
+    return b",".join(rows)
+
+
+# Health, pages, errors
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/live", tags=["health"])
+    async def live() -> Response:
+        """Answer 200 as long as the server runs."""
+        return reply({"live": True})
+
+    @app.get("/ready", tags=["health"], responses={503: {"description": "A model is loading, or gone."}})
+    async def ready() -> Response:
+        """Answer 200 when every model is loaded and passed its self-test, else 503."""
+        states = {model.name: model.is_ready for model in service.models}
+        return reply({"ready": states}, 200 if all(states.values()) else 503)
+
+    @app.get("/metrics", tags=["health"])
+    async def metrics() -> Response:
+        """Return counters and times for Prometheus."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+PAGES: Mapping[str, str] = {
+    "/": "index.html",
+    "/docs": "docs.html",
+    "/favicon.ico": "icon.svg",
+    **{
+        f"/page/{name}": name
+        for name in ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
+    },
+}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def _add_pages(app: FastAPI) -> None:
+    """The playground at /, the documentation at /docs; nothing is loaded from elsewhere."""
+
+    def add(address: str, name: str) -> None:
+        async def give() -> Response:
+            data = (files("litebert.serve") / "page" / name).read_bytes()
+            kind = _TYPES[name.rpartition(".")[2]]
+            return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+        app.get(address, include_in_schema=False)(give)
+
+    for address, name in PAGES.items():
+        add(address, name)
 
 
 def _invalid(_: Request, error: Exception) -> Response:
     """Name the field and what it should be, but never its value or an unknown key."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    found = error.errors()
+    missing = [str(each["loc"][-1]) for each in found if each["type"] == "missing"]
+    first = next((each for each in found if each["type"] == "missing"), found[0])
     is_unknown = first["type"] == "extra_forbidden"
     path = [str(part) for part in first["loc"][1:]]
     field = ".".join(path[:-1] if is_unknown else path) or None
-    refusal = HttpError(
-        "LB-954",
-        f"{field or 'the body'} is not valid",
-        status=422,
-        expected="only the fields that /docs lists" if is_unknown else wanted(first),
-        next="/docs shows every field and an example",
-    )
+    what, expected = f"{field or 'the body'} is not valid", "only the fields that /docs lists"
+    if missing:
+        what, expected = f"{' and '.join(missing)} is missing", f"the field {missing[0]}"
+        # A name of ours that another route takes may be repeated; anything else could be the input.
+        given = [str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"]
+        known = [name for name in given if name in ("text", "texts", "first", "second", "question", "context")]
+        what += f"; {known[0]} was sent" if known else ""
+    elif not is_unknown:
+        expected = wanted(first)
+    refusal = HttpError("LB-954", what, status=422, expected=expected, next="/docs shows every field and an example")
     return problem(refusal, param=field)
 
 

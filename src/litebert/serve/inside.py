@@ -13,7 +13,9 @@ from litebert.files import Json
 from litebert.inference import Model
 from litebert.nn import Batch
 from litebert.nn.model import AttentionBlock
-from litebert.serve.limits import MAX_ATTENTION_TOKENS
+
+MAX_ATTENTION_TOKENS = 64
+"""The longest text whose attention is shown; the rest is cut off."""
 
 
 @torch.inference_mode()

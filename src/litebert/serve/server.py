@@ -3,86 +3,114 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import math
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import cast
+from pathlib import Path
 
 import uvicorn
 
 from litebert.errors import LitebertError
-from litebert.serve.app import create_app
-from litebert.serve.connection import PatientConnection
-from litebert.serve.entry import ModelSource
-from litebert.serve.limits import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, ServerSettings
-from litebert.serve.metrics import Metrics
-from litebert.serve.models import Models
+from litebert.files import read_capped
+from litebert.serve.app import Service, create_app
+from litebert.serve.batching import ServedModel, Source, use_threads
+from litebert.serve.guard import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, Metrics, PatientConnection
 
 log = logging.getLogger("litebert.serve")
 
-
-def serve(sources: Mapping[str, ModelSource], settings: ServerSettings, *, host: str, port: int) -> None:
-    """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again.
-
-    Raises:
-        LitebertError: LB-970, the address cannot be used; LB-969, or a model cannot be loaded.
-    """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
-    with _bound(host, port) as listener:
-        asyncio.run(_serve(sources, settings, listener))
+SWITCH_SECONDS = 0.001
+"""How long the model's thread may hold the interpreter before the event loop gets it (5 ms by default)."""
 
 
-async def _serve(sources: Mapping[str, ModelSource], settings: ServerSettings, listener: socket.socket) -> None:
-    metrics = Metrics()
-    models = Models(sources, settings, metrics)
-    protocol = type("Connection", (PatientConnection,), {"header_seconds": settings.client_seconds})
-    config = uvicorn.Config(
-        create_app(models, settings, metrics),
-        http=protocol,
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=STOP_SECONDS,
-        backlog=2_048,
-    )
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = _Server(config, reload=models.reload)
-    host, port = listener.getsockname()[:2]
-    log.info("listening on http://%s:%d, loading", f"[{host}]" if ":" in host else host, port)
-    starting = asyncio.create_task(_start(models, server))
-    await server.serve(sockets=[listener])
-    starting.cancel()
-    await models.stop()
-    if isinstance(models.failure, LitebertError):
-        raise models.failure
-    if models.failure is not None:
+def serve(
+    sources: Mapping[str, Source],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8_000,
+    threads: int = 0,
+    batch_tokens: int = 1_024,
+    queue: int = 64,
+    timeout_ms: int = 30_000,
+    client_seconds: float = 10.0,
+    api_keys: Sequence[str] = (),
+    cors_origins: Sequence[str] = (),
+) -> None:
+    """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again."""
+    if not 0 < client_seconds < math.inf:
         raise LitebertError(
-            "LB-969",
-            "a model process ended while it loaded its model",
-            received=str(models.failure),
-            expected="a model that loads; the lines above say why it did not",
-            next="free some memory, or serve a smaller model",
+            "LB-962",
+            "--client-seconds cannot have this value",
+            received=client_seconds,
+            expected="a number of seconds above 0",
+            next="--client-seconds 10",
+        )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    use_threads(threads)
+    listener = _listen(host, port)
+
+    async def run() -> None:
+        metrics = Metrics()
+        models = [
+            ServedModel(name, source, queue=queue, batch_tokens=batch_tokens, metrics=metrics)
+            for name, source in sources.items()
+        ]
+        service = Service(models, metrics, timeout_ms=timeout_ms)
+        app = create_app(service, api_keys=api_keys, cors_origins=cors_origins, client_seconds=client_seconds)
+        config = uvicorn.Config(
+            app,
+            http=type("Connection", (PatientConnection,), {"header_seconds": client_seconds}),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            backlog=2_048,
         )
 
+        async def reload() -> None:
+            for model in models:
+                await model.reload()
 
-async def _start(models: Models, server: uvicorn.Server) -> None:
-    def give_up() -> None:
+        server = Server(config, reload)
+        starting = asyncio.ensure_future(_start(models, server))
+        await server.serve(sockets=[listener])
+        starting.cancel()
+        for model in models:
+            await model.stop()
+        if starting.done() and not starting.cancelled() and (failure := starting.exception()):
+            raise failure
+
+    with listener:
+        bound, number = listener.getsockname()[:2]
+        log.info("listening on http://%s:%d, loading", f"[{bound}]" if ":" in bound else bound, number)
+        asyncio.run(run())
+
+
+async def _start(models: Sequence[ServedModel], server: uvicorn.Server) -> None:
+    """Load all models; if one cannot be used, stop the server."""
+    try:
+        await asyncio.gather(*(model.start() for model in models))
+    except BaseException:
         server.should_exit = True
+        raise
+    gc.collect()
+    gc.freeze()  # torch and the models stay in memory: garbage collection can skip them
+    for model in models:
+        log.info("%s is ready: %s", model.name, ", ".join(model.facts["verbs"]))
 
-    await models.start(give_up)
-    for model in models.all if models.are_ready else []:
-        log.info("%s is ready: %s", model.name, ", ".join(cast(list[str], model.facts["verbs"])))
 
-
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """uvicorn's server; it ends with exit code 0 after a signal, and SIGHUP reloads."""
 
     def __init__(self, config: uvicorn.Config, reload: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -95,14 +123,14 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Handle signals in the loop, for as long as the server runs."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._begin_reload)
+        loop.add_signal_handler(signal.SIGHUP, self.begin_reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
 
-    def _begin_reload(self) -> None:
+    def begin_reload(self) -> None:
         """Reload; after a signal during a reload, reload again, because files may have changed."""
         self._is_outdated = True
         if self._reloading is None or self._reloading.done():
@@ -114,11 +142,17 @@ class _Server(uvicorn.Server):
             await self._reload()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only where the protocol is named; else the body of an answer waits 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=2_048)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2_048)
     except OSError as error:
+        listener.close()
         raise LitebertError(
             "LB-970",
             f"cannot listen on {host}:{port}",
@@ -126,3 +160,16 @@ def _bound(host: str, port: int) -> socket.socket:
             expected="an address of this machine and a free port",
             next=f"litebert serve --port {port + 1}",
         ) from error
+    return listener
+
+
+def read_keys(file: Path) -> tuple[str, ...]:
+    """Return the API keys of a file, one per line; lines that begin with # are comments."""
+    text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8", "replace")
+    lines = (line.strip() for line in text.splitlines())
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise LitebertError(
+            "LB-971", f"{file} contains no API key", expected="one key per line", next="openssl rand -hex 32 > keys.txt"
+        )
+    return keys

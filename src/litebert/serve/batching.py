@@ -1,0 +1,322 @@
+"""One served model: requests wait in a bounded queue, and one thread computes what waits as ragged batches.
+
+PyTorch lets go of the interpreter while it computes, so the event loop answers /live, limits and refusals meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from litebert.config import Backend, Precision
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import hash_file
+from litebert.inference.model import Model
+from litebert.inference.verbs import VERBS, Row
+from litebert.nn import depth_plan
+from litebert.serve.guard import MAX_SCORED_TOKENS, ClientLeftError, HttpError, Metrics
+from litebert.serve.inside import attention, steps
+
+log = logging.getLogger("litebert.serve")
+
+UNWATCHED_SECONDS = 0.05
+"""The connection is watched only after this long; most answers are ready by then."""
+_SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
+
+
+@dataclass(eq=False)
+class Job:
+    """One request: rows for a verb, with its options; its future is done when it is answered, refused or abandoned."""
+
+    verb: str
+    rows: Sequence[Row]
+    options: Mapping[str, Any]
+    tokens: int
+    done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def group(self) -> object:
+        """What jobs have in common that are computed together; None for one that is computed alone."""
+        return (self.verb, tuple(sorted(self.options.items()))) if self.verb in VERBS else None
+
+
+def count_tokens(texts: Iterable[str]) -> int:
+    """Estimate tokens without a tokenizer: about four bytes of English each.
+
+    >>> count_tokens(["The cat sat on the mat."])
+    7
+    """
+    return sum(2 + len(text.encode()) // 4 for text in texts)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a served model comes from, and how it computes."""
+
+    path: str | None
+    precision: Precision = "fp32"
+    backend: Backend = "auto"
+
+
+class ServedModel:
+    """A model with its queue and its thread."""
+
+    def __init__(self, name: str, source: Source, *, queue: int, batch_tokens: int, metrics: Metrics) -> None:
+        self.name, self.source = name, source
+        self.facts: dict[str, Any] = {}
+        self._limit, self._budget, self._metrics = queue, batch_tokens, metrics
+        self._model: Model | None = None
+        self._jobs: deque[Job] = deque()
+        self._arrived = threading.Condition()
+        self._is_stopping = False
+        self._tokens_per_second = 1_000.0
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._compute, name=f"model {name}", daemon=True)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a tested model answers."""
+        return self._model is not None
+
+    async def start(self) -> None:
+        """Load the model for the first time."""
+        await self._load()
+        self._thread.start()
+
+    async def reload(self) -> None:
+        """Load the model's files again; the one that answers is exchanged between two batches."""
+        try:
+            await self._load()
+        except Exception as error:  # noqa: BLE001 - whatever the new files do, the old model answers
+            log.error("%s: the running model stays, the new one failed: %s", self.name, error)
+        else:
+            log.info("%s: reloaded, version %s", self.name, self.facts["version"])
+
+    async def stop(self) -> None:
+        """Let the thread finish its batch, and end it."""
+        with self._arrived:
+            self._is_stopping = True
+            self._arrived.notify()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, 1)
+
+    async def _load(self) -> None:
+        model, facts = await asyncio.to_thread(load, self.source)
+        self._model, self.facts = model, facts
+        self._metrics.loaded(self.name)
+
+    async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> Any:
+        """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
+        if not self.is_ready:
+            raise HttpError(
+                "LB-959",
+                "the model is not available at the moment",
+                status=503,
+                expected="a loaded and tested model; see GET /ready",
+                next="try again in 2 s",
+                retry_after=2,
+            )
+        self._put(job)
+        leaving: asyncio.Future[None] | None = None
+        try:
+            # Most answers arrive before watching the connection would be worth its cost.
+            await asyncio.wait({job.done}, timeout=min(timeout_ms / 1_000, UNWATCHED_SECONDS))
+            if not job.done.done():
+                leaving = asyncio.ensure_future(left())
+                rest = max(0.0, timeout_ms / 1_000 - UNWATCHED_SECONDS)
+                await asyncio.wait({job.done, leaving}, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
+            if job.done.done():
+                return job.done.result()
+            has_left = leaving is not None and leaving.done()
+            self._metrics.abandoned(self.name, "client left" if has_left else "deadline")
+            if has_left:
+                raise ClientLeftError
+            raise HttpError(
+                "LB-958",
+                "the deadline passed before the answer was ready",
+                status=504,
+                expected=f"an answer within {timeout_ms} ms",
+                next="send less at once, allow a longer timeout_ms, or try again later",
+            )
+        finally:
+            with self._arrived:
+                if job in self._jobs:
+                    self._jobs.remove(job)
+                self._metrics.waiting(self.name, len(self._jobs))
+            job.done.cancel()
+            if leaving is not None:
+                leaving.cancel()
+
+    def _put(self, job: Job) -> None:
+        with self._arrived:
+            if len(self._jobs) >= self._limit:
+                waiting = sum(each.tokens for each in self._jobs)
+                seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
+                raise HttpError(
+                    "LB-957",
+                    "the queue of this model is full",
+                    status=429,
+                    expected=f"fewer than {self._limit} waiting requests",
+                    next=f"try again in {seconds} s",
+                    retry_after=seconds,
+                )
+            self._jobs.append(job)
+            self._metrics.waiting(self.name, len(self._jobs))
+            self._arrived.notify()
+
+    # The model's thread
+
+    def _compute(self) -> None:
+        """Answer what waits until the server stops."""
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(lambda: self._jobs or self._is_stopping)
+                if not self._jobs:
+                    return
+                # The oldest job, and as many of the next ones as fit the budget.
+                taken = [self._jobs.popleft()]
+                left = self._budget - taken[0].tokens
+                while self._jobs and self._jobs[0].tokens <= left:
+                    taken.append(self._jobs.popleft())
+                    left -= taken[-1].tokens
+                self._metrics.waiting(self.name, len(self._jobs))
+            jobs = [job for job in taken if not job.done.done()]
+            if jobs:
+                self._answer(jobs)
+
+    def _answer(self, jobs: Sequence[Job]) -> None:
+        model, version = self._model, self.facts["version"]
+        assert model is not None
+        started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
+        groups: dict[object, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.group or job, []).append(job)
+        for group in groups.values():
+            for job, found in zip(group, answer_together(model, group), strict=True):
+                self._loop.call_soon_threadsafe(_settle, job, found, version)
+        seconds = time.monotonic() - started
+        self._metrics.batch(self.name, len(jobs), tokens, seconds)
+        # The mean of about the last ten batches.
+        self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
+
+
+def _settle(job: Job, found: Any, version: str) -> None:
+    if job.done.done():
+        return
+    if isinstance(found, Exception):
+        job.done.set_exception(found)
+    else:
+        job.done.set_result((version, found))
+
+
+def answer_together(model: Model, jobs: Sequence[Job]) -> list[Any]:
+    """Return the answers to the rows of each job, or the error that it gets; jobs of a verb share their batches."""
+    try:
+        if jobs[0].verb not in VERBS:
+            return [_answer_alone(model, jobs[0])]
+        rows = [row for job in jobs for row in job.rows]
+        if jobs[0].verb == "score":
+            for row in rows:
+                _require_short(model, [row["text"]])
+        found = list(VERBS[jobs[0].verb].answer(model, rows, **jobs[0].options))
+    except LitebertError as error:
+        if len(jobs) > 1:  # only the faulty request gets the error
+            return [answer for job in jobs for answer in answer_together(model, [job])]
+        expected = error.expected or "another request"
+        return [HttpError(error.code, error.what, status=422, expected=expected, next=error.next)]
+    except Exception:
+        log.exception("%s failed", jobs[0].verb)
+        failure = HttpError(
+            "LB-965",
+            "the model failed on this request",
+            status=500,
+            expected="an answer; the server's log has the reason",
+            next="report it with the log's lines",
+        )
+        return [failure] * len(jobs)
+    answers = []
+    for job in jobs:
+        answers.append(found[: len(job.rows)])
+        found = found[len(job.rows) :]
+    return answers
+
+
+def _answer_alone(model: Model, job: Job) -> Any:
+    text, options = job.rows[0].get("text", ""), dict(job.options)
+    if job.verb == "steps":
+        return [steps(model, text)]
+    if job.verb == "attention":
+        return [attention(model, text, **options)]
+    if job.verb == "count_tokens":
+        longest = model.network.config.max_position_embeddings
+        return [min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids([row["text"] for row in job.rows])]
+    texts = [row["text"] for row in job.rows]
+    _require_short(model, texts)
+    return [model.explain(options["verb"], *texts, answer=options["answer"])]
+
+
+def _require_short(model: Model, texts: Sequence[str]) -> None:
+    num_tokens = sum(map(len, model.tokenizer.encode_ids(texts)))
+    if num_tokens > MAX_SCORED_TOKENS:
+        raise LitebertError(
+            "LB-973",
+            "the text is too long to be scored or explained by a server",
+            received=f"{num_tokens} tokens",
+            expected=f"at most {MAX_SCORED_TOKENS} tokens",
+            next="send its sentences one by one, or use litebert score and litebert explain",
+        )
+
+
+# Loading
+
+
+def load(source: Source) -> tuple[Model, dict[str, Any]]:
+    """Load and test a model; return it with its description."""
+    model = Model.load(source.path, precision=source.precision, backend=source.backend)
+    self_test(model)
+    config, folder = model.network.config, Path(model.source)
+    files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])
+    facts = {
+        "verbs": [*model.verbs],
+        "version": "-".join(hash_file(path)[:8] for path in files),
+        "hidden_size": config.hidden_size,
+        "num_steps": config.num_steps,
+        "num_blocks": len(set(depth_plan(config))),
+        "max_tokens": config.max_position_embeddings,
+        "notes": [*model.notes],
+    }
+    return model, facts
+
+
+def self_test(model: Model) -> None:
+    """Check that vectors are finite, differ between texts, and do not depend on the batch."""
+    together = model.embed([_SHORT, _LONG, _SHORT])
+    alone = model.embed([_SHORT])[0]
+    scale = float(np.abs(alone).max())
+    is_finite = bool(np.isfinite(together).all())
+    is_alike = bool(np.allclose(together[0], together[1], atol=1e-6 * scale))
+    is_stable = bool(np.allclose(together[[0, 2]], alone, rtol=0, atol=0.05 * scale))
+    if not is_finite or not is_stable or is_alike:
+        raise DamagedError(
+            "LB-967",
+            "the model failed its self-test",
+            received=f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: {is_stable}",
+            expected="finite vectors that differ between texts and do not depend on the batch",
+            next="fetch or export the model again",
+        )
+
+
+def use_threads(threads: int) -> None:
+    """Compute with so many CPU threads; 0 leaves the choice to torch."""
+    if threads:
+        torch.set_num_threads(threads)

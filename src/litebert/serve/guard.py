@@ -1,0 +1,359 @@
+"""What stands before every answer: limits, API keys, strict JSON, errors that repeat nothing, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+from fastapi import Request, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic_core import to_jsonable_python
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from litebert.errors import LitebertError
+from litebert.files import Json, parse_json
+
+MAX_BODY_BYTES = 2_000_000
+MAX_BODY_DEPTH = 16
+MAX_HEADER_BYTES = 16_384
+MAX_TEXTS = 32
+MAX_CHARACTERS = 10_000
+MAX_INPUTS = 2_048
+"""Texts of one request for OpenAI's embeddings, together no more characters than ours may have."""
+MAX_TOP = 50
+MAX_TIMEOUT_MS = 120_000
+MAX_SCORED_CHARACTERS = 1_000
+MAX_SCORED_TOKENS = 128
+"""The longest text to score, with one pass per token, or to explain, with a hundred passes."""
+MAX_CONNECTIONS = 1_024
+MAX_HELD_BYTES = 64 << 20
+"""The most bytes of unfinished request bodies that the server holds."""
+IDLE_SECONDS = 30
+"""A connection without a request is closed after this long."""
+STOP_SECONDS = 8
+"""Accepted requests have this long to finish after SIGTERM."""
+
+SECURITY_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class HttpError(LitebertError):
+    """Refuse a request with a status; `retry_after` is in seconds. No part of the input is repeated."""
+
+    def __init__(
+        self, code: str, what: str, *, status: int, expected: str, next: str, retry_after: int | None = None
+    ) -> None:
+        super().__init__(code, what, expected=expected, next=next)
+        self.status, self.retry_after = status, retry_after
+
+
+class ClientLeftError(Exception):
+    """The client no longer waits for the answer."""
+
+
+def reply(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return JSON; NaN is refused."""
+    return Response(encode(value), status, headers=headers, media_type="application/json")
+
+
+def encode(value: object) -> bytes:
+    """Return compact JSON in UTF-8; NaN is refused."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python)
+    return text.encode()
+
+
+def problem(error: HttpError, *, param: str | None = None) -> Response:
+    """Return an error in the shape that OpenAI's clients read, too."""
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    message = f"{error.what}; expected: {error.expected}; next: {error.next}"
+    body = {"message": message, "type": "litebert_error", "param": param, "code": error.code}
+    return reply({"error": body}, error.status, headers)
+
+
+# Bodies
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(r"[\[{]|[\]}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def decode(body: bytes) -> Json:
+    """Return the value of a UTF-8 JSON text, and refuse whatever parsers disagree on.
+
+    That is NaN and Infinity, duplicate keys, deep nesting, very long integers, invalid UTF-8, a byte order mark, lone
+    surrogates.
+
+    >>> decode(b'{"text": "fine"}')
+    {'text': 'fine'}
+    """
+    try:
+        text, depth = body.decode("utf-8"), 0
+        for bracket in _BRACKET.finditer(_STRING.sub("", text)):  # the parser recurses once per level
+            depth += 1 if bracket[0] in "[{" else -1
+            if depth > MAX_BODY_DEPTH:
+                raise ValueError("too deep")
+        value = cast(Json, parse_json(text, distinct_keys=True))
+        if _SURROGATE.search(json.dumps(value, ensure_ascii=False, allow_nan=False)):  # "\ud800", and 1e999
+            raise ValueError("lone surrogate")
+    except (ValueError, RecursionError) as error:
+        raise HttpError(
+            "LB-951",
+            "the body is not strict JSON",
+            status=400,
+            expected="one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates, "
+            f"at most {MAX_BODY_DEPTH} levels",
+            next="write it with a JSON library; /docs shows an example of each body",
+        ) from error
+    return value
+
+
+class Bodies:
+    """Reads request bodies, bounded in size, in memory and in the time that a client may take."""
+
+    def __init__(self, client_seconds: float) -> None:
+        self.client_seconds, self.held = client_seconds, 0
+
+    async def read(self, request: Request) -> Json:
+        """Return the decoded body; refuse one that is too large as soon as that is known."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if kind != "application/json" or encoding != "identity":
+            raise HttpError(
+                "LB-953",
+                "the body is not plain JSON",
+                status=415,
+                expected="Content-Type: application/json, and no Content-Encoding",
+                next="send the body uncompressed, with that header",
+            )
+        declared = request.headers.get("content-length", "0")
+        self._require_size(int(declared) if declared.isdecimal() else 0)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.client_seconds):
+                while True:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientLeftError
+                    chunk = message.get("body", b"")
+                    body += chunk
+                    self.held += len(chunk)
+                    self._require_size(len(body))
+                    if not message.get("more_body", False):
+                        return decode(bytes(body))
+        except TimeoutError as error:
+            raise HttpError(
+                "LB-963",
+                "the body did not arrive in time",
+                status=408,
+                expected=f"all of it within {self.client_seconds:g} s",
+                next="send the request again",
+            ) from error
+        finally:
+            self.held -= len(body)
+
+    def _require_size(self, size: int) -> None:
+        if size > MAX_BODY_BYTES:
+            raise HttpError(
+                "LB-952",
+                "the body is too large",
+                status=413,
+                expected=f"at most {MAX_BODY_BYTES:,} bytes",
+                next="send fewer texts at once",
+            )
+        if self.held > MAX_HELD_BYTES:
+            raise HttpError(
+                "LB-966",
+                "the server is reading as many bodies as it can hold",
+                status=429,
+                expected=f"less than {MAX_HELD_BYTES:,} bytes in flight",
+                next="try again in 1 s",
+                retry_after=1,
+            )
+
+
+# Every request
+
+
+class Gate:
+    """Middleware around the application: checks the API key, times the answer, adds headers."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, api_keys: Sequence[str]) -> None:
+        self._app, self._metrics = app, metrics
+        self._keys = [_digest(key) for key in api_keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.monotonic(), 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *SECURITY_HEADERS]
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            answer = self._app if refusal is None else problem(refusal)
+            await answer(scope, receive, send_with_headers)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.answered(route, status, time.monotonic() - started)
+
+    def _refusal(self, scope: Scope) -> HttpError | None:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+            return HttpError(
+                "LB-972",
+                "the headers are too large",
+                status=431,
+                expected=f"at most {MAX_HEADER_BYTES:,} bytes of headers",
+                next="send texts in the body",
+            )
+        if not self._keys or not scope["path"].startswith("/v1/") or scope["method"] == "OPTIONS":
+            return None
+        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        given = _digest(key)
+        matches = [hmac.compare_digest(given, known) for known in self._keys]  # all of them: constant time
+        if scheme.lower() == "bearer" and any(matches):
+            return None
+        return HttpError(
+            "LB-960",
+            "this server needs an API key",
+            status=401,
+            expected="Authorization: Bearer KEY, with a key of this server",
+            next="get one from its operator",
+        )
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.strip().encode("utf-8", "surrogateescape")).digest()
+
+
+class PatientConnection(H11Protocol):
+    """uvicorn's protocol; a connection whose first headers do not come in time is closed."""
+
+    header_seconds = 10.0
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Refuse connections beyond the limit; wait for the first request."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.close()
+        else:
+            self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Read; a request that has begun must complete its headers in time."""
+        super().data_received(data)
+        is_between = self.cycle is None or self.cycle.response_complete
+        if is_between and self._due is None and not self.transport.is_closing():
+            self._wait()
+        elif not is_between:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timer."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._due = self.loop.call_later(self.header_seconds, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _give_up(self) -> None:
+        self._due = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+# Metrics
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics:
+    """The counters of one server, for Prometheus."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self._registry}
+        model = ["model"]
+        self._requests = Counter("litebert_requests", "Answers by route and status.", ["route", "status"], **own)
+        self._seconds = Histogram(
+            "litebert_request_seconds", "From request to answer.", ["route"], buckets=_SECONDS, **own
+        )
+        self._abandoned = Counter(
+            "litebert_abandoned", "Requests that nobody waited for any more.", ["model", "reason"], **own
+        )
+        self._loads = Counter("litebert_model_loads", "Times that a model was loaded.", model, **own)
+        self._batches = Histogram(
+            "litebert_batch_requests", "Requests computed together.", model, buckets=_COUNTS, **own
+        )
+        self._batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, buckets=_SECONDS, **own)
+        self._tokens = Counter("litebert_tokens", "Estimated tokens computed.", model, **own)
+        self._ready = Gauge("litebert_ready", "1 when the model answers.", model, **own)
+        self._waiting = Gauge("litebert_queue_requests", "Requests that wait.", model, **own)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def batch(self, model: str, num_requests: int, num_tokens: int, seconds: float) -> None:
+        """Count one batch."""
+        self._batches.labels(model).observe(num_requests)
+        self._batch_seconds.labels(model).observe(seconds)
+        self._tokens.labels(model).inc(num_tokens)
+
+    def abandoned(self, model: str, reason: str) -> None:
+        """Count a request whose client left or whose deadline passed."""
+        self._abandoned.labels(model, reason).inc()
+
+    def loaded(self, model: str) -> None:
+        """Count that a model was loaded."""
+        self._loads.labels(model).inc()
+        self._ready.labels(model).set(1)
+
+    def waiting(self, model: str, number: int) -> None:
+        """Say how many requests wait."""
+        self._waiting.labels(model).set(number)
+
+    def text(self) -> bytes:
+        """Return the metrics in Prometheus's text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,133 @@
+"""The parts of the server that no client can reach one by one: strict JSON, slow bodies, the queue, the self-test."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import torch
+from fastapi import Request
+
+import litebert
+from litebert.errors import DamagedError
+from litebert.folder import save_model
+from litebert.serve.batching import Job, ServedModel, Source, self_test
+from litebert.serve.guard import Bodies, ClientLeftError, HttpError, Metrics, decode, encode
+from litebert.serve.server import _listen
+
+REFUSED = {
+    "nothing": b"",
+    "half": b'{"text": ',
+    "two values": b"{} {}",
+    "nan": b'{"a": NaN}',
+    "infinity": b"[-Infinity]",
+    "overflow": b"[1e999]",
+    "duplicate keys": b'{"a": 1, "a": 1}',
+    "nested duplicate keys": b'[{"a": {"b": 1, "b": 2}}]',
+    "long integer": b"9" * 5_000,
+    "invalid utf-8": b'"\xff"',
+    "surrogate in utf-8": b'"\xed\xa0\x80"',
+    "lone surrogate": rb'"\ud800"',
+    "lone surrogate in a key": rb'{"\udc00": 1}',
+    "byte order mark": b"\xef\xbb\xbf{}",
+    "utf-16": '{"a": 1}'.encode("utf-16"),
+    "control character": b'"\x00"',
+    "comment": b"{} // no",
+    "trailing comma": b"[1,]",
+    "depth 17": b"[" * 17 + b"]" * 17,
+    "depth 250,000": b"[" * 250_000,
+}
+
+
+@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
+def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
+    with pytest.raises(HttpError, match="LB-951") as caught:
+        decode(body)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": [1, -2.5e10, True, None, "é 漢 😀"]}, "[[[[[[[[[[[[[[[[[[[[", '\\"{[', [[[[]]]], 10**300]
+)
+def test_json_is_read_as_it_was_written(value: object) -> None:
+    assert decode(json.dumps(value).encode()) == value
+    assert decode(encode(value)) == value
+
+
+Message = dict[str, object]
+SCOPE = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
+
+
+async def _never() -> Message:
+    await asyncio.Event().wait()
+    return {}
+
+
+async def _drop_by_drop() -> Message:
+    await asyncio.sleep(0.05)
+    return {"type": "http.request", "body": b" ", "more_body": True}
+
+
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}
+
+
+SLOW = {"silent": (_never, HttpError), "dripping": (_drop_by_drop, HttpError), "absent": (_gone, ClientLeftError)}
+
+
+@pytest.mark.parametrize(("receive", "kind"), SLOW.values(), ids=SLOW)
+def test_a_silent_dripping_or_absent_client_is_given_up(
+    receive: Callable[[], Awaitable[Message]], kind: type[Exception]
+) -> None:
+    bodies, started = Bodies(client_seconds=0.5), time.monotonic()
+    with pytest.raises(kind):
+        asyncio.run(bodies.read(Request(SCOPE, receive)))
+    assert time.monotonic() - started >= (0.5 if kind is HttpError else 0)
+    assert bodies.held == 0
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
+    """asyncio turns Nagle's algorithm off where the protocol of the listener is named."""
+    with _listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_jobs_are_computed_together_within_the_budget_and_a_full_queue_refuses(folders: dict[str, Path]) -> None:
+    async def run() -> tuple[list[int], HttpError]:
+        model = ServedModel("m", Source(str(folders["base"])), queue=3, batch_tokens=500, metrics=Metrics())
+        seen: list[int] = []
+        model._answer = lambda jobs: seen.extend([len(jobs)])
+        jobs = [Job("embed", [{"text": "a"}], {}, tokens) for tokens in (300, 100, 200)]
+        for job in jobs:
+            model._put(job)
+        with pytest.raises(HttpError, match="LB-957") as caught:
+            model._put(jobs[0])
+        model._is_stopping = True
+        model._compute()
+        return seen, caught.value
+
+    seen, refusal = asyncio.run(run())
+    assert seen == [2, 1]
+    assert (refusal.status, refusal.retry_after) == (429, 1)
+
+
+def test_a_sound_model_passes_its_self_test(folders: dict[str, Path]) -> None:
+    for folder in folders.values():
+        self_test(litebert.load(folder))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_model_to_which_all_texts_are_alike_does_not_pass(
+    folders: dict[str, Path], tmp_path: Path, value: float
+) -> None:
+    model = litebert.load(folders["base"])
+    with torch.no_grad():
+        for parameter in model.network.albert.parameters():
+            parameter.fill_(value)
+    save_model(model.network, tmp_path)
+    model.tokenizer.save(tmp_path)
+    with pytest.raises(DamagedError, match="LB-967"):
+        self_test(litebert.load(tmp_path))
