@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, Union
@@ -54,6 +54,35 @@ def require_absent(code: str, what: str, *paths: Path, expected: str, next: str,
     if taken:
         kinds = [f"{path.name}, a {'folder' if path.is_dir() else 'file'}" for path in taken]
         raise LitebertError(code, what, received="; ".join(kinds), expected=expected, next=next)
+
+
+MARKS = ("model.safetensors", "corpus.json", "run.json")
+"""A folder that has one of these was written by litebert."""
+
+
+def require_new(output: Path, *, force: bool = False, own: Collection[str] = ()) -> None:
+    """Refuse an output that exists; with `force`, only what litebert did not write.
+
+    What `force` may replace is a regular file, or a folder with a mark of ours or with no other files than `own`; never
+    what a link points to, a device, a folder of somebody else, or one that the current folder lies in.
+    """
+    if not os.path.lexists(output):
+        return
+    is_plain = not output.is_symlink()
+    names = {path.name for path in output.iterdir()} if is_plain and output.is_dir() else set()
+    is_above = is_plain and Path.cwd().resolve().is_relative_to(output.resolve())
+    is_ours = any(mark in names for mark in MARKS) or (bool(own) and names <= set(own))
+    may_replace = is_plain and not is_above and (output.is_file() or (output.is_dir() and (is_ours or not names)))
+    if may_replace and (force or (output.is_dir() and not names)):
+        return
+    kind = "a link" if not is_plain else "a file" if output.is_file() else "a folder" if names else "a special file"
+    raise LitebertError(
+        "LB-619",
+        f"{output} exists already",
+        received=kind if not force else f"{kind} that litebert did not write",
+        expected="a new name" if force else "a new name, or --force to replace what litebert wrote",
+        next="choose another name",
+    )
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -88,7 +88,6 @@ def test_a_filter_replaces_no_file(desk: Desk, tmp_path: Path) -> None:
     assert output.read_text() == "mine"
 
 
-@fault(1, "what exists is replaced without a question")
 @pytest.mark.parametrize(("verb", "there"), REPLACED, ids=[f"{verb}-{there.__name__}" for verb, there in REPLACED])
 def test_what_exists_is_not_replaced(
     desk: Desk, tmp_path: Path, verb: str, there: Callable[[Path, Desk], Path]
@@ -101,7 +100,6 @@ def test_what_exists_is_not_replaced(
     says(done, 1, str(output))
 
 
-@fault(1, "there is no --force, which replaces what litebert wrote and nothing else")
 @pytest.mark.parametrize("verb", ["average", "predict", "filter", "html"])
 def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_path: Path, verb: str) -> None:
     words = writers(desk)[verb]

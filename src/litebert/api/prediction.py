@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from litebert.api.progress import Progress
 from litebert.api.settings import require_models, require_types
 from litebert.errors import LitebertError
-from litebert.files import write_text
+from litebert.files import require_new, write_text
 from litebert.inference.finetuned import Finetuned, Kept, data_of, ensemble_answers
 from litebert.report.table import Frame, frame
 from litebert.tasks.kinds.family import AnswerRow
@@ -30,8 +30,9 @@ class Predictions:
     split_of: dict[str, str]
     precision: str = ""
 
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write the files to a folder and return their paths."""
+    def write(self, folder: str | Path, *, force: bool = False) -> list[Path]:
+        """Write the files to a new folder and return their paths; with `force`, over answers that are there."""
+        require_new(Path(folder), force=force, own=self.files)
         for name, text in self.files.items():
             write_text(Path(folder) / name, text)
         return [Path(folder) / name for name in self.files]

@@ -218,10 +218,17 @@ def stats(folder: Path, plot: Path | None, as_json: bool) -> None:
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="A .jsonl file.")
 @click.option("--near-duplicates", type=float, help="Omit documents this near to an earlier one.")
 @click.option("--keep", metavar="MODULE:FUNCTION", help="Keep texts that this function accepts.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--documents", type=click.Choice(["blank-line", "file"]), default="blank-line", show_default=True)
 @click.option("--column", default="text", show_default=True)
 def filter_texts(
-    inputs: tuple[str, ...], output: Path, near_duplicates: float | None, keep: str | None, documents: str, column: str
+    inputs: tuple[str, ...],
+    output: Path,
+    near_duplicates: float | None,
+    keep: str | None,
+    force: bool,
+    documents: str,
+    column: str,
 ) -> None:
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
@@ -238,6 +245,7 @@ def filter_texts(
         settings=text_settings(documents=documents, column=column),
         near_duplicates=near_duplicates,
         keep=None if keep is None else load_keep(keep),
+        force=force,
     )
     show(
         f"{counts.kept:,} documents kept, {counts.near_duplicates:,} near duplicates and "

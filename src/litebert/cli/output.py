@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import click
 
 from litebert.errors import NonFiniteError
-from litebert.files import require_replaceable
+from litebert.files import require_new, require_replaceable
 from litebert.terminal import harmless, say
 
 if TYPE_CHECKING:
@@ -34,8 +34,20 @@ def with_outputs(command: Command) -> Command:
     folder = click.option(
         "--output", type=click.Path(path_type=Path), callback=_folder_to_write, help="Folder of metrics and figures."
     )
+    return folder(with_page(command))
+
+
+def with_page(command: Command) -> Command:
+    """Add --html, a page that is replaced only with --force."""
     page = click.option("--html", type=click.Path(path_type=Path), callback=_page_to_write, help="Write one page.")
-    return folder(page(command))
+    force = click.option(
+        "--force", is_flag=True, is_eager=True, expose_value=False, callback=_force, help="Replace the page."
+    )
+    return page(force(command))
+
+
+def _force(context: click.Context, __: click.Parameter, is_forced: bool) -> None:
+    context.meta["litebert.force"] = is_forced
 
 
 def _folder_to_write(_: click.Context, __: click.Parameter, folder: Path | None) -> Path | None:
@@ -44,9 +56,9 @@ def _folder_to_write(_: click.Context, __: click.Parameter, folder: Path | None)
     return folder
 
 
-def _page_to_write(_: click.Context, __: click.Parameter, page: Path | None) -> Path | None:
+def _page_to_write(context: click.Context, __: click.Parameter, page: Path | None) -> Path | None:
     if page is not None:
-        require_replaceable(page)
+        require_new(page, force=context.meta.get("litebert.force", False))
     return page
 
 

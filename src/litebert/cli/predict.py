@@ -18,6 +18,7 @@ from litebert.cli.output import note, show, show_json
 @column_option
 @click.option("--best", is_flag=True, help="The run's best evaluation instead of its last step.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
+@click.option("--force", is_flag=True, help="Replace answers that are there.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def predict(
@@ -28,6 +29,7 @@ def predict(
     column: tuple[str, ...],
     best: bool,
     output: Path,
+    force: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -40,7 +42,7 @@ def predict(
     from litebert.api.prediction import predict as answer
 
     found = answer(models, data=data, split=split, task=task, columns=column, best=best, quiet=quiet)
-    found.write(output)
+    found.write(output, force=force)
     rows = [
         {"file": str(output / name), "split": split, "examples": len(found.rows[split])}
         for name, split in found.split_of.items()

@@ -144,7 +144,8 @@ def resume_run(folder: Path, quiet: bool) -> None:
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Model to write.")
 @click.option("--last", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--until", type=int, help="Latest step to take; default: the newest checkpoint.")
-def average_run(folder: Path, output: Path, last: int, until: int | None) -> None:
+@click.option("--force", is_flag=True, help="Replace the model if it exists.")
+def average_run(folder: Path, output: Path, last: int, until: int | None, force: bool) -> None:
     """Write the mean of the last checkpoints of a run (by default, the last alone) as a model.
 
     \b
@@ -153,7 +154,7 @@ def average_run(folder: Path, output: Path, last: int, until: int | None) -> Non
     """
     from litebert.train.checkpoint import average_checkpoints
 
-    steps = average_checkpoints(folder, output, last=last, until=until)
+    steps = average_checkpoints(folder, output, last=last, until=until, force=force)
     show(f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}")
 
 

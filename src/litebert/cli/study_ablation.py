@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from litebert.cli.ending import show_study
-from litebert.cli.output import Format, note, with_formats
+from litebert.cli.output import Format, note, with_formats, with_page
 
 
 @click.command()
@@ -39,7 +39,7 @@ from litebert.cli.output import Format, note, with_formats
     help="Fine-tune each row at a fixed budget: sst2, squad, race-middle, or a file of your own.",
 )
 @click.option("--more", type=click.Path(path_type=Path), help="Second corpus, for the table `data` alone.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write one page.")
+@with_page
 @with_formats
 def ablation(
     name: str,

@@ -8,6 +8,8 @@ import click
 
 from litebert.cli.ending import show_study
 from litebert.cli.output import Format, with_formats, with_outputs
+from litebert.errors import LitebertError
+from litebert.files import require_new
 
 
 @click.command()
@@ -54,7 +56,9 @@ def attention(
     from litebert.inference import Model
     from litebert.study.local import measure_local_attention
 
-    numbers = [int(word) for word in lengths.split(",") if word.strip().isdigit()]
+    numbers = lengths_of(lengths)
+    if write_model is not None:
+        require_new(write_model)
     loaded = Model.load(model)
     found = measure_local_attention(
         loaded, study_texts(texts), window=window, lengths=numbers, rounds=rounds, longest=longest
@@ -64,3 +68,17 @@ def attention(
     if write_model is not None:
         written.append(write_lengthened(loaded, write_model, max(numbers), window, trained=trained_length))
     show_study(part, found, written, written_as)
+
+
+def lengths_of(text: str) -> list[int]:
+    """Read lengths with commas between them."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdigit() and int(word) for word in words):
+        raise LitebertError(
+            "LB-766",
+            "these are not lengths",
+            received=text,
+            expected="whole numbers of tokens with commas between them",
+            next="--lengths 512,1024",
+        )
+    return [int(word) for word in words]

@@ -21,7 +21,7 @@ from litebert.corpus.corpus import Corpus, Tokens
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, SHARD, TOKENIZER, Counts, Manifest, ShardRecord, write_record
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import LitebertError, missing_package
-from litebert.files import remove_unfinished, require_absent, staged_folder, write_stream
+from litebert.files import remove_unfinished, require_absent, require_new, staged_folder, write_stream
 from litebert.reading.find import find_texts
 from litebert.rng import Hashes, Ints
 
@@ -50,12 +50,13 @@ def filter_documents(
     settings: TextSettings,
     near_duplicates: float | None = None,
     keep: Keep | None = None,
+    force: bool = False,
 ) -> Filtered:
     """Write the documents to keep to a new .jsonl file, which `corpus build` reads.
 
     The first of several near duplicates is kept.
     """
-    require_absent("LB-276", f"{output} exists already", output, expected="a new file", next="choose another --output")
+    require_new(output, force=force)
     known = None if near_duplicates is None else NearDuplicates(near_duplicates)
     counts = Filtered()
 

@@ -25,6 +25,7 @@ from litebert.files import (
     read_json,
     readable_bytes,
     remove_folder,
+    require_new,
     staged_folder,
     write_bytes,
     write_json,
@@ -222,11 +223,14 @@ def _damaged(path: Path, received: str) -> DamagedError:
 # Averages of checkpoints
 
 
-def average_checkpoints(run: Path, output: Path, *, last: int = 1, until: int | None = None) -> list[int]:
+def average_checkpoints(
+    run: Path, output: Path, *, last: int = 1, until: int | None = None, force: bool = False
+) -> list[int]:
     """Write the mean weights of the `last` checkpoints up to a step; return their steps.
 
     With `last` 1 this writes one checkpoint as a model.
     """
+    require_new(output, force=force)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     chosen = [path for path in every if until is None or step_of(path) <= until][:last]
     if len(chosen) < last:
