@@ -273,7 +273,6 @@ def test_verifying_a_corpus_looks_at_every_file(desk: Desk, tmp_path: Path, dama
     assert "shard.json" in done.stdout + done.stderr or "tokenizer.json" in done.stdout + done.stderr
 
 
-@fault(8, "--quiet hides that a damaged checkpoint was passed over")
 def test_a_damaged_checkpoint_is_named_also_where_progress_is_not_wanted(desk: Desk, tmp_path: Path) -> None:
     words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *QUICK)
     words += ("--name", "own", "train.steps=60", "train.save_every=5", "--runs", tmp_path)

@@ -64,7 +64,6 @@ def test_what_cannot_be_trained_on_is_refused_by_the_plan(tmp_path: Path, kind: 
     says(done, 1, kind)
 
 
-@fault(13, "distil --dry-run is silent for as long as it measures")
 def test_the_plan_of_a_distillation_is_not_silent(desk: Desk, tmp_path: Path) -> None:
     words = ["distil", desk.base, desk.stories, "--dry-run"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path}
@@ -118,7 +117,6 @@ def continued(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return run, done.stdout + done.stderr
 
 
-@fault(15, "the terminal does not say that a continuation is worse than its start")
 def test_a_continuation_that_is_worse_than_its_start_says_so(continued: tuple[Path, str]) -> None:
     run, said = continued
     evaluations = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -127,7 +125,6 @@ def test_a_continuation_that_is_worse_than_its_start_says_so(continued: tuple[Pa
     assert re.search(r"step 0|worse|rose|start", said), said
 
 
-@fault(15, "a continuation has the rate of a start from nothing")
 def test_a_continuation_has_a_gentler_rate_than_a_start(desk: Desk, tmp_path: Path) -> None:
     words = ("pretrain", desk.stories, "--from", desk.base, *QUICK, "--sentences", "line", "--held-out", 0.2)
     assert litebert(*words, "objective.max_seq_length=64", cwd=tmp_path).code == 0
@@ -138,7 +135,6 @@ def test_a_continuation_has_a_gentler_rate_than_a_start(desk: Desk, tmp_path: Pa
     assert rates[1] < rates[0], rates
 
 
-@fault(15, "what may be chance is said in the report alone")
 def test_a_few_rows_to_evaluate_on_are_remarked_in_the_terminal(desk: Desk, tmp_path: Path) -> None:
     done = litebert("finetune", desk.table("reviews.csv"), "--model", desk.base, *QUICK, cwd=tmp_path)
     assert "chance" in done.stdout + done.stderr
@@ -244,7 +240,6 @@ def test_a_model_is_not_blamed_for_a_dev_set_of_equal_texts(desk: Desk, tmp_path
     assert "every answer to dev is the same: " not in done.stderr or "text" in done.stderr.split("the same: ")[1]
 
 
-@fault(21, "a finished pretraining that is run again says that it builds the corpus")
 def test_a_finished_pretraining_builds_no_corpus(desk: Desk) -> None:
     words = [word for word in (*PRETRAIN, *QUICK) if word != "--quiet"]
     done = litebert("pretrain", "stories.txt", *words, "--held-out", 0.2, "--name", "base", cwd=desk.folder)
@@ -257,7 +252,6 @@ def test_one_input_is_one_input(desk: Desk) -> None:
     assert not re.search(r"\b1 (inputs|documents|rows|files)\b", litebert("corpus", "check", desk.stories).stdout)
 
 
-@fault(21, "the notes of a table are printed again for every seed")
 def test_notes_are_printed_once_for_all_seeds(desk: Desk, tmp_path: Path) -> None:
     words = [word for word in QUICK if word != "--quiet"]
     done = litebert("finetune", desk.table("reviews.csv"), "--model", desk.base, "--seeds", "1,2", *words, cwd=tmp_path)
@@ -265,7 +259,6 @@ def test_notes_are_printed_once_for_all_seeds(desk: Desk, tmp_path: Path) -> Non
     assert done.stderr.count("problem: classification") == 1
 
 
-@fault(21, "a time of years is told in hours")
 def test_a_long_time_is_told_in_days_or_years(desk: Desk, tmp_path: Path) -> None:
     words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", *QUICK, "objective.max_seq_length=64")
     done = litebert(*words, "train.steps=1000000000", "--dry-run", cwd=tmp_path)

@@ -99,8 +99,13 @@ def test_baseline_has_the_names_of_an_evaluation() -> None:
 def test_a_result_that_is_worth_nothing_is_doubted() -> None:
     rows = [AnswerRow(str(n), "ball", expected, "yes", 0.9, 1.0) for n, expected in enumerate("ab")]
     found = doubts("accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}, {"dev": rows})
-    assert [line.split()[0] for line in found] == ["accuracy", "every"]
-    assert not doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": rows[:1]})
+    assert [line.split()[0] for line in found] == ["accuracy", "accuracy", "every"]
+    assert "0.5000 on 2 rows" in found[1]
+    told = [AnswerRow(str(n), "ball", "ab"[n % 2], "ab"[n % 3 % 2], 0.9, 1.0) for n in range(1_000)]
+    assert (
+        "below 3.2 points may be chance" in doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": told})[0]
+    )
+    assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": told})
 
 
 @pytest.fixture(scope="module")

@@ -43,12 +43,12 @@ def doubts(
     for split, answered in rows.items():
         name = f"{split}_accuracy" if len(rows) > 1 else "accuracy"
         accuracy, commonest = measures.get(name), constant.get(name)
-        if accuracy is not None and commonest is not None and accuracy > commonest:
-            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(answered))  # two standard errors
-            if accuracy - commonest < error:
+        if accuracy is not None and commonest is not None and answered:
+            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(answered))
+            if error >= FEW_ROWS or 0 < accuracy - commonest < error:
                 found.append(
                     f"{name} {accuracy:.4f} on {len(answered):,} rows, {commonest:.4f} without learning: differences "
-                    f"below {100 * error:.1f} points may be chance"
+                    f"below {100 * error:.1f} points may be chance (two standard errors)"
                 )
         answers, expected = ({getattr(row, name) for row in answered} for name in _COMPARED)
         if len(answers) == 1 and len(expected) > 1:
@@ -58,3 +58,5 @@ def doubts(
 
 
 _COMPARED = ("answer", "expected")
+FEW_ROWS = 0.1
+"""Two standard errors of an accuracy from which a set is too small to tell most changes: up to 100 rows."""

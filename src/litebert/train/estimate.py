@@ -154,7 +154,7 @@ def _made_up(config: PretrainConfig, num_sequences: int, device: torch.device) -
     """Return a micro-batch of made-up tokens with as many masks as the real ones."""
     length = _length(config)
     ids = torch.arange(num_sequences * length) % config.model.vocab_size
-    masked = torch.arange(0, len(ids), max(1, round(1 / config.objective.mask_prob)))
+    masked = torch.arange(1, len(ids), max(1, round(1 / config.objective.mask_prob)))  # never the first [CLS]
     return PretrainingWork(
         batch=Batch.from_flat(ids, torch.zeros_like(ids), [length] * num_sequences).to(device),
         masked_positions=masked.to(device),
