@@ -122,7 +122,7 @@ def test_a_continuation_that_is_worse_than_its_start_says_so(continued: tuple[Pa
     evaluations = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [row["masked_lm_loss"] for row in evaluations if row["kind"] == "eval"]
     assert losses[-1] > losses[0] + 0.5
-    assert re.search(r"step 0|worse|rose|start", said), said
+    assert re.search(r"step 0|worse|rose", said), said
 
 
 def test_a_continuation_has_a_gentler_rate_than_a_start(desk: Desk, tmp_path: Path) -> None:
@@ -323,7 +323,6 @@ def test_an_empty_context_beside_a_file_is_two_contexts(desk: Desk) -> None:
     assert "both" in refusal(done)["received"]
 
 
-@fault(23, "lengths that are no numbers are passed over")
 @pytest.mark.parametrize("lengths", ["32,1k", "32,,-5", "32;64"])
 def test_lengths_that_are_no_numbers_are_refused(desk: Desk, tmp_path: Path, lengths: str) -> None:
     (tmp_path / "few.txt").write_text("Anna left the house.\n")
@@ -378,14 +377,16 @@ def test_ctrl_c_during_the_first_imports_is_no_traceback(name: str) -> None:
     assert done.returncode in (130, -2)
 
 
-@fault(12, "a path without a name, or an empty one, is a ValueError")
+UNNAMED = fault(12, "an empty path to texts is a ValueError")
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["runs", "average", "BASE", "--output", "."],
         ["runs", "average", "BASE", "--output", ""],
-        ["study", "layers", "BASE", "--texts", ""],
-        ["study", "attention", "BASE", "--texts", ""],
+        pytest.param(["study", "layers", "BASE", "--texts", ""], marks=UNNAMED),
+        pytest.param(["study", "attention", "BASE", "--texts", ""], marks=UNNAMED),
     ],
     ids=" ".join,
 )
