@@ -3,3 +3,5 @@
 from .desk import desk as desk
 from .served import guarded as guarded
 from .served import server as server
+from .tiny import random_model as random_model
+from .tiny import tiny as tiny

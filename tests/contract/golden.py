@@ -1,0 +1,64 @@
+"""Numbers that stay as they are: kept in `golden/`, the same bits on the machine where they were taken, near elsewhere.
+
+`LITEBERT_WRITE_GOLDENS=1 OMP_NUM_THREADS=1 pytest -n 0 tests/contract -k golden` writes them anew; a change of them is
+a change of what litebert computes, and is explained in the commit that makes it.
+"""
+
+import json
+import os
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent / "golden"
+
+Value = float | str | list["Value"] | dict[str, "Value"]
+
+
+def machine() -> str:
+    """Describe what the last bits of a sum depend on."""
+    import torch
+
+    cpu = (
+        re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
+    )
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{cpu[1] if cpu else platform.processor()}, {capability}, torch {torch.__version__}"
+
+
+def near(value: object, rel: float) -> object:
+    """Compare numbers nearly, everything else exactly."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=rel, abs=rel)
+    if isinstance(value, list):
+        return [near(each, rel) for each in value]
+    return {name: near(each, rel) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def laid_out(value: object, depth: int = 0) -> str:
+    """Write JSON with a line for each row."""
+    if depth > 2 or not isinstance(value, dict | list) or (isinstance(value, list) and not isinstance(value[0], dict)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(laid_out(each, 3) for each in value) + "\n]"
+    lines = [f"{json.dumps(name)}: {laid_out(value[name], depth + 1)}" for name in sorted(value)]
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def require(file: str, name: str, found: Value, *, rel: float = 1e-5, is_exact: bool = True) -> None:
+    """Require that `found` is what `golden/file.json` has under this name.
+
+    On the machine of the file all bits are compared, unless `is_exact` is False; on others, numbers within `rel`.
+    """
+    path = FOLDER / f"{file}.json"
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {"machine": machine(), "values": {}}
+    if os.environ.get("LITEBERT_WRITE_GOLDENS"):
+        kept = {"machine": machine(), "values": {**kept["values"], name: found}}
+        path.write_text(laid_out(kept) + "\n", "utf-8")
+    expected = kept["values"][name]
+    if is_exact and kept["machine"] == machine():
+        assert found == expected
+    else:
+        assert found == near(expected, rel)

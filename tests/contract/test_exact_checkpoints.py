@@ -1,0 +1,192 @@
+"""Checkpoints both ways: what transformers and Google's code write is computed alike here, and ours there."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import litebert as package
+from litebert import Batch
+
+from .desk import Desk
+from .shell import litebert
+from .tiny import Random, Tiny, weights
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["Anna walked to the garden.", "Nobody at the river knew where it came from.", "Bert."]
+PAIR = "There Bert found a red ball."
+CLASSES = {
+    "AlbertModel": "base",
+    "AlbertForPreTraining": "base",
+    "AlbertForMaskedLM": "base",
+    "AlbertForSequenceClassification": "reviews",
+    "AlbertForTokenClassification": "tags",
+    "AlbertForQuestionAnswering": "spans",
+    "AlbertForMultipleChoice": "choices",
+}
+"""Each class, and the run on the desk that has its heads."""
+
+
+def theirs(folder: Path, architecture: str) -> torch.nn.Module:
+    """Load a folder with transformers, which must find all weights of the class and no others."""
+    model, report = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
+    unknown = {name: found for name, found in report.items() if found and architecture != "AlbertModel"}
+    assert not unknown
+    return model.eval()
+
+
+def padded(model: package.Model, texts: list[str], *, pair: str | None = None) -> dict[str, torch.Tensor]:
+    """Return the inputs of transformers."""
+    encoded = [model.tokenizer.encode(text, pair, frame=True) for text in texts]
+    longest = max(len(each.ids) for each in encoded)
+    rows = [
+        (each.ids + [0] * (longest - len(each.ids)), [1] * len(each.ids) + [0] * (longest - len(each.ids)))
+        for each in encoded
+    ]
+    segments = [each.segments + [0] * (longest - len(each.ids)) for each in encoded]
+    return {
+        "input_ids": torch.tensor([ids for ids, _ in rows]),
+        "attention_mask": torch.tensor([mask for _, mask in rows]),
+        "token_type_ids": torch.tensor(segments),
+    }
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_hidden_groups": 2}, {"inner_group_num": 2, "hidden_act": "gelu"}])
+@torch.no_grad()
+def test_a_pretrained_folder_of_transformers_answers_as_there(random_model: Random, changes: dict[str, object]) -> None:
+    folder = random_model("AlbertForPreTraining", **changes)
+    ours, other = package.load(folder), theirs(folder, "AlbertForPreTraining")
+    hidden = other.albert(**padded(ours, TEXTS)).last_hidden_state
+    mask = padded(ours, TEXTS)["attention_mask"]
+    means = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    np.testing.assert_allclose(ours.embed(TEXTS, pooling="mean", normalize=False), means, atol=2e-5)
+    order = other(**padded(ours, TEXTS[:1], pair=PAIR)).sop_logits.softmax(-1)[0, 0]
+    assert ours.order(TEXTS[0], PAIR).probability == pytest.approx(float(order), abs=1e-5)
+    inputs = padded(ours, TEXTS[:1])
+    ids, total = inputs["input_ids"][0].clone(), 0.0
+    for place in range(1, len(ids) - 1):  # the score of a text: each piece masked alone
+        masked = ids.clone()
+        masked[place] = ours.tokenizer.mask_id
+        logits = other(**{**inputs, "input_ids": masked[None]}).prediction_logits
+        total += float(logits.log_softmax(-1)[0, place, ids[place]])
+    assert ours.score(TEXTS[0]).log_likelihood == pytest.approx(total, abs=1e-3)
+
+
+@torch.no_grad()
+def test_logits_of_a_network_are_those_of_transformers(random_model: Random) -> None:
+    folder = random_model("AlbertForTokenClassification", num_labels=3)
+    ours, other = package.load(folder), theirs(folder, "AlbertForTokenClassification")
+    inputs = padded(ours, TEXTS)
+    batch = Batch.from_padded(inputs["input_ids"], inputs["attention_mask"], inputs["token_type_ids"])
+    found = batch.to_padded(ours.network(batch))
+    expected = other(**inputs).logits * inputs["attention_mask"][..., None]
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_fine_tuned_folders_of_transformers_answer_as_there(random_model: Random) -> None:
+    folder = random_model("AlbertForSequenceClassification", id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1})
+    ours, other = package.load(folder), theirs(folder, "AlbertForSequenceClassification")
+    expected = other(**padded(ours, TEXTS)).logits.softmax(-1)
+    found = [list(each.values.values()) for each in ours.classify(TEXTS)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert [each.labels for each in ours.classify(TEXTS)] == [(("no", "yes")[int(row.argmax())],) for row in expected]
+    expected = other(**padded(ours, TEXTS, pair=PAIR)).logits.softmax(-1)
+    found = [list(each.values.values()) for each in ours.classify(TEXTS, [PAIR] * 3)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+    ours = package.load(random_model("AlbertForMultipleChoice", num_labels=1))
+    other = theirs(Path(ours.source), "AlbertForMultipleChoice")
+    inputs = {
+        name: each[None] for name, each in padded(ours, [TEXTS[0]] * 2, pair="x").items()
+    }  # shapes: (1, choices, tokens)
+    assert other(**inputs).logits.shape == (1, 2)
+    chosen = ours.choose("Who left?", ["Anna", "Bert"], context=TEXTS[0])
+    assert sum(chosen.probabilities) == pytest.approx(1)
+
+    ours = package.load(random_model("AlbertForQuestionAnswering"))
+    other = theirs(Path(ours.source), "AlbertForQuestionAnswering")
+    context = TEXTS[1]
+    (best,) = ours.answer("Who knew?", context)
+    encoding = ours.tokenizer.encode("Who knew?", context)
+    logits = other(**padded(ours, ["Who knew?"], pair=context))
+    starts = {start for start, _ in encoding.offsets[encoding.segments.index(1) :]}
+    assert best.start in starts
+    first = next(
+        place
+        for place in range(encoding.segments.index(1), len(encoding.ids) - 1)
+        if context[encoding.offsets[place][0] :].startswith(best.text[:1]) and encoding.offsets[place][0] == best.start
+    )
+    assert torch.isfinite(logits.start_logits[0, first])
+
+
+@pytest.mark.parametrize(("architecture", "run"), [each for each in CLASSES.items() if each[0] != "AlbertForMaskedLM"])
+def test_our_folders_are_those_of_transformers_bit_for_bit(
+    desk: Desk, tmp_path: Path, architecture: str, run: str
+) -> None:
+    folder = getattr(desk, run) / "model"
+    model = theirs(folder, architecture)
+    model.save_pretrained(tmp_path / "again")
+    ours, again = tensors(folder), tensors(tmp_path / "again")
+    shared = {name.removeprefix("albert.") for name in again} if architecture == "AlbertModel" else set(again)
+    mine = {
+        name.removeprefix("albert.") if architecture == "AlbertModel" else name: each for name, each in ours.items()
+    }
+    assert shared <= set(mine)
+    prefix = "" if architecture != "AlbertModel" or not any(n.startswith("albert.") for n in again) else "albert."
+    assert all(torch.equal(mine[name], again[prefix + name]) for name in shared)
+
+
+@pytest.mark.parametrize("architecture", CLASSES)
+def test_what_transformers_wrote_is_imported_bit_for_bit(
+    random_model: Random, tmp_path: Path, architecture: str
+) -> None:
+    folder = random_model(architecture, num_labels=1 if architecture == "AlbertForMultipleChoice" else 2)
+    done = litebert("import", "huggingface", folder, "--output", tmp_path / "ours", "--json")
+    assert done.code == 0, done.stderr
+    assert done.json["architecture"] == architecture
+    theirs(tmp_path / "ours", architecture).save_pretrained(tmp_path / "again")
+    before, after = tensors(folder), tensors(tmp_path / "again")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@torch.no_grad()
+def test_tokens_of_a_written_folder_are_those_of_transformers(desk: Desk) -> None:
+    other, ours = transformers.AutoTokenizer.from_pretrained(desk.base / "model"), package.load(desk.base).tokenizer
+    assert other(TEXTS)["input_ids"] == [ours.encode(text, frame=True).ids for text in TEXTS]
+    assert other(TEXTS[0], PAIR)["token_type_ids"] == ours.encode(TEXTS[0], PAIR).segments
+
+
+def test_what_is_written_for_google_and_read_again_has_the_same_bits(tiny: Tiny, tmp_path: Path) -> None:
+    done = litebert("export", "google", tiny.run, tmp_path / "google" / "model.ckpt")
+    assert done.code == 0, done.stderr
+    names = {path.name for path in (tmp_path / "google").iterdir()}
+    assert {"model.ckpt.index", "model.ckpt.data-00000-of-00001", "albert_config.json"} <= names
+    if not any(name.endswith(".model") for name in names):
+        shutil.copy(tiny.tokenizer / "spiece.model", tmp_path / "google" / "30k-clean.model")
+    done = litebert("import", "google", tmp_path / "google", "--output", tmp_path / "ours")
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "ours" / "model.safetensors").read_bytes() == weights(tiny.run)
+    again = litebert("export", "google", tmp_path / "ours", tmp_path / "again" / "model.ckpt")
+    assert again.code == 0, again.stderr
+    for name in ("model.ckpt.index", "model.ckpt.data-00000-of-00001"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "google" / name).read_bytes()
+
+
+@torch.no_grad()
+def test_a_model_of_transformers_that_is_optimized_has_the_same_outputs(random_model: Random) -> None:
+    folder = random_model("AlbertForSequenceClassification")
+    plain, fast = (theirs(folder, "AlbertForSequenceClassification") for _ in range(2))
+    assert package.optimize(fast) is fast
+    inputs = padded(package.load(folder), TEXTS)
+    with torch.inference_mode():
+        np.testing.assert_allclose(fast(**inputs).logits, plain(**inputs).logits, atol=2e-5)

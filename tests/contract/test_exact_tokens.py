@@ -1,0 +1,161 @@
+"""Tokens: those of the official tokenizer on the real vocabulary, those of the packaged model, and their offsets."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import litebert as package
+from litebert import Tokenizer
+
+from . import golden
+from .tiny import Tiny
+
+GOLDENS = {
+    "this is a test": "48 25 21 1289",
+    "Hello, World!": "10975 15 126 187",
+    "In 2010, it cost $1,000.": "19 498 15 32 1516 28995 9",
+    "Café Münster — naïve “quotes” isn’t": "6241 11402 13 1 16288 13 1 8970 3231 1 2532 1 38",
+    "ﬁne ½ №5 x²": "1123 137 1 135 90 264 993 135",
+    "  multi   space\ttab\n": "1889 726 6523",
+    "A_B @user #tag <b>": "21 1 220 13 1 16704 6926 8628 13 1 220 1",
+    "GPT-3 (OpenAI)": "10538 38 8 240 13 5 10157 3622 6",
+    "[MASK] [SEP] <pad>": "636 23265 500 636 18 3492 500 13 1 8240 1",
+    "9/11/2001, 3.0, 92000,": "24025 118 3465 15 203 9 387 15 561 3050 15",
+}
+SQUAD_QUESTION = "When was the Café Königsplatz opened?"
+SQUAD_CONTEXT = "The Café  Königsplatz (est. 1,905) was opened in May 1905, in Munich. It has 2,000 seats."
+SQUAD_IDS = (
+    "2 76 23 14 6241 22781 18 25425 520 60 3 14 6241 22781 18 25425 13 5 1430 9 137 15 3165 264 6 "
+    "23 520 19 123 4974 15 19 7013 9 32 63 8819 2724 9 3"
+)
+
+
+SAID = [
+    *GOLDENS,
+    "The cat sat on the mat.",
+    "\u1e9e Straße İstanbul ǅ",
+    "日本語 と emoji 👩‍👩‍👧 e\u0301 \u200b \ufeff",
+    "a\ud800b",
+    "",
+]
+
+
+@pytest.fixture(scope="session")
+def official(real_data: Path) -> Tokenizer:
+    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+
+
+@pytest.mark.parametrize(("text", "ids"), GOLDENS.items())
+def test_official_golden_ids(official: Tokenizer, text: str, ids: str) -> None:
+    assert official.encode(text).ids == [int(number) for number in ids.split()]
+
+
+def test_a_mask_is_read_only_on_request(official: Tokenizer) -> None:
+    encoding = official.encode("Test sentence with [MASK].", special_tokens=True)
+    assert encoding.ids == [2, 1289, 5123, 29, 4, 13, 9, 3]
+    assert encoding.offsets[4] == (19, 25)
+
+
+def test_a_pair_is_framed_with_segments(official: Tokenizer) -> None:
+    encoding = official.encode("Question?", "Answer")
+    assert encoding.ids == [2, 1301, 60, 3, 1623, 3]
+    assert encoding.segments == [0, 0, 0, 0, 1, 1]
+    assert encoding.pieces == ["[CLS]", "▁question", "?", "[SEP]", "▁answer", "[SEP]"]
+
+
+def test_accents_are_kept_where_the_folder_says_so(real_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").write_bytes((real_data / "tokenizer" / "spiece.model").read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"keep_accents": True}))
+    encoding = Tokenizer.load(tmp_path).encode("I was born in 92000, and this is falsé.")
+    assert encoding.ids == [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
+
+
+def test_squad_golden_has_the_answer_at_its_pieces(official: Tokenizer) -> None:
+    encoding = official.encode(SQUAD_QUESTION, SQUAD_CONTEXT)
+    assert encoding.ids == [int(number) for number in SQUAD_IDS.split()]
+    shown = [SQUAD_CONTEXT[start:end] for start, end in encoding.offsets]
+    assert shown[28:30] == ["May", "1905"]
+    assert SQUAD_CONTEXT[encoding.offsets[28][0] : encoding.offsets[29][1]] == "May 1905"
+
+
+def test_the_official_vocabulary_has_its_documented_layout(official: Tokenizer) -> None:
+    first = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]
+    assert [official.piece(k) for k in range(14)] == [*first, "▁"]
+    assert official.piece(29_999) == "▁eloquent"
+    assert official.vocab_size == 30_000
+    special = (official.pad_id, official.unk_id, official.cls_id, official.sep_id, official.mask_id)
+    assert special == (0, 1, 2, 3, 4)
+
+
+def test_plain_sentencepiece_differs_only_by_the_number_commas(official: Tokenizer, real_data: Path) -> None:
+    import sentencepiece
+
+    with gzip.open(real_data / "text" / "wikitext2_test.txt.gz", "rt", encoding="utf-8") as file:
+        wikitext = [line for line in file if line.strip()]
+    model = str(real_data / "tokenizer" / "spiece.model")
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    texts = [text for text in wikitext[:1000] if text.isascii()]
+    for text, ids in zip(texts, official.encode_ids(texts), strict=True):
+        plain = processor.encode(" ".join(text.split()).lower(), out_type=str)
+        has_number_comma = any(p[-1] == "," and p[-2:-1].isdigit() for p in plain)
+        assert has_number_comma or ids == processor.piece_to_id(plain)
+        assert "".join(plain) == "".join(official.encode(text).pieces)
+
+
+def described(tokenizer: Tokenizer) -> list[dict]:
+    """Return ids, pieces and offsets of the texts above, alone and beside one another."""
+    encoded = [tokenizer.encode(text) for text in SAID]
+    encoded += tokenizer.encode_batch(SAID[:4], SAID[4:8], special_tokens=True)
+    return [
+        {"ids": each.ids, "segments": each.segments, "pieces": each.pieces, "offsets": [list(o) for o in each.offsets]}
+        for each in encoded
+    ]
+
+
+def test_golden_tokens_of_the_packaged_model() -> None:
+    golden.require("tokens", "packaged", described(package.load().tokenizer))
+
+
+def test_golden_tokens_of_the_official_vocabulary(official: Tokenizer) -> None:
+    golden.require("tokens", "official", described(official))
+
+
+def test_golden_tokens_of_a_vocabulary_that_is_trained(tiny: Tiny) -> None:
+    tokenizer = Tokenizer.load(tiny.tokenizer)
+    golden.require("tokens", "trained", [{"pieces": list(tokenizer.pieces), "hash": tokenizer.hash}])
+
+
+@pytest.mark.parametrize("vocabulary", ["packaged", "official"])
+def test_offsets_are_ordered_and_slice_the_text(request: pytest.FixtureRequest, vocabulary: str) -> None:
+    packaged = vocabulary == "packaged"
+    tokenizer = package.load().tokenizer if packaged else request.getfixturevalue("official")
+    for text in SAID:
+        encoding = tokenizer.encode(text)
+        assert len(encoding.ids) == len(encoding.pieces) == len(encoding.offsets) == len(encoding.segments)
+        starts = [start for start, _ in encoding.offsets]
+        assert starts == sorted(starts)
+        assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
+        for piece, (start, end) in zip(encoding.pieces, encoding.offsets, strict=True):
+            if piece.isascii() and text.isascii():
+                assert text[start:end].lower() == piece.removeprefix("▁")
+
+
+def test_batches_ids_and_arrays_are_those_of_single_texts(tiny: Tiny) -> None:
+    tokenizer = Tokenizer.load(tiny.tokenizer)
+    expected = [tokenizer.encode(text).ids for text in SAID]
+    assert tokenizer.encode_ids(SAID) == expected
+    assert [each.ids for each in tokenizer.encode_batch(SAID)] == expected
+    assert [each.ids for each in tokenizer.encode_batch(SAID, num_threads=4)] == expected
+    assert [tokenizer.encode_arrays(text)[0].tolist() for text in SAID] == expected
+    assert [tokenizer.id(piece) for piece in tokenizer.pieces] == list(range(tokenizer.vocab_size))
+
+
+def test_decoding_gives_the_normalized_text_and_a_copy_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(tiny.tokenizer)
+    for line in tiny.text.read_text("utf-8").splitlines()[:9]:
+        assert tokenizer.decode(tokenizer.encode(line, frame=True).ids) == line.lower()
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).hash == tokenizer.hash
+    assert (tmp_path / "spiece.model").read_bytes() == (tiny.tokenizer / "spiece.model").read_bytes()

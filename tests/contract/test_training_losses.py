@@ -1,0 +1,147 @@
+"""What training computes stays as it is: losses, gradients and measures of a few steps of every kind, to the bit."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import litebert as package
+
+from . import golden
+from .shell import TABLES
+from .tiny import FINETUNING, PACE, PRETRAINING, Tiny, rows, weights
+
+PRETRAINED: dict[str, dict[str, object]] = {
+    "as the paper": {"optim.name": "lamb", "model.hidden_act": "gelu_new", "start.attention": "random"},
+    "adamw in parts": {"optim.name": "adamw", "train.micro_batch_size": 4, "optim.schedule": "official"},
+    "muon": {"optim.name": "muon", "optim.learning_rate": 0.003},
+    "an average that stays": {"optim.average_decay": 0.5, "optim.schedule": "wsd", "optim.bias_correction": True},
+    "single pieces": {"objective.ngram": 1, "objective.whole_word": False, "objective.mask_prob": 0.3},
+    "long runs of words": {"objective.favor_shorter_ngram": False, "objective.max_predictions": 5},
+    "next sentences": {"objective.sentence": "next"},
+    "order as upstream": {"objective.sentence": "order-official", "objective.short_seq_per": "document"},
+    "words alone": {"objective.sentence": "none"},
+    "nothing shared": {"model.sharing": "none"},
+    "attention shared": {"model.sharing": "attention"},
+    "feed-forward shared": {"model.sharing": "ffn"},
+    "two groups of two blocks": {"model.num_hidden_groups": 2, "model.inner_group_num": 2},
+    "wide embeddings": {"model.embedding_size": 32},
+    "local attention": {"model.attention": "local", "model.attention_window": 4},
+    "begun gently": {"early.mask_prob": 0.3, "early.depth": 1, "early.depth_share": 0.5},
+    "of any depth": {"elastic.least_depth": 1},
+    "the hardest of two": {"mining.pool": 2},
+    "in stages": {"ramp.shares": [0.5], "ramp.seq_lengths": [24], "ramp.batch_sizes": [4]},
+    "recomputed": {"train.gradient_checkpointing": True},
+    "another seed": {"train.seed": 7},
+}
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_golden_losses_of_pretraining(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    golden.require("pretraining", name, rows(tiny.pretrain(tmp_path, **PRETRAINED[name])))
+
+
+def test_the_same_training_has_the_same_bits_again_and_another_seed_has_others(tiny: Tiny, tmp_path: Path) -> None:
+    first, again = (tiny.pretrain(tmp_path, name, **{"train.seed": 5}) for name in ("first", "again"))
+    other = tiny.pretrain(tmp_path, "other", **{"train.seed": 6})
+    assert rows(first) == rows(again) != rows(other)
+    assert weights(first) == weights(again) != weights(other)
+
+
+def test_data_and_losses_do_not_depend_on_workers(tiny: Tiny, tmp_path: Path) -> None:
+    alone, helped = (tiny.pretrain(tmp_path, f"w{n}", **{"train.loader_workers": n}) for n in (0, 2))
+    assert rows(alone) == rows(helped)
+    assert weights(alone) == weights(helped)
+
+
+def test_golden_losses_of_a_continuation(tiny: Tiny, tmp_path: Path) -> None:
+    settings = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
+    run = package.pretrain(
+        corpus=tiny.corpus,
+        start=tiny.run,
+        runs=tmp_path,
+        name="further",
+        settings={**settings, "optim.learning_rate": 0.001},
+        quiet=True,
+    )
+    golden.require("pretraining", "continued", rows(run))
+
+
+def test_golden_losses_of_a_distillation(tiny: Tiny, tmp_path: Path) -> None:
+    run = package.distil(
+        tiny.run,
+        corpus=tiny.corpus,
+        runs=tmp_path,
+        name="student",
+        settings={**PRETRAINING, "distil.texts": 4, "distil.text_length": 16},
+        quiet=True,
+    )
+    golden.require("pretraining", "distilled", rows(run))
+
+
+MORE = {
+    "pairs.csv": "text,second,label\n"
+    + "".join(f"Anna walked {n} times.,Bert {'slept' if n % 2 else 'left'}.,{n % 2}\n" for n in range(20)),
+    "topics.jsonl": "".join(
+        json.dumps({"text": f"Anna walked {n} times.", "labels": [name for k, name in enumerate("abc") if n >> k & 1]})
+        + "\n"
+        for n in range(24)
+    ),
+}
+
+FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
+    "labels": ("reviews.csv", {}),
+    "pairs": ("pairs.csv", {}),
+    "several labels": ("topics.jsonl", {}),
+    "scores": ("stars.csv", {}),
+    "tags": ("tags.conll", {}),
+    "choices": ("choices.csv", {}),
+    "spans": ("spans.jsonl", {}),
+    "exits": ("reviews.csv", {"train.exits": True}),
+    "weighted": ("reviews.csv", {"task.class_weights": [1, 3]}),
+    "the hardest of two": ("reviews.csv", {"mining.pool": 2}),
+    "in parts, with lamb": ("reviews.csv", {"optim.name": "lamb", "train.micro_batch_size": 2}),
+}
+
+
+@pytest.mark.parametrize("name", FINETUNED)
+def test_golden_losses_of_fine_tuning(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    file, settings = FINETUNED[name]
+    (tmp_path / file).write_text({**TABLES, **MORE}[file], encoding="utf-8")
+    run = package.finetune(
+        str(tmp_path / file), model=tiny.run, runs=tmp_path, settings={**FINETUNING, **settings}, quiet=True
+    )
+    golden.require("finetuning", name, rows(run))
+
+
+def test_golden_losses_with_a_teacher(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
+    table, given = str(tmp_path / "reviews.csv"), {"model": tiny.run, "runs": tmp_path, "quiet": True}
+    teacher = package.finetune(table, settings={**FINETUNING, "train.seed": 3}, name="teacher", **given)
+    student = package.finetune(table, settings=FINETUNING, teacher=teacher.folder, name="student", **given)
+    golden.require("finetuning", "taught", rows(student))
+
+
+def test_what_a_run_says_of_itself_is_what_its_files_say(tiny: Tiny) -> None:
+    run = package.Run.open(tiny.run)
+    assert (run.name, run.kind, run.is_finished, run.exit_code, run.seeds) == ("base", "pretraining", True, 0, ())
+    assert run.settings["train.steps"] == PACE["train.steps"]
+    last = json.loads((tiny.run / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
+    assert run.result == last
+    assert len(run.metrics) == len(rows(run))
+    assert run.report.is_file()
+    assert repr(run).endswith("pretraining, finished)")
+    assert set(run.model().verbs) == {"fill", "score", "order", "embed"}
+
+
+def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
+    given = {"model": tiny.run, "runs": tmp_path, "quiet": True}
+    table, settings = str(tmp_path / "reviews.csv"), {**FINETUNING, "train.steps": 2}
+    both = package.finetune(table, seeds=[3, 4], name="both", settings=settings, **given)
+    four = package.finetune(table, name="four", settings={**settings, "train.seed": 4}, **given)
+    assert [run.settings["train.seed"] for run in both.seeds] == [3, 4]
+    assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
+    assert set(both.metrics["seed"]) == {3, 4}
+    assert both.is_finished
+    assert both.report.is_file()

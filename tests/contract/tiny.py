@@ -1,0 +1,126 @@
+"""The smallest things to train: a text, its vocabulary and corpus, networks of random weights, runs of a second."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import litebert as package
+
+from .shell import litebert, story
+
+SHAPE = {
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+"""A network that learns in a second, with dropout."""
+
+PACE = {
+    "train.steps": 6,
+    "train.batch_size": 8,
+    "train.log_every": 1,
+    "train.eval_every": 3,
+    "train.save_every": 3,
+    "train.eval_sequences": 16,
+    "train.loader_workers": 0,
+    "train.threads": 1,
+    "train.precision": "fp32",
+}
+"""Settings of a training of six steps whose every step is logged."""
+
+PRETRAINING = {**{f"model.{name}": value for name, value in SHAPE.items()}, **PACE, "objective.max_seq_length": 48}
+
+FINETUNING = {**PACE, "train.batch_size": 4, "task.max_length": 48, "optim.learning_rate": 0.001}
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A text of forty-eight stories, its vocabulary and its corpus, and where runs go."""
+
+    folder: Path
+
+    @property
+    def text(self) -> Path:
+        return self.folder / "stories.txt"
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.folder / "tokenizer"
+
+    @property
+    def corpus(self) -> Path:
+        return self.folder / "corpus"
+
+    @property
+    def run(self) -> Path:
+        """A pretraining of six steps."""
+        return self.folder / "runs" / "base"
+
+    def pretrain(self, runs: Path, name: str = "own", **settings: object) -> package.Run:
+        """Pretrain on the corpus; a setting is given by its dotted name."""
+        given = {name: value for name, value in {**PRETRAINING, **settings}.items() if value is not None}
+        return package.pretrain(corpus=self.corpus, runs=runs, name=name, settings=given, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """Write a text, train its vocabulary, build its corpus, pretrain on it."""
+    import torch
+
+    torch.set_num_threads(1)
+    made = Tiny(tmp_path_factory.mktemp("tiny"))
+    made.text.write_text("\n".join(story(number) for number in range(48)), encoding="utf-8")
+    build = ("corpus", "build", made.text, "--tokenizer", made.tokenizer, "--output", made.corpus, "--workers", 1)
+    build += ("--documents", "blank-line", "--sentences", "line", "--held-out", 0.2, "--quiet")
+    vocabulary = litebert("tokenizer", "train", made.text, "--vocab-size", 60, "--output", made.tokenizer)
+    done = [vocabulary, litebert(*build)]
+    assert [each.code for each in done] == [0, 0], done
+    made.pretrain(made.run.parent, made.run.name)
+    return made
+
+
+def rows(run: package.Run | Path) -> list[dict]:
+    """Return the rows of a run's log without what depends on the clock."""
+    folder = run.folder if isinstance(run, package.Run) else run
+    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "tokens_per_second"} for line in lines]
+
+
+def weights(run: package.Run | Path) -> bytes:
+    """Return the weights that a run ended with."""
+    folder = run.folder if isinstance(run, package.Run) else run
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+Random = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def random_model(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Random:
+    """Give a maker of model folders as transformers writes them, with large random weights and the tiny vocabulary."""
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    def make(architecture: str, *, seed: int = 1, **changes: object) -> Path:
+        vocabulary = package.Tokenizer.load(tiny.tokenizer)
+        shape = {**SHAPE, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        shape |= {"vocab_size": vocabulary.vocab_size, "max_position_embeddings": 64}
+        network = getattr(transformers, architecture)(transformers.AlbertConfig(**(shape | changes)))
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+        folder = tmp_path_factory.mktemp(architecture)
+        network.save_pretrained(folder)
+        for path in tiny.tokenizer.iterdir():
+            shutil.copy(path, folder)
+        return folder
+
+    return make
