@@ -137,4 +137,29 @@ def test_slow_clients_are_closed_and_do_not_slow_others(small_server) -> None:
             assert last == b"" if number % 2 else last.startswith(b"HTTP/1.1 408")
 
 
+NO_TIMER = """
+from litebert.serve.guard import PatientConnection
+PatientConnection._wait = lambda _: None
+"""
+LENIENT = """
+import json
+from litebert.serve import guard
+guard.decode = json.loads
+"""
+
+
+@pytest.mark.slow
+def test_without_a_strict_decoder_malformed_bodies_are_accepted(run_server, folders) -> None:
+    with run_server(f"base={folders['base']}", without=LENIENT) as server:
+        server.wait_for_line("base is ready")
+        with pytest.raises(AssertionError):
+            test_three_hundred_malformed_bodies_never_make_the_server_fail(server)
+
+
+@pytest.mark.slow
+def test_without_a_timer_for_headers_slow_clients_stay(run_small_server) -> None:
+    with run_small_server(without=NO_TIMER) as server, pytest.raises(TimeoutError):
+        test_slow_clients_are_closed_and_do_not_slow_others(server)
+
+
 _START = b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer first\r\n"

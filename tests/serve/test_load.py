@@ -160,3 +160,54 @@ def test_without_a_key_only_health_and_pages_are_open(small_server, key: str) ->
     assert (reply.status, reply.code) == (401, "LB-960")
     assert reply.headers["www-authenticate"] == "Bearer"
     assert small_server.ask("/live", headers=headers).status == 200
+
+
+KEPT = """
+from litebert.serve import guard
+kept, decode = [], guard.decode
+def keeping(body):
+    kept.append(bytes(40_000))
+    return decode(body)
+guard.decode = keeping
+"""
+PATIENT = """
+from litebert.serve.batching import ServedModel
+answer = ServedModel.answer
+ServedModel.answer = lambda self, job, timeout_ms, left: answer(
+    self, job, timeout_ms=120_000, left=left)
+"""
+DEAF = """
+import asyncio
+from litebert.serve import app
+async def deaf(_):
+    await asyncio.Event().wait()
+app._departure = deaf
+"""
+UNBOUNDED = """
+from litebert.serve.batching import ServedModel
+put = ServedModel._put
+def unbounded(self, job):
+    self._limit = 1 << 30
+    put(self, job)
+ServedModel._put = unbounded
+"""
+CONTROLS = {
+    "queue limit": (UNBOUNDED, test_overload_is_refused_quickly_and_is_over_when_it_ends),
+    "deadline": (PATIENT, test_a_deadline_is_kept_and_its_work_not_done),
+    "departure": (DEAF, test_a_client_that_leaves_frees_its_place),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("without", "test"), CONTROLS.values(), ids=CONTROLS)
+def test_without_its_guard_the_test_of_it_fails(run_small_server, without: str, test) -> None:
+    with run_small_server(without=without) as server, pytest.raises(AssertionError):
+        test(server)
+
+
+@pytest.mark.slow
+def test_a_server_that_keeps_bodies_fails_the_test_of_leaks(run_server, folders) -> None:
+    with run_server(f"base={folders['base']}", without=KEPT) as server:
+        server.wait_for_line("base is ready")
+        with pytest.raises(AssertionError):
+            test_thousands_of_requests_leak_nothing(server, 250)

@@ -227,3 +227,12 @@ def test_pages_forbid_everything_from_elsewhere(server) -> None:
         assert reply.status == 200
         assert "default-src 'self'" in reply.headers["content-security-policy"]
         assert b"//" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")
+
+
+@pytest.mark.slow
+def test_without_a_limit_of_the_body_its_test_fails(run_server, folders) -> None:
+    unlimited = "from litebert.serve import guard\nguard.MAX_BODY_BYTES = 1 << 30"
+    with run_server(f"base={folders['base']}", without=unlimited) as server:
+        server.wait_for_line("base is ready")
+        with pytest.raises(AssertionError):
+            test_a_request_beyond_the_limits_is_refused_by_code(server, *LIMITS["body"])

@@ -138,3 +138,23 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(run_server, folder, tmp
         assert server.process.wait(120) == 3
         server.wait_for_line("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
+
+
+HASTY = """
+import asyncio
+from litebert.serve.batching import ServedModel, log
+async def hasty(self):
+    self._loaded = (None, {})
+    await asyncio.sleep(0.2)
+    await self._load()
+    log.info("reloaded")
+ServedModel.reload = hasty
+"""
+
+
+@pytest.mark.slow
+def test_a_reload_that_stops_the_old_model_first_loses_requests(run_server, folder, make_model) -> None:
+    with run_server(folder, without=HASTY) as server:
+        server.wait_for_line("mortal is ready")
+        with pytest.raises(AssertionError):
+            test_models_are_changed_under_load_without_an_error(server, folder, make_model, 2)

@@ -73,9 +73,9 @@ class ServedModel:
 
     def __init__(self, name: str, source: Source, *, queue: int, batch_tokens: int, metrics: Metrics) -> None:
         self.name, self.source = name, source
-        self.facts: dict[str, Any] = {}
+        # One reference, so that a batch never has the answers of one model and the version of another.
+        self._loaded: tuple[Model | None, dict[str, Any]] = (None, {})
         self._limit, self._budget, self._metrics = queue, batch_tokens, metrics
-        self._model: Model | None = None
         self._jobs: deque[Job] = deque()
         self._arrived = threading.Condition()
         self._is_stopping = False
@@ -86,7 +86,12 @@ class ServedModel:
     @property
     def is_ready(self) -> bool:
         """Whether a tested model answers."""
-        return self._model is not None
+        return self._loaded[0] is not None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the model that answers."""
+        return self._loaded[1]
 
     async def start(self) -> None:
         """Load the model for the first time."""
@@ -111,8 +116,7 @@ class ServedModel:
             await asyncio.to_thread(self._thread.join, 1)
 
     async def _load(self) -> None:
-        model, facts = await asyncio.to_thread(load, self.source)
-        self._model, self.facts = model, facts
+        self._loaded = await asyncio.to_thread(load, self.source)
         self._metrics.loaded(self.name)
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> Any:
@@ -195,7 +199,7 @@ class ServedModel:
                 self._answer(jobs)
 
     def _answer(self, jobs: Sequence[Job]) -> None:
-        model, version = self._model, self.facts["version"]
+        model, facts = self._loaded
         assert model is not None
         started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
         groups: dict[object, list[Job]] = {}
@@ -203,7 +207,7 @@ class ServedModel:
             groups.setdefault(job.group or job, []).append(job)
         for group in groups.values():
             for job, found in zip(group, answer_together(model, group), strict=True):
-                self._loop.call_soon_threadsafe(_settle, job, found, version)
+                self._loop.call_soon_threadsafe(_settle, job, found, facts["version"])
         seconds = time.monotonic() - started
         self._metrics.batch(self.name, len(jobs), tokens, seconds)
         # The mean of about the last ten batches.
