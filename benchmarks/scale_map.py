@@ -34,7 +34,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.windows import WINDOW_PIECES, ShardSizes, Windowed, WindowOrder, estimated_samples
 from litebert.optim import Lamb
-from litebert.reading.find import find_texts
+from litebert.reading.source import find_texts
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.normalize import Normalizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.reading.find import find_text
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_text
 
 ROOT = Path(__file__).parents[1]
 

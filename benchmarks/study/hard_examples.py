@@ -19,7 +19,7 @@ import torch
 
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.files import Json, write_json
-from litebert.inference import packaged_model
+from litebert.hub import packaged_model
 from litebert.runs import read_result
 from litebert.train.finetune import finetune
 

@@ -39,10 +39,10 @@ class LitebertError(Exception):
         return _rebuilt, (type(self), self.code, self.what, self.received, self.expected, self.next)
 
     def __str__(self) -> str:
-        lines = [f"{self.code}: {self.what}"]
+        lines = [f"{self.code}: {_on_one_line(self.what)}"]
         for name, value in (("received", self.received), ("expected", self.expected), ("next", self.next)):
             if value is not None:
-                lines.append(f"  {name + ':':<9} {value}")
+                lines.append(f"  {name + ':':<9} {_on_one_line(value)}")
         return "\n".join(lines)
 
 
@@ -96,6 +96,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
+
+
+def _on_one_line(text: str) -> str:
+    """Show line breaks and control characters, which the names of files may have, as in Python's strings."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _shortened(text: str) -> str:

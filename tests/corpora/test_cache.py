@@ -10,7 +10,7 @@ from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.remote import local_corpus, push_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
-from litebert.reading import storage
+from litebert.reading import source as storage
 
 URL = "memory://bucket/stories"
 

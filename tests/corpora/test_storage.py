@@ -20,7 +20,7 @@ from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader, sentence_objective
 from litebert.objectives.windows import Windowed
-from litebert.reading import storage
+from litebert.reading import source as storage
 from litebert.train.sources import loader_for
 
 SERVER = os.environ.get("LITEBERT_MOTO_SERVER")

@@ -20,7 +20,7 @@ from litebert.corpus import corpus as corpora
 from litebert.errors import DamagedError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
-from litebert.tokenizer import Tokenizer
+from litebert.tokenizer import unigram
 
 Stories = Callable[..., list[list[str]]]
 ARRAYS = ("tokens", "sentences", "documents")
@@ -323,6 +323,6 @@ def test_control_without_its_hash_another_tokenizer_is_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = Corpus.open(corpus).tokenizer_hash
-    monkeypatch.setattr(Tokenizer, "hash", property(lambda _: stored))
+    monkeypatch.setattr(unigram, "vocabulary_hash", lambda settings, data: stored)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_another_tokenizer_in_a_corpus_is_refused(corpus, "settings")

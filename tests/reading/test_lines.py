@@ -12,9 +12,8 @@ import zstandard
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading import lines
 from litebert.reading import source as sources
-from litebert.reading.find import find_text
 from litebert.reading.lines import read_lines
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_text
 
 Write = Callable[[str, bytes | str], Source]
 MANY = b"".join(b"line %d of many\n" % number for number in range(20_000))
@@ -89,7 +88,7 @@ import re, sys
 from pathlib import Path
 import zstandard
 from litebert.reading.lines import read_lines
-from litebert.reading.find import find_text
+from litebert.reading.source import find_text
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
@@ -141,9 +140,3 @@ def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes]
     path.unlink()
     with pytest.raises(LitebertError, match="cannot be read"):
         list(read_lines(file))
-
-
-def test_control_without_a_cap_the_long_line_is_read(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
-    file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
-    assert [len(line) for _, line in read_lines(file)] == [5, 5, 3 << 20]

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import DamagedError, LitebertError
-from litebert.reading.find import find_text
-from litebert.reading.rows import RowPlace, parse_row, texts_of
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_text
+from litebert.reading.tables import RowPlace, parse_row, texts_of
 
 PLACE = RowPlace(Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1), 3)
 

@@ -9,7 +9,8 @@ import pytest
 
 from litebert.corpus.text import TextSettings, read_passages, text_settings
 from litebert.errors import LitebertError
-from litebert.reading.find import find_text, find_texts
+from litebert.reading import source as sources
+from litebert.reading.source import find_file, find_text, find_texts
 
 Write = Callable[[str, bytes | str], Path]
 
@@ -107,3 +108,42 @@ def test_choice_that_does_not_exist_is_refused(choice: str, value: str, code: st
     with pytest.raises(LitebertError) as caught:
         text_settings(**{choice: value})  # type: ignore[arg-type]
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "folder.json"])
+def test_folder_in_the_place_of_a_named_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "folder.json").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LitebertError, match=r"LB-303[\s\S]*it is a folder"):
+        find_file(Path(name))
+
+
+def test_ndjson_is_json_lines(write: Write) -> None:
+    found = find_text(str(write("a.ndjson", '{"text": "one"}\n{"text": "two"}\n')))
+    assert [passage.text for passage in read_passages(found, TextSettings())] == ["one", "two"]
+
+
+def test_name_with_a_line_break_stays_on_one_line_of_a_message(tmp_path: Path) -> None:
+    with pytest.raises(LitebertError) as caught:
+        find_text(str(tmp_path / "two\nlines.txt"))
+    assert len(str(caught.value).splitlines()) == 4
+
+
+@pytest.mark.parametrize(("error", "attempts"), [(TypeError("a bug"), 1), (OSError("the network"), sources.ATTEMPTS)])
+def test_what_repeating_cannot_mend_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int
+) -> None:
+    tried = []
+
+    class Store:
+        def size(self, url: str) -> int:
+            tried.append(url)
+            raise error
+
+    monkeypatch.setattr(sources, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(sources, "filesystem", lambda url: Store())
+    with pytest.raises((LitebertError, TypeError)):
+        find_text("s3://bucket/a.txt")
+    assert len(tried) == attempts

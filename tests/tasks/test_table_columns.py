@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.own.columns import guess_columns
 from litebert.tasks.own.labels import in_order, label_column, text_problem
 from litebert.tasks.own.roles import Columns, chosen_columns

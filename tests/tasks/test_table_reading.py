@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
-from litebert.reading import json_rows, lines
-from litebert.reading.tagged import MAX_WORDS
+from litebert.reading import lines, tables
+from litebert.reading.tables import MAX_WORDS
 from litebert.tasks.own.dialect import guess_dialect, guess_header
 from litebert.tasks.own.rows import TableFile, open_table
 from litebert.tasks.own.values import label_of, list_of, number_of, text_of
@@ -222,7 +222,7 @@ def test_json_file_that_is_no_list_of_rows_is_refused(content: str, code: str, w
 
 
 def test_json_file_too_long_to_be_held_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_rows, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(tables, "MAX_CHARACTERS", 100)
     with pytest.raises(LitebertError, match="LB-846") as caught:
         open_table(write("rows.json", json.dumps([{"text": "x" * 120}])))
     assert "jq -c" in caught.value.next

@@ -1,14 +1,25 @@
-"""Encoding any string, alone or in batches, framed or not, with special tokens or not; and back."""
+"""Encoding any string, alone or in batches, framed or not; offsets, long texts, commas after digits; and back."""
 
 import copy
+import subprocess
+import sys
+import time
+import unicodedata
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from litebert import rng
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.modelfile import NORMAL, Piece, ends_in_number_comma, read_model, write_model
+from litebert.tokenizer.normalize import LONG, Normalizer, parts_of, replace_surrogates
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -31,7 +42,7 @@ def test_twenty_thousand_strings_encode(own: Tokenizer, text: str) -> None:
 
 def _require_sound(own: Tokenizer, text: str) -> None:
     encoding = own.encode(text)
-    normalized = len(own._model._normalizer.normalize(text))  # type: ignore[attr-defined]
+    normalized = len(own._model.normalizer.normalize(text))  # type: ignore[attr-defined]
     assert all(0 <= number < own.vocab_size for number in encoding.ids)
     assert len(encoding) <= normalized + 2
     assert len(encoding.pieces) == len(encoding.offsets) == len(encoding.ids)
@@ -86,27 +97,14 @@ def test_special_names_are_text_until_asked_for(own: Tokenizer) -> None:
     assert [own.id(piece) for piece in encoding.pieces] == encoding.ids
 
 
-def test_batches_of_pairs_read_special_names(own: Tokenizer) -> None:
-    texts, pairs = ["the [MASK]", "a captain"], ["boats", "[MASK]"]
-    batch = own.encode_batch(texts, pairs, special_tokens=True)
-    for encoding, text, pair in zip(batch, texts, pairs, strict=True):
-        assert encoding.ids == own.encode(text, pair, special_tokens=True).ids
-        assert encoding.ids.count(own.mask_id) == 1
-
-
 def test_decoding_gives_the_normalized_text(own: Tokenizer, sentences: list[str]) -> None:
     for text in sentences:
-        normalized = own._model._normalizer.normalize(text)  # type: ignore[attr-defined]
+        normalized = own._model.normalizer.normalize(text)  # type: ignore[attr-defined]
         assert own.decode(own.encode(text, text).ids) == f"{normalized} {normalized}"
 
 
 def test_decoding_shows_the_unknown(own: Tokenizer) -> None:
     assert own.decode(own.encode("boats 日本").ids) == "boats  ⁇"
-
-
-def test_an_encoding_is_brief_when_shown(own: Tokenizer) -> None:
-    assert repr(own.encode("")) == "Encoding(0 ids: )"
-    assert repr(own.encode("a " * 20)).endswith(", …)")
 
 
 def test_pieces_and_ids_map_to_each_other(own: Tokenizer) -> None:
@@ -138,8 +136,228 @@ def test_words_start_where_the_official_rule_says(own: Tokenizer) -> None:
     assert starts["'"]
 
 
-def test_control_sentencepiece_itself_refuses_a_lone_surrogate(own: Tokenizer) -> None:
-    text = "a \ud800"
-    assert own.encode(text).ids == own.encode("a \ufffd").ids
-    with pytest.raises((RuntimeError, UnicodeEncodeError)):
-        own._model._processor.encode(text)  # type: ignore[attr-defined]
+SETTINGS = [Normalizer(), Normalizer(lowercase=False), Normalizer(keep_accents=True)]
+
+
+def official(text: str) -> str:
+    text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
+    return "".join(c for c in text if not unicodedata.combining(c)).lower()
+
+
+@given(ANY_TEXT)
+@example("ΟΔΟΣ Σ\u0301 ΑΣ’Α \u0301")
+@example("e\u0316\u0301 \u1e9b\u0323 가각 \u0344")
+@settings(max_examples=300, deadline=None)
+def test_normalizing_is_the_official_recipe(text: str) -> None:
+    assert Normalizer().normalize(text) == official(replace_surrogates(text))
+
+
+@pytest.mark.parametrize("normalizer", SETTINGS)
+@given(ANY_TEXT)
+@example("İ \u0301x \x1c ½")
+@settings(max_examples=100, deadline=None)
+def test_alignment_has_the_same_text_and_an_origin_for_each_character(normalizer: Normalizer, text: str) -> None:
+    aligned = normalizer.align(text)
+    assert aligned.text == normalizer.normalize(text)
+    assert len(aligned.starts) == len(aligned.ends) == len(aligned.text)
+    assert sorted(aligned.starts) == list(aligned.starts)
+    assert sorted(aligned.ends) == list(aligned.ends)
+    assert all(0 <= s < e <= len(text) for s, e in zip(aligned.starts, aligned.ends, strict=True))
+
+
+def test_a_dropped_mark_belongs_to_its_base() -> None:
+    aligned = Normalizer().align("  cafe\u0301\u0301  ﬁn")
+    assert aligned.text == "cafe fin"
+    places = np.array([3, 4, 5, 6, 7])
+    expected = [[5, 8], [8, 10], [10, 11], [10, 11], [11, 12]]
+    assert aligned.spans(places, places + 1).tolist() == expected
+
+
+def test_an_empty_span_lies_where_its_character_would() -> None:
+    aligned = Normalizer().align(" ab")
+    places = np.array([0, 1, 2])
+    assert aligned.spans(places, places).tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert Normalizer().align("  ").spans(places[:1], places[:1]).tolist() == [[0, 0]]
+
+
+WORDS = st.text("abcdefgmnorstuvwéüÖşñç ,.()-'\"0123456789\t\n\u0301日", max_size=60)
+
+
+@given(ANY_TEXT)
+@example("½ №  ﬁ\u0301 \u200b\u200bx\x01y\x00 e\u0301\u0301\t, \u1112\u1161\u11ab \u3000")
+@settings(max_examples=300, deadline=None)
+def test_offsets_are_ordered_and_inside_the_text(own: Tokenizer, text: str) -> None:
+    offsets = own.encode(text).offsets
+    assert all(0 <= start <= end <= len(text) for start, end in offsets)
+    assert offsets == sorted(offsets)
+    assert [end for _, end in offsets] == sorted(end for _, end in offsets)
+
+
+@given(WORDS)
+@example("In 2010, it was 1,905, and 5,")
+@example("Jürgen\u0301  cafe\u0301.")
+@settings(max_examples=500, deadline=None)
+def test_ordinary_text_slices_to_the_pieces(own: Tokenizer, text: str) -> None:
+    encoding, end = own.encode(text), 0
+    for piece, (start, stop) in zip(encoding.pieces, encoding.offsets, strict=True):
+        assert Normalizer().normalize(text[start:stop]) == piece.removeprefix("▁")
+        assert start >= end
+        end = stop
+
+
+def test_a_lone_space_piece_has_an_empty_span_before_its_word(own: Tokenizer) -> None:
+    encoding = own.encode("boats 日本")
+    assert encoding.pieces[-2:] == ["▁", "日本"]
+    assert encoding.offsets[-2:] == [(6, 6), (6, 8)]
+
+
+def test_pieces_of_one_character_share_its_span(own: Tokenizer) -> None:
+    encoding = own.encode("x½")
+    assert {span for piece, span in zip(encoding.pieces, encoding.offsets, strict=True) if piece in "12⁄"} == {(1, 2)}
+
+
+def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[str]) -> None:
+    for text in paragraphs[:300]:
+        encoding = official.encode(text)
+        spelled = "".join(Normalizer().normalize(text[s:e]) for s, e in encoding.offsets)
+        assert spelled == "".join(encoding.pieces).replace("▁", "")
+
+
+def test_a_context_of_five_megabytes_is_encoded_in_bounded_memory_and_linear_time(
+    own: Tokenizer, tmp_path: Path
+) -> None:
+    own.save(tmp_path)
+    code = (
+        "import resource, time\nfrom litebert.tokenizer import Tokenizer\n"
+        f"tokenizer = Tokenizer.load({str(tmp_path)!r})\n"
+        "part = 'The quick brown fox jumps over the lazy dog, naïve as ever. '\n"
+        "def seconds(repeats):\n"
+        "    text, begun = part * repeats, time.process_time()\n"
+        "    assert len(tokenizer.encode(text).offset_array)\n"
+        "    return time.process_time() - begun\n"
+        "short = seconds(10_000)\n"
+        "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = used(); long = seconds(80_000)\n"
+        "print(long / short / 8, used() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ratio, kibibytes = map(float, done.stdout.split())
+    assert ratio < 1.6
+    assert kibibytes < 350 << 10
+
+
+Maker = Callable[[dict[str, float]], bytes]
+LETTERS = {"▁": -3.0, ",": -4.0, "1": -5.0, "5": -5.0, "a": -5.0}
+
+
+@pytest.mark.parametrize(
+    ("extra", "text", "pieces"),
+    [
+        ({"▁15,": -1.0, "▁15": -6.0}, "15, a", ["▁15", ",", "▁", "a"]),
+        ({"5,": -1.0}, "15,", ["▁", "1", "5", ","]),
+        ({"5,": -1.0, "▁5": -2.0}, "15,", ["▁", "1", "5", ","]),
+        ({"a5,": -1.0, "▁a": -2.0}, "1a5,5", ["▁", "1", "a", "5", ",", "5"]),
+        # The rule looks at each piece once, as the official code does.
+        ({"1,5,": -1.0, "1,": -2.0}, "a1,5,", ["▁", "a", "1,", "5", ","]),
+        ({"a,": -1.0}, "a,", ["▁", "a,"]),
+    ],
+)
+def test_the_comma_is_split_off_and_no_space_appears(
+    make_model: Maker, extra: dict[str, float], text: str, pieces: list[str]
+) -> None:
+    tokenizer = Tokenizer.from_model(make_model(LETTERS | extra))
+    encoding = tokenizer.encode(text)
+    assert encoding.pieces == pieces
+    assert encoding.ids == [tokenizer.id(piece) for piece in pieces]
+    assert [text[s:e] for s, e in encoding.offsets] == [piece.strip("▁") for piece in pieces]
+
+
+def test_unknown_runs_are_split_where_the_vocabulary_has_no_comma(make_model: Maker) -> None:
+    tokenizer = Tokenizer.from_model(make_model({"▁": -3.0, "a": -5.0}))
+    encoding = tokenizer.encode("a 15, <unk>,")
+    assert encoding.pieces == ["▁", "a", "▁", "15", ",", "▁", "<unk>,"]
+    assert encoding.ids == [tokenizer.id(piece) for piece in encoding.pieces]
+    assert tokenizer.encode_ids(["a 15, <unk>,"] * 20) == [encoding.ids] * 20
+
+
+def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer, own_model: bytes) -> None:
+    pieces = read_model(own_model, "own").pieces
+    demoted = {piece.text: piece.score for piece in pieces if ends_in_number_comma(piece.text)}
+    assert demoted
+    assert all(score < -100 for score in demoted.values())
+    numbers = [f"{n:,}, {n}," for n in range(0, 100_000, 7)]
+    used = set(chain.from_iterable(own.encode_ids(numbers)))
+    assert used.isdisjoint(map(own.id, demoted))
+
+
+def test_time_grows_with_the_length_of_the_text(make_model: Maker) -> None:
+    """Eight times the text takes about eight times as long; 64 times where pieces are inserted."""
+    tokenizer = Tokenizer.from_model(make_model(LETTERS | {"▁15,": -1.0, "▁15": -6.0}))
+
+    def seconds(num_words: int) -> float:
+        text, begin = "15, " * num_words, time.process_time()
+        tokenizer.encode_ids([text], num_threads=1)
+        return time.process_time() - begin
+
+    short, long = (min(seconds(size) for _ in range(3)) for size in (25_000, 200_000))
+    assert long < 24 * short
+
+
+SENTENCE = "Anna walked\n to the house, there she  found 1,024 red balls; Zoë said: no! "
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return SENTENCE * (LONG // len(SENTENCE) + 2)
+
+
+@pytest.fixture(params=["unigram", "wordpiece"])
+def tokenizer(request: pytest.FixtureRequest, own: Tokenizer, tmp_path: Path) -> Tokenizer:
+    if request.param == "unigram":
+        return own
+    words = "anna walked to the house there she found 1 024 red ball ##s zoe said no , ; : !"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words.split()]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    return Tokenizer.load(tmp_path)
+
+
+def test_a_long_text_has_the_ids_and_offsets_of_its_sentences(tokenizer: Tokenizer, text: str) -> None:
+    one = tokenizer.encode(SENTENCE)
+    copies = len(text) // len(SENTENCE)
+    long = tokenizer.encode(text)
+    assert len(list(parts_of(text))) > 5
+    assert long.ids == one.ids * copies
+    steps = np.arange(copies)[:, None, None] * len(SENTENCE)
+    wanted = (one.offset_array + steps).reshape(-1, 2)
+    assert np.array_equal(long.offset_array, wanted)
+    ids, offsets = tokenizer.encode_arrays(text)
+    assert ids.tolist() == long.ids
+    assert np.array_equal(offsets, wanted)
+
+
+def test_the_beginning_of_a_long_text_has_its_first_ids(tokenizer: Tokenizer, text: str) -> None:
+    beginning = tokenizer.beginning(text, 512)
+    assert len(beginning) < LONG // 2
+    assert text.startswith(beginning)
+    ids = tokenizer.encode(beginning).ids
+    assert len(ids) >= 512
+    assert ids == tokenizer.encode(text).ids[: len(ids)]
+    assert tokenizer.beginning(SENTENCE, 1) == SENTENCE
+    assert tokenizer.beginning(text, len(text)) == text
+
+
+def test_a_text_without_any_space_has_a_beginning_too(own: Tokenizer) -> None:
+    draw = rng.stream(5, "letters", 0)
+    text = "".join(draw.choice(list("abcdefghijklmnopqrstuvwxyz"), size=70_001)) * 20
+    assert len(text) > LONG
+    beginning = own.beginning(text, 512)
+    assert len(beginning) <= LONG
+    assert own.encode(beginning).ids[:512] == own.encode(text).ids[:512]
+
+
+def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes, text: str) -> None:
+    found = read_model(own_model, "the model")
+    phrase = Piece("▁to▁the▁house", -0.1, NORMAL)
+    tokenizer = Tokenizer.from_model(write_model([*found.pieces, phrase], found.charsmap))
+    ids, _ = tokenizer.encode_arrays(text)
+    assert np.count_nonzero(ids == tokenizer.id(phrase.text)) == len(text) // len(SENTENCE)

@@ -116,5 +116,5 @@ def test_damage_is_refused_by_name(tmp_path: Path, data: bytes, code: str) -> No
 
 def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(LitebertError, match=r"(?s)LB-240.*pip install 'litebert\[wordpiece\]'"):
+    with pytest.raises(LitebertError, match=r"(?s)LB-305.*pip install 'litebert\[wordpiece\]'"):
         Tokenizer.load(folder)

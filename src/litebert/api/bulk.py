@@ -26,9 +26,8 @@ from litebert.errors import LitebertError, RequestError
 from litebert.files import Json, LockedLog, hash_file, require_replaceable, write_stream
 from litebert.inference.model import Model
 from litebert.inference.verbs import Row, Verb
-from litebert.reading.find import TABLES, TEXTS, find_text
 from litebert.reading.lines import STANDARD_INPUT, read_lines
-from litebert.reading.source import COMPRESSIONS
+from litebert.reading.source import COMPRESSIONS, TABLES, TEXTS, find_text
 from litebert.tasks.own.roles import SYNONYMS, chosen_header
 from litebert.tasks.own.rows import open_table
 

@@ -13,7 +13,7 @@ from litebert.api.settings import Overrides
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import write_bytes, write_text
 from litebert.inference.finetuned import Finetuned, Kept, ensemble_answers
-from litebert.reading.find import find_files
+from litebert.reading.source import find_files
 from litebert.report.glue import glue_table, remarks
 from litebert.report.seeds import read_run
 from litebert.report.table import Table

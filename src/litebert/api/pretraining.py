@@ -18,8 +18,7 @@ from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import locate
 from litebert.inference.model import count
-from litebert.reading.find import find_texts
-from litebert.reading.storage import is_url
+from litebert.reading.source import find_texts, is_url
 from litebert.runs import RunFile, read_run
 from litebert.terminal import counted, say
 from litebert.tokenizer import Tokenizer

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from litebert.files import write_json
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining
-from litebert.reading.find import find_file
 from litebert.reading.lines import read_lines
+from litebert.reading.source import find_file
 from litebert.report.study import Part, write_page, write_pictures
 from litebert.study.layers import BEYOND, Layers, measure_layers
 from litebert.study.local import lengthened

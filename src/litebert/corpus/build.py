@@ -43,8 +43,7 @@ from litebert.corpus.text import read_passages, sentence_chunks, text_settings
 from litebert.corpus.write import HEADER_BYTES, ShardSeries, ShardWriter
 from litebert.errors import LitebertError
 from litebert.files import STAGING_MARK, remove_unfinished, staged_folder
-from litebert.reading.find import find_texts
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64 << 20

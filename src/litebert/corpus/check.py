@@ -20,11 +20,10 @@ from litebert.corpus.corpus import Corpus, Shard
 from litebert.corpus.manifest import HELD_OUT
 from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks, text_settings
 from litebert.errors import DamagedError, LitebertError
-from litebert.reading.find import find_texts
 from litebert.reading.findings import Advice, CheckReport, Findings
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.unknown import UnknownPieces
+from litebert.tokenizer.tokenizer import UnknownPieces
 
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
 LINE_CHARACTERS = 200

@@ -21,7 +21,7 @@ from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, 
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.failures import free_bytes
 from litebert.files import hash_file, locked, readable_bytes, remove_folder, write_bytes, write_stream
-from litebert.reading.storage import is_url, read_object, write_object
+from litebert.reading.source import is_url, read_object, write_object
 
 Item = TypeVar("Item")
 

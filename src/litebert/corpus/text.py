@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 import sentencex
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.reading.find import find_texts
 from litebert.reading.lines import read_lines
-from litebert.reading.parquet import read_rows
-from litebert.reading.rows import Row, RowPlace, parse_row, texts_of
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_texts
+from litebert.reading.tables import Row, RowPlace, parse_row, read_parquet, texts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,7 +167,7 @@ def _json_rows(source: Source) -> Iterator[tuple[RowPlace, Row]]:
 
 
 def _parquet_rows(source: Source, column: str) -> Iterator[tuple[RowPlace, Row]]:
-    for number, row in enumerate(read_rows(source, column), 1):
+    for number, row in enumerate(read_parquet(source, column), 1):
         yield RowPlace(source, number), row
 
 

@@ -22,7 +22,7 @@ from litebert.corpus.manifest import HELD_OUT, MANIFEST, SHARD, TOKENIZER, Count
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import LitebertError, missing_package
 from litebert.files import remove_unfinished, require_absent, require_new, staged_folder, write_stream
-from litebert.reading.find import find_texts
+from litebert.reading.source import find_texts
 from litebert.rng import Hashes, Ints
 
 Keep = Callable[[str], bool]

@@ -13,7 +13,7 @@ from litebert.config.allowed import expected
 from litebert.config.presets import PRESETS
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json, write_json
-from litebert.folder.heads import Shapes, architecture, head_from_table, head_table
+from litebert.folder.config import Shapes, architecture, head_from_table, head_table
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 
 CONFIG_FILE = "config.json"

@@ -12,11 +12,26 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
-from litebert.folder.configuration import read_config, read_head, read_layout, spelling_notes, write_config
-from litebert.folder.convert import canonical, from_disk, to_disk, with_projection
-from litebert.folder.doubts import bert_notes, notes_on_loading
-from litebert.folder.eight_bit import is_eight_bit, not_float, require_sound
-from litebert.folder.names import ALBERT, BERT, TensorNames, tensor_names
+from litebert.folder.config import (
+    bert_notes,
+    notes_on_loading,
+    read_config,
+    read_head,
+    read_layout,
+    spelling_notes,
+    write_config,
+)
+from litebert.folder.model import is_eight_bit, not_float, require_sound
+from litebert.folder.names import (
+    ALBERT,
+    BERT,
+    TensorNames,
+    canonical,
+    from_disk,
+    tensor_names,
+    to_disk,
+    with_projection,
+)
 from litebert.folder.weights import INT8_FILE, OTHER_FILE, WEIGHTS_FILE, read_weights, release, widened, write_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.model import without_numbers

@@ -10,7 +10,7 @@ from pathlib import Path
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import NoVocabularyError
 from litebert.files import Json, hash_file, write_text
-from litebert.folder.heads import architecture
+from litebert.folder.config import architecture
 from litebert.folder.model import LoadedModel, head_of, load_model
 from litebert.folder.weights import weights_path
 from litebert.hub.run_facts import RunFacts, run_facts

@@ -26,8 +26,7 @@ from litebert.folder import (
     save_model,
     write_sentence_transformers,
 )
-from litebert.folder.configuration import CONFIG_FILE, read_layout
-from litebert.folder.doubts import doubts
+from litebert.folder.config import CONFIG_FILE, doubts, read_layout
 from litebert.folder.names import BERT
 from litebert.folder.weights import INDEX_FILE, shard_names, weights_path
 from litebert.hub import locate, require_new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from io import BufferedIOBase
+from shlex import quote
 from typing import cast
 
 from litebert.errors import DamagedError, LitebertError
@@ -25,19 +26,15 @@ def read_rows(source: Source) -> Iterator[tuple[int, str]]:
 def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line without its end) of a text file.
 
-    Only LF and CR LF end a line, so that numbers are those of an editor. A leading byte-order mark
-    is dropped. `longest` is the most bytes in a line.
-
-    Raises:
-        LitebertError: LB-308, a line is too long; LB-309, bytes are not UTF-8.
-        DamagedError: LB-306, a compressed file is damaged.
+    Only LF and CR LF end a line, so that numbers are those of an editor. A leading byte-order mark is dropped.
+    `longest` is the most bytes in a line.
     """
     number = 0
     for block in _whole_lines(source, longest or MAX_LINE_BYTES):
         try:
             text = block.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise _not_utf8(source, block, error, lines_before=number) from error
+            raise _not_utf8(source, block, error.start, lines_before=number) from error
         lines = text.split("\n")
         if not lines[-1]:
             lines.pop()
@@ -47,12 +44,18 @@ def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[
 
 
 def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
-    """Yield blocks of complete lines; raise LB-308 for a line that is too long."""
+    """Yield blocks of complete lines."""
     held, number = bytearray(), 1
     for piece in _pieces(source):
         end = piece.rfind(b"\n") + 1
         if len(held) + (end or len(piece)) > longest:
-            raise _too_long(source.name, number, longest)
+            raise LitebertError(
+                "LB-308",
+                f"{source.name}, line {number:,}: too long",
+                received=f"more than {longest >> 20} MiB without a line end",
+                expected=f"lines of at most {longest >> 20} MiB",
+                next="break the text into lines or rows",
+            )
         held += piece[:end] or piece
         if end:
             block = bytes(held)
@@ -71,12 +74,13 @@ def _pieces(source: Source) -> Iterable[bytes]:
             yield piece.removeprefix(_BYTE_ORDER_MARK) if is_first else piece
             is_first = is_first and not piece
     except CorruptStreamError as error:
+        test = "gzip" if source.compression == ".gz" else "zstd"
         raise DamagedError(
             "LB-306",
             f"{source.name} is damaged or cut off after line {num_lines:,}",
             received=str(error),
             expected=f"a complete {source.compression} file",
-            next=f"copy it again, then test it: {_test_command(source)}",
+            next=f"copy it again, then test it: {test} --test {quote(source.name)}",
         ) from error
 
 
@@ -87,30 +91,15 @@ def _typed() -> Iterator[bytes]:
         yield from iter(lambda: file.read1(PIECE_BYTES), b"")
 
 
-def _test_command(source: Source) -> str:
-    return f"{'gzip' if source.compression == '.gz' else 'zstd'} --test {source.name}"
-
-
-def _not_utf8(source: Source, block: bytes, error: UnicodeDecodeError, *, lines_before: int) -> LitebertError:
-    line = lines_before + block.count(b"\n", 0, error.start) + 1
-    column = error.start - block.rfind(b"\n", 0, error.start)
+def _not_utf8(source: Source, block: bytes, place: int, *, lines_before: int) -> LitebertError:
     unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
-    is_utf16 = block[:2] in (b"\xff\xfe", b"\xfe\xff")
-    encoding = "UTF-16" if is_utf16 else "WINDOWS-1252"
+    encoding = "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+    line = lines_before + block.count(b"\n", 0, place) + 1
+    column = place - block.rfind(b"\n", 0, place)
     return LitebertError(
         "LB-309",
         f"{source.name}, line {line:,}: not UTF-8",
-        received=f"byte 0x{block[error.start]:02x}, byte {column:,} of the line",
+        received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
         expected="UTF-8",
-        next=f"{unpack} {source.name} | iconv -f {encoding} -t UTF-8 > converted{source.kind}",
-    )
-
-
-def _too_long(name: str, number: int, longest: int) -> LitebertError:
-    return LitebertError(
-        "LB-308",
-        f"{name}, line {number:,}: too long",
-        received=f"more than {longest >> 20} MiB without a line end",
-        expected=f"lines of at most {longest >> 20} MiB",
-        next="break the text into lines or rows",
+        next=f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > converted{source.kind}",
     )

@@ -1,7 +1,6 @@
-"""Normalise text as the official code does, and record where each character came from.
+"""Text on its way to the vocabulary: normalised, with the origin of each character; long texts in parts.
 
-Official tokenization.py L33-50: join words with single spaces, NFKD, drop combining characters,
-lower-case last.
+Official tokenization.py L33-50: join words with single spaces, NFKD, drop combining characters, lower-case last.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,13 +16,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
-from litebert.tokenizer.encoding import Spans
 
-Places: TypeAlias = "array[int]"
+Spans: TypeAlias = NDArray[np.int32]
+"""Half-open places in a text, rows (start, end)."""
+Places: TypeAlias = NDArray[np.int32]
+
+LONG = 1 << 20
+"""The longest text that is encoded at once, in characters."""
+_PART = 1 << 17
 
 _WORD = re.compile(r"\S+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
+
+
+class _FoldTable(dict[int, str]):
+    """Map a code point to its NFKD form without combining characters, computed on first use.
+
+    Folding one character at a time is exact: NFKD of a whole text only reorders combining characters, and all of
+    these are dropped.
+    """
+
+    def __missing__(self, code_point: int) -> str:
+        decomposed = unicodedata.normalize("NFKD", chr(code_point))
+        folded = self[code_point] = "".join(c for c in decomposed if not unicodedata.combining(c))
+        return folded
+
+
+_FOLDED = _FoldTable()
 
 
 @dataclass(frozen=True)
@@ -31,10 +52,10 @@ class AlignedText:
     """Normalised text, and for each of its characters the half-open span in the original."""
 
     text: str
-    starts: NDArray[np.int32]
-    ends: NDArray[np.int32]
+    starts: Places
+    ends: Places
 
-    def spans(self, begins: NDArray[np.int32], ends: NDArray[np.int32]) -> Spans:
+    def spans(self, begins: Places, ends: Places) -> Spans:
         """Return the span in the original of each `text[begin:end]`; empty ones stay empty."""
         after = np.append(self.starts, self.ends[-1:] if len(self.ends) else np.int32(0))
         starts = after[np.minimum(begins, len(after) - 1)]
@@ -69,29 +90,25 @@ class Normalizer:
         """Normalise and record origins; a dropped mark belongs to the character before it."""
         starts, ends = array("i"), array("i")
         previous_end = 0
-        for word in _WORD.finditer(replace_surrogates(text)):
-            if previous_end:
+        for found in _WORD.finditer(replace_surrogates(text)):
+            word, begin = found[0], found.start()
+            if previous_end:  # the single space that all white space between two words becomes
                 starts.append(previous_end)
-                ends.append(word.start())
-            self._align_word(word[0], word.start(), starts, ends)
-            previous_end = word.end()
-        places = (np.array(numbers, dtype=np.int32) for numbers in (starts, ends))
-        return AlignedText(self.normalize(text), *places)
-
-    def _align_word(self, word: str, begin: int, starts: Places, ends: Places) -> None:
-        if word.isascii():
-            starts.extend(range(begin, begin + len(word)))
-            ends.extend(range(begin + 1, begin + len(word) + 1))
-            return
-        base_width = 0
-        for index, character in enumerate(word, begin):
-            width = self._width(character)
-            if width:
-                starts.extend([index] * width)
-                ends.extend([index + 1] * width)
-                base_width = width
-            elif base_width:
-                ends[-base_width:] = array("i", [index + 1] * base_width)
+                ends.append(begin)
+            previous_end = found.end()
+            if word.isascii():
+                starts.extend(range(begin, previous_end))
+                ends.extend(range(begin + 1, previous_end + 1))
+                continue
+            base_width = 0  # characters that the last one with any became, to which dropped marks are added
+            for index, character in enumerate(word, begin):
+                if width := self._width(character):
+                    starts.extend([index] * width)
+                    ends.extend([index + 1] * width)
+                    base_width = width
+                elif base_width:
+                    ends[-base_width:] = array("i", [index + 1] * base_width)
+        return AlignedText(self.normalize(text), np.array(starts, dtype=np.int32), np.array(ends, dtype=np.int32))
 
     def _width(self, character: str) -> int:
         if character.isascii():
@@ -103,13 +120,10 @@ class Normalizer:
 def replace_surrogates(text: str) -> str:
     """Return the text with lone surrogates replaced by U+FFFD, which every encoder accepts.
 
-    All text enters the tokenizer through this function.
+    All text enters the tokenizer through this function, which refuses what is not a string.
 
     >>> replace_surrogates("a\\ud800") == "a\\ufffd"
     True
-
-    Raises:
-        LitebertError: LB-210, this is not a string.
     """
     if not isinstance(text, str):
         raise LitebertError(
@@ -129,11 +143,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def refuse_lone_string(texts: Iterable[str]) -> None:
-    """Check that texts are not a single string, which would be read letter by letter.
-
-    Raises:
-        LitebertError: LB-216, they are.
-    """
+    """Check that texts are not a single string, which would be read letter by letter."""
     if isinstance(texts, str):
         raise LitebertError(
             "LB-216",
@@ -144,17 +154,26 @@ def refuse_lone_string(texts: Iterable[str]) -> None:
         )
 
 
-class _FoldTable(dict[int, str]):
-    """Map a code point to its NFKD form without combining characters, computed on first use.
+def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Yield where parts of a text begin and end: at least `size` characters, cut between words.
 
-    Folding one character at a time is exact: NFKD of a whole text only reorders combining
-    characters, and all of these are dropped.
+    >>> list(cuts("one two three", 5))
+    [(0, 7), (8, 13)]
     """
+    begin = 0
+    while found := _BETWEEN_WORDS.search(text, begin + size):
+        yield begin, found.start()
+        begin = found.end()
+    yield begin, len(text)
 
-    def __missing__(self, code_point: int) -> str:
-        decomposed = unicodedata.normalize("NFKD", chr(code_point))
-        folded = self[code_point] = "".join(c for c in decomposed if not unicodedata.combining(c))
-        return folded
 
+def parts_of(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the parts of a text, each with its position; a text that is not long is one part.
 
-_FOLDED = _FoldTable()
+    Encoding then needs memory for a part, not for the text.
+    """
+    if len(text) <= LONG:
+        yield 0, text
+        return
+    for begin, end in cuts(text, _PART):
+        yield begin, text[begin:end]

@@ -1,32 +1,97 @@
-"""The tokenizer: load a vocabulary, encode texts and pairs, decode ids, save."""
+"""The tokenizer: find a vocabulary on disk, encode texts and pairs, decode ids, save."""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.errors import LitebertError
-from litebert.files import as_path
-from litebert.tokenizer.encoding import Encoding, Spans, Trace, spans_of
-from litebert.tokenizer.fromjson import read_vocabulary
-from litebert.tokenizer.location import vocabulary_file
-from litebert.tokenizer.normalize import Normalizer, refuse_lone_string, replace_surrogates
-from litebert.tokenizer.parts import LONG, parts_of
-from litebert.tokenizer.subword import SubwordModel
-from litebert.tokenizer.unigram import UnigramModel
+from litebert import files
+from litebert.errors import LitebertError, NoVocabularyError
+from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, read_model
+from litebert.tokenizer.normalize import LONG, Normalizer, Spans, parts_of, refuse_lone_string, replace_surrogates
+from litebert.tokenizer.tokenizer_json import (
+    VocabularyFile,
+    config_for,
+    read_tokenizer_json,
+    unigram_pipeline,
+    wordpiece_pipeline,
+)
+from litebert.tokenizer.unigram import Trace, UnigramModel
 from litebert.tokenizer.wordpiece import WordPieceModel
 
 ALL_CORES = -1
+Span: TypeAlias = tuple[int, int]
+
+_CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
+_VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
+_MOST_COMMON = 10
+
+
+class Encoding:
+    """A text, or a text and its pair, as ids; its pieces and offsets are computed when they are first read.
+
+    All lists have one entry per token. `segments` is 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`. `offsets` are (start,
+    end) in the original string of the token's own text (A's or B's): `text[start:end]` is the word or part of a word
+    without the space before it. Tokens without text have an empty span: `[CLS]` and `[SEP]` from framing are at (0, 0),
+    a lone `▁` is before its word. Pieces of a single character, such as `½`, share its span.
+    """
+
+    __slots__ = ("_find_trace", "_first_size", "_trace", "ids")
+
+    def __init__(self, ids: list[int], first_size: int, find_trace: Callable[[], Trace]) -> None:
+        self.ids = ids
+        self._first_size = first_size
+        self._find_trace = find_trace
+        self._trace: Trace | None = None
+
+    @property
+    def segments(self) -> list[int]:
+        """0 for the tokens of the first text, 1 for those of the second."""
+        return [0] * self._first_size + [1] * (len(self.ids) - self._first_size)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces; characters that the vocabulary lacks appear unchanged."""
+        return self._traced().pieces
+
+    @property
+    def offsets(self) -> list[Span]:
+        """The (start, end) of each token in the original string."""
+        return [(start, end) for start, end in self.offset_array.tolist()]
+
+    @property
+    def offset_array(self) -> Spans:
+        """The offsets as an array, shape (tokens, 2): a twentieth of the memory of the list."""
+        return self._traced().offsets
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.ids[:8])) + (", …" if len(self.ids) > 8 else "")
+        return f"Encoding({len(self.ids)} ids: {shown})"
+
+    def _traced(self) -> Trace:
+        if self._trace is None:
+            self._trace = self._find_trace()
+        return self._trace
 
 
 class Tokenizer:
     """A vocabulary and its rules; it is immutable, so threads can share one.
+
+    `pieces` are all pieces by id, `vocab_size` of them; `starts_word` says whether each begins a word, shape (vocab,),
+    which is the rule that masking uses. `special_ids` are `pad_id`, `unk_id`, `cls_id`, `sep_id` and `mask_id`. `hash`
+    is the blake2b of the vocabulary file and the settings that change ids, in hex.
 
     >>> from importlib.resources import files
     >>> tokenizer = Tokenizer.load(files("litebert") / "model")
@@ -34,26 +99,24 @@ class Tokenizer:
     'a small cat.'
     """
 
-    def __init__(self, model: SubwordModel) -> None:
+    def __init__(self, model: UnigramModel | WordPieceModel) -> None:
         self._model = model
+        self.pieces, self.starts_word, self.hash = model.pieces, model.starts_word, model.hash
+        self.vocab_size = len(model.pieces)
+        self.special_ids = tuple(model.ids[name] for name in model.special)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
         """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
 
-        A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only
-        `tokenizer.json`; the first of these is used. A `tokenizer_config.json` beside the
-        vocabulary may set `do_lower_case` and `keep_accents`; otherwise `tokenizer.json` does if it
-        is the vocabulary, and by default text is lower-cased and loses its accents.
-
-        Raises:
-            LitebertError: LB-213, there is no vocabulary; LB-214, a setting is not true or false;
-                LB-208, LB-211, LB-244, LB-246, it is not a vocabulary for ALBERT; LB-240, the
-                library for WordPiece is missing.
-            DamagedError: The vocabulary is damaged.
+        A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only `tokenizer.json`; the first of
+        these is used. A `tokenizer_config.json` beside the vocabulary may set `do_lower_case` and `keep_accents`;
+        otherwise `tokenizer.json` does if it is the vocabulary, and by default text is lower-cased and loses its
+        accents.
         """
-        folder = as_path(path, "a tokenizer")
-        name, found = str(vocabulary_file(folder)), read_vocabulary(folder)
+        given = files.as_path(path, "a tokenizer")
+        name, found = str(vocabulary_file(given)), read_vocabulary(given)
         if found.suffix == ".model":
             return cls(UnigramModel(found.data, found.settings, name=name))
         return cls(WordPieceModel(found.data, lowercase=found.settings.lowercase, name=name))
@@ -66,20 +129,29 @@ class Tokenizer:
     def save(self, folder: str | Path, *, max_length: int = 512) -> None:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
 
-        It writes the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other
-        files are unchanged. `max_length` is the model's number of positions, where transformers
-        truncates on request.
+        It writes the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other files are unchanged.
+        `max_length` is the model's number of positions, where transformers truncates on request.
         """
-        self._model.save(Path(folder), max_length=max_length)
+        folder, model = Path(folder), self._model
+        if isinstance(model, UnigramModel):
+            name, settings = "spiece.model", model.normalizer
+            parsed = read_model(model.data, model.name)  # not kept: it holds 3 MB
+            pipeline = unigram_pipeline(parsed, settings, model.special)
+        else:
+            name, settings = "vocab.txt", Normalizer(lowercase=model.lowercase)
+            pipeline = wordpiece_pipeline(model.ids, model.special, lowercase=model.lowercase)
+        files.write_bytes(folder / name, model.data)
+        files.write_json(folder / _PIPELINE, pipeline)
+        files.write_json(folder / _CONFIG, config_for(model.special, settings, max_length))
 
     def encode(
         self, text: str, pair: str | None = None, *, special_tokens: bool = False, frame: bool | None = None
     ) -> Encoding:
         """Encode a text, or a text and its pair; any Python string encodes.
 
-        With `special_tokens`, names such as `[MASK]` in the text become the special ids; without
-        it, they are plain text. `frame` adds `[CLS]` before and `[SEP]` after the text (`[SEP]`
-        after the pair); None frames pairs and, with `special_tokens`, single texts, too.
+        With `special_tokens`, names such as `[MASK]` in the text become the special ids; without it, they are plain
+        text. `frame` adds `[CLS]` before and `[SEP]` after the text (`[SEP]` after the pair); None frames pairs and,
+        with `special_tokens`, single texts, too.
 
         >>> from litebert.tokenizer import train_tokenizer
         >>> model = train_tokenizer(["red, green, blue"] * 9, vocab_size=25)
@@ -100,12 +172,7 @@ class Tokenizer:
         frame: bool | None = None,
         num_threads: int = ALL_CORES,
     ) -> list[Encoding]:
-        """Encode many texts, or texts with their pairs, each as `encode` would.
-
-        Raises:
-            LitebertError: LB-210, LB-216, texts are not a list of strings; LB-215, there are not as
-                many pairs as texts.
-        """
+        """Encode many texts, or texts with their pairs, each as `encode` would."""
         columns = [texts] if pairs is None else [texts, pairs]
         if len({len(column) for column in columns}) > 1:
             raise LitebertError(
@@ -119,17 +186,13 @@ class Tokenizer:
         encoded = [
             self.encode_ids(column, special_tokens=special_tokens, num_threads=num_threads) for column in columns
         ]
-        traces = [
-            partial(self._trace, row, special_tokens=special_tokens, is_framed=is_framed)
-            for row in zip(*columns, strict=True)
-        ]
-        rows: Iterable[tuple[list[int], ...]] = zip(*encoded, strict=True)
-        if is_framed:
-            rows = map(self._framed, rows)
-        return [
-            Encoding(first + second[0] if second else first, len(first), trace)
-            for (first, *second), trace in zip(rows, traces, strict=True)
-        ]
+        encodings = []
+        for row, (first, *rest) in zip(zip(*columns, strict=True), zip(*encoded, strict=True), strict=True):
+            if is_framed:
+                first, rest = [self.cls_id, *first, self.sep_id], [[*ids, self.sep_id] for ids in rest]
+            trace = partial(self._trace, row, special_tokens=special_tokens, is_framed=is_framed)
+            encodings.append(Encoding(first + rest[0] if rest else first, len(first), trace))
+        return encodings
 
     def encode_ids(
         self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
@@ -138,9 +201,11 @@ class Tokenizer:
         refuse_lone_string(texts)
         if special_tokens:
             rows = [self._around_special(text) for text in texts]
-            between = [part for row in rows for part in row[::2]]
-            plain = iter(self.encode_ids(between, num_threads=num_threads))
-            return [self._with_special(row, plain) for row in rows]
+            plain = iter(self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads))
+            return [
+                [id_ for at, part in enumerate(row) for id_ in ([self._model.ids[part]] if at % 2 else next(plain))]
+                for row in rows
+            ]
         if any(isinstance(text, str) and len(text) > LONG for text in texts):
             return [self._long_ids(text) for text in texts]
         return self._model.encode_ids(list(texts), num_threads=num_threads)
@@ -169,89 +234,43 @@ class Tokenizer:
         return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int32).reshape(-1, 2)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, without special pieces; the unknown one is shown as ⁇.
-
-        Raises:
-            LitebertError: LB-217, an id is outside the vocabulary.
-        """
+        """Return the text of ids, without special pieces; the unknown one is shown as ⁇."""
         return self._model.join([self.piece(index) for index in ids])
 
     def piece(self, id: int) -> str:
-        """Return the piece of an id.
-
-        Raises:
-            LitebertError: LB-217, the id is outside the vocabulary.
-        """
-        if not 0 <= id < len(self._model.pieces):
+        """Return the piece of an id."""
+        if not 0 <= id < self.vocab_size:
             raise LitebertError(
                 "LB-217",
                 "this id is outside the vocabulary",
                 received=id,
-                expected=f"0 to {len(self._model.pieces) - 1:,}",
+                expected=f"0 to {self.vocab_size - 1:,}",
                 next="decode with the tokenizer that made the ids",
             )
-        return self._model.pieces[id]
+        return self.pieces[id]
 
     def id(self, piece: str) -> int:
         """Return the id of a piece; that of the unknown piece if the vocabulary lacks it."""
         return self._model.ids.get(piece, self.unk_id)
 
-    @property
-    def vocab_size(self) -> int:
-        """The number of pieces."""
-        return len(self._model.pieces)
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """All pieces, by id."""
-        return self._model.pieces
-
-    @property
-    def starts_word(self) -> NDArray[np.bool_]:
-        """Whether each id's piece begins a word, shape (vocab,); masking uses this rule."""
-        return self._model.starts_word
-
-    @property
-    def hash(self) -> str:
-        """The blake2b of the vocabulary file and the settings that change ids, in hex."""
-        return self._model.hash
-
-    @cached_property
-    def pad_id(self) -> int:
-        """The id of `<pad>` (`[PAD]`)."""
-        return self._model.ids[self._model.special.pad]
-
-    @cached_property
-    def unk_id(self) -> int:
-        """The id of the unknown piece."""
-        return self._model.ids[self._model.special.unk]
-
-    @cached_property
-    def cls_id(self) -> int:
-        """The id of `[CLS]`."""
-        return self._model.ids[self._model.special.cls]
-
-    @cached_property
-    def sep_id(self) -> int:
-        """The id of `[SEP]`."""
-        return self._model.ids[self._model.special.sep]
-
-    @cached_property
-    def mask_id(self) -> int:
-        """The id of `[MASK]`."""
-        return self._model.ids[self._model.special.mask]
-
     @cached_property
     def first_alike(self) -> NDArray[np.int64]:
         """For each id, the first id with the same text: `▁man` and `man` both read "man"."""
         first: dict[str, int] = {}
-        ids = range(self.vocab_size)
-        return np.array([first.setdefault(self.decode([index]), index) for index in ids])
+        return np.array([first.setdefault(self.decode([index]), index) for index in range(self.vocab_size)])
 
     @cached_property
-    def special_ids(self) -> tuple[int, ...]:
-        """The ids of padding, unknown, [CLS], [SEP] and [MASK]."""
-        return tuple(self._model.ids[name] for name in self._model.special)
+    def is_fragment(self) -> NDArray[np.bool_]:
+        """Whether each id is the unknown piece, or a single letter inside a word, shape (vocab,).
+
+        A text that falls mostly into these is in a script or language that the vocabulary was not made for.
+        """
+        mark = "##" if isinstance(self._model, WordPieceModel) else ""
+        ends = [piece[-1:] if piece.startswith(mark) and len(piece) == len(mark) + 1 else "" for piece in self.pieces]
+        # Kana, Chinese characters and Hangul are syllables or words of their own.
+        found = np.array([end.isalpha() and not "\u3040" <= end <= "\ud7a3" for end in ends])
+        found[self.unk_id] = True
+        return found
 
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield a text in parts whose ids are the same as within the text."""
@@ -266,37 +285,22 @@ class Tokenizer:
             ids.extend(known.setdefault(id_, id_) for id_ in found)
         return ids
 
-    def _framed(self, parts: tuple[list[int], ...]) -> tuple[list[int], ...]:
-        first, *second = parts
-        return ([self.cls_id, *first, self.sep_id], *([*ids, self.sep_id] for ids in second))
-
-    def _with_special(self, parts: list[str], plain: Iterator[list[int]]) -> list[int]:
-        ids: list[int] = []
-        for index, part in enumerate(parts):
-            ids += [self._model.ids[part]] if index % 2 else next(plain)
-        return ids
-
     def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
-        find = self._trace_special if special_tokens else self._trace_plain
-        traces = [find(text) for text in texts]
+        """Return the pieces and offsets of a text, or of a text and its pair."""
+        traces = []
+        for text in texts:
+            begin = 0
+            for at, part in enumerate(self._around_special(text) if special_tokens else [text]):
+                end = begin + len(part)
+                if at % 2:
+                    traces.append(Trace([part], np.array([(begin, end)], np.int32)))
+                else:
+                    traces += [self._model.trace(found).shifted(begin + place) for place, found in self._parts(part)]
+                begin = end
+            if is_framed:
+                traces.append(Trace([self._model.special.sep], np.zeros((1, 2), np.int32)))
         if is_framed:
-            head, tail = (
-                Trace([piece], spans_of([(0, 0)])) for piece in (self._model.special.cls, self._model.special.sep)
-            )
-            traces = [head, *(part for trace in traces for part in (trace, tail))]
-        return Trace.joined(traces)
-
-    def _trace_plain(self, text: str) -> Trace:
-        return Trace.joined(self._model.trace(part).shifted(begin) for begin, part in self._parts(text))
-
-    def _trace_special(self, text: str) -> Trace:
-        traces, begin = [], 0
-        for index, part in enumerate(self._around_special(text)):
-            end = begin + len(part)
-            traces.append(
-                Trace([part], spans_of([(begin, end)])) if index % 2 else self._trace_plain(part).shifted(begin)
-            )
-            begin = end
+            traces.insert(0, Trace([self._model.special.cls], np.zeros((1, 2), np.int32)))
         return Trace.joined(traces)
 
     def _around_special(self, text: str) -> list[str]:
@@ -306,3 +310,79 @@ class Tokenizer:
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         return re.compile(f"({'|'.join(map(re.escape, self._model.special))})")
+
+
+class UnknownPieces:
+    """Counts the pieces of texts, the unknown ones, and the characters that cause these."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.num_pieces = self.num_unknown = 0
+        self._tokenizer, self._characters = tokenizer, Counter[str]()
+        self._is_unknown: dict[str, bool] = {}
+
+    def add(self, text: str, ids: Sequence[int]) -> bool:
+        """Count the pieces of a text; tell whether one of them is unknown."""
+        self.num_pieces += len(ids)
+        unknown = list(ids).count(self._tokenizer.unk_id)
+        self.num_unknown += unknown
+        if unknown:
+            self._characters.update(filter(self._lacks, text))
+        return unknown > 0
+
+    @property
+    def characters(self) -> tuple[tuple[str, int], ...]:
+        """The commonest characters that the vocabulary lacks, with their counts."""
+        return tuple(self._characters.most_common(_MOST_COMMON))
+
+    def _lacks(self, character: str) -> bool:
+        if character not in self._is_unknown:
+            ids = self._tokenizer.encode_ids([character], num_threads=1)[0]
+            self._is_unknown[character] = self._tokenizer.unk_id in ids
+        return self._is_unknown[character]
+
+
+def vocabulary_file(path: Path) -> Path:
+    """Return the vocabulary file at a path, which is a file, a folder or a run."""
+    if path.is_dir():
+        places = [folder / name for folder in (path, path / "model") for name in _VOCABULARIES]
+        found = [place for place in places if place.is_file()]
+    else:
+        found = [path] if path.suffix in (".model", ".txt") else []
+    if not found:
+        raise NoVocabularyError(
+            "LB-213",
+            f"no tokenizer at {path}",
+            received="a folder without one" if path.is_dir() else "a path that names none",
+            expected=f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file",
+            next=f"ls -l {path if path.is_dir() else path.parent}",
+        )
+    return found[0]
+
+
+def read_vocabulary(path: Path) -> VocabularyFile:
+    """Read the vocabulary of a tokenizer folder, or a vocabulary file, with the settings beside it."""
+    file = vocabulary_file(path)
+    if file.name == _PIPELINE:
+        found = read_tokenizer_json(file)
+    else:
+        data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
+        found = VocabularyFile(file.suffix, data)
+    config = file.with_name(_CONFIG)
+    if not config.exists():
+        return found
+    said = files.read_json(config, command=f"ls -l {file.parent}")
+
+    def switch(key: str, default: bool) -> bool:
+        value = said.get(key)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        raise LitebertError(
+            "LB-214",
+            f"{key} in {config} cannot be used",
+            received=value,
+            expected="true or false",
+            next=f"correct {key} in {config}, or delete it for {default}",
+        )
+
+    lowercase = switch("do_lower_case", found.settings.lowercase)
+    return replace(found, settings=Normalizer(lowercase, switch("keep_accents", found.settings.keep_accents)))

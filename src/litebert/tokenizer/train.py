@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from litebert.errors import LitebertError
-from litebert.tokenizer.huggingface import NUMBER_COMMA_PENALTY
-from litebert.tokenizer.modelfile import NORMAL, Piece, ends_in_number_comma, with_scores
+from litebert.tokenizer.modelfile import NORMAL, ends_in_number_comma
 from litebert.tokenizer.normalize import Normalizer, refuse_lone_string
 from litebert.tokenizer.tokenizer import Tokenizer
+from litebert.tokenizer.tokenizer_json import NUMBER_COMMA_PENALTY
 
 USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 """The user-defined pieces of the official vocabulary, which are never part of another piece."""
@@ -37,31 +38,38 @@ def train_tokenizer(
 ) -> bytes:
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
-    `texts` are read once, in order; line breaks in them are ignored. If there are more than
-    `max_sentences`, they are sampled. With `is_limit` a text too small for `vocab_size` pieces
-    gets as many as it has. Ids 0 to 12 are those of the official vocabulary. The same
-    texts give the same bytes.
+    `texts` are read once, in order; line breaks in them are ignored. If there are more than `max_sentences`, they are
+    sampled. With `is_limit` a text too small for `vocab_size` pieces gets as many as it has. Ids 0 to 12 are those of
+    the official vocabulary. The same texts give the same bytes.
 
-    The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by
-    100: they are never chosen, and sentencepiece, this package and transformers agree.
+    The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by 100: they are never
+    chosen, and sentencepiece, this package and transformers agree.
 
     >>> texts = ["The cat sat on the mat.", "The mat was flat.", "That cat was fat."]
     >>> tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=28))
     >>> tokenizer.decode(tokenizer.encode("THE fat cat").ids)
     'the fat cat'
-
-    Raises:
-        LitebertError: LB-220, there is no text; LB-221, it is too small for this vocabulary;
-            LB-222, the vocabulary is too small for its characters; LB-210, LB-216, the texts are
-            not a list of strings; LB-223, training failed.
     """
     refuse_lone_string(texts)
-    model = io.BytesIO()
-    lines = _Lines(texts, Normalizer(lowercase=lowercase))
+    normalizer, num_lines = Normalizer(lowercase=lowercase), 0
+    failure: BaseException | None = None
+
+    def lines() -> Iterator[str]:
+        nonlocal num_lines, failure
+        try:
+            for text in texts:
+                for line in _LINE.findall(normalizer.normalize(text)):
+                    num_lines += 1
+                    yield line
+        except (Exception, KeyboardInterrupt) as error:  # native code would swallow it
+            failure = error
+            raise
+
+    written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
+            sentence_iterator=lines(),
+            model_writer=written,
             model_type="unigram",
             vocab_size=vocab_size,
             hard_vocab_limit=not is_limit,
@@ -78,8 +86,12 @@ def train_tokenizer(
             minloglevel=2,
         )
     except (RuntimeError, ValueError) as error:
-        raise lines.failure or _explained(str(error), vocab_size, lines.count) from error
-    return with_scores(model.getvalue(), _penalised)
+        raise failure or _explained(str(error), vocab_size, num_lines) from error
+    model = ModelProto.FromString(written.getvalue())
+    for piece in model.pieces:
+        if piece.type == NORMAL and ends_in_number_comma(piece.piece):
+            piece.score -= NUMBER_COMMA_PENALTY
+    return bytes(model.SerializeToString())
 
 
 def write_tokenizer(folder: str | Path, model: bytes, *, lowercase: bool = True, max_length: int = 512) -> Tokenizer:
@@ -90,31 +102,6 @@ def write_tokenizer(folder: str | Path, model: bytes, *, lowercase: bool = True,
     tokenizer = Tokenizer.from_model(model, lowercase=lowercase)
     tokenizer.save(folder, max_length=max_length)
     return tokenizer
-
-
-class _Lines:
-    """Normalised lines for sentencepiece; keeps the error that native code would swallow."""
-
-    def __init__(self, texts: Iterable[str], normalizer: Normalizer) -> None:
-        self._texts = texts
-        self._normalizer = normalizer
-        self.count = 0
-        self.failure: BaseException | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            for text in self._texts:
-                for line in _LINE.findall(self._normalizer.normalize(text)):
-                    self.count += 1
-                    yield line
-        except (Exception, KeyboardInterrupt) as error:
-            self.failure = error
-            raise
-
-
-def _penalised(piece: Piece) -> float:
-    is_penalised = piece.kind == NORMAL and ends_in_number_comma(piece.text)
-    return piece.score - NUMBER_COMMA_PENALTY if is_penalised else piece.score
 
 
 def _explained(message: str, vocab_size: int, num_lines: int) -> LitebertError:

@@ -28,7 +28,7 @@ from litebert.interop.google.bundle import read_bundle, read_table
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.optim import Lamb, state_tensors
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.fromjson import read_vocabulary
+from litebert.tokenizer.tokenizer import read_vocabulary
 from litebert.train.checkpoint import Checkpoints, RunProgress
 
 Numbers = Callable[[str], Mapping[str, NDArray[np.float32]]]

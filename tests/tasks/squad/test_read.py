@@ -9,7 +9,7 @@ import pytest
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_bytes, write_json
-from litebert.reading.find import find_file
+from litebert.reading.source import find_file
 from litebert.tasks.kinds.spans import MAX_CONTEXT, GoldAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS
 from litebert.tasks.named.squad_questions import read_squad, with_unanswerable

@@ -25,9 +25,8 @@ from litebert.interop.export.check import Parity
 from litebert.interop.export.network import ENCODER_ONLY
 from litebert.interop.export.onnx import export_onnx
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.fromjson import read_vocabulary
-from litebert.tokenizer.location import vocabulary_file
 from litebert.tokenizer.modelfile import NORMAL, read_model
+from litebert.tokenizer.tokenizer import read_vocabulary, vocabulary_file
 
 PAGE = Path(__file__).parent / "page"
 VERSION = "1.30.0"

@@ -17,8 +17,7 @@ from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import Json, read_json, require_absent, staged_folder, write_bytes, write_json, write_text
 from litebert.folder import head_of, load_model, read_weights, widened, write_config
-from litebert.folder.convert import canonical, to_disk
-from litebert.folder.names import groups_on_disk
+from litebert.folder.names import canonical, groups_on_disk, to_disk
 from litebert.folder.weights import WEIGHTS_FILE, read_tensors, write_weights
 from litebert.interop.google.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.google.locate import checkpoint_at, find_config, find_vocabulary
@@ -26,7 +25,7 @@ from litebert.interop.google.names import BLOCK, SLOTS, STEP, WORDS, is_slot, va
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.model import without_numbers
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.fromjson import read_vocabulary
+from litebert.tokenizer.tokenizer import read_vocabulary
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 """As in the checkpoints of a run; of state.json only `step` is written and read."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError, MissingFileError, RequestError
-from litebert.reading.rows import Row
 from litebert.reading.source import CorruptStreamError, read_pieces
+from litebert.reading.tables import Row
 from litebert.tasks.check.findings import DataReport, SplitReport, TableFindings
 from litebert.tasks.check.lengths import LengthCounter
 from litebert.tasks.check.split import Split

@@ -10,7 +10,7 @@ import numpy as np
 
 from litebert.tasks.kinds.family import CheckItem
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.unknown import UnknownPieces
+from litebert.tokenizer.tokenizer import UnknownPieces
 
 AT_ONCE = 2_048
 

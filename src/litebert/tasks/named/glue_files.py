@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from litebert.errors import LitebertError
-from litebert.reading.find import find_files
 from litebert.reading.lines import read_lines
-from litebert.reading.parquet import scan_columns
-from litebert.reading.rows import Row, RowPlace, parse_row
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_files
+from litebert.reading.tables import Row, RowPlace, parse_row, scan_columns
 from litebert.tasks.kinds.classification import TextExample
 from litebert.tasks.named.glue_tasks import GlueTask
 

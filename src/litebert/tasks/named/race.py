@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from litebert.config.allowed import expected
 from litebert.errors import LitebertError
-from litebert.reading.find import find_files
 from litebert.reading.lines import read_lines
-from litebert.reading.rows import RowPlace, parse_row
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_files
+from litebert.reading.tables import RowPlace, parse_row
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import Scores

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from litebert.reading.find import find_file, find_files
+from litebert.reading.source import find_file, find_files
 from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.spans.answering import SpanAnswering
 from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering

@@ -10,9 +10,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from litebert.errors import LitebertError
-from litebert.reading.find import find_file
-from litebert.reading.layout import read_layout
-from litebert.reading.source import Source
+from litebert.reading.source import Source, find_file
+from litebert.reading.tables import read_layout
 from litebert.tasks.kinds.spans.example import GoldAnswer, SpanExample, require_bounded_context
 
 

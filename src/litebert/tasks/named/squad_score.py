@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from litebert.errors import LitebertError
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
-from litebert.reading.find import find_file
-from litebert.reading.layout import read_layout
+from litebert.reading.source import find_file
+from litebert.reading.tables import read_layout
 from litebert.tasks.kinds.spans.threshold import gold
 from litebert.tasks.named.squad_questions import read_squad
 from litebert.terminal import say

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from typing import ClassVar
 
 from litebert.errors import LitebertError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.own.columns import RowShape

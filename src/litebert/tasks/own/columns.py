@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from litebert.errors import RequestError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.own.roles import CHOSEN, NAMES, PAIRS, Columns, Role, normal
 from litebert.tasks.own.values import Contents
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-from litebert.reading.delimited import NO_DELIMITER, Dialect, Quoting
+from litebert.reading.tables import NO_DELIMITER, Dialect, Quoting
 from litebert.tasks.own.roles import KNOWN_NAMES, normal
 from litebert.tasks.own.values import number_of
 

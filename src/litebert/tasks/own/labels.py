@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from litebert.errors import LitebertError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.own.values import label_of, list_of, number_of
 
 MANY = 20

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Generic, Self, TypeVar
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Family
 from litebert.tasks.own.columns import RowShape
 from litebert.tasks.own.roles import Columns, Role

@@ -9,13 +9,20 @@ from itertools import chain, islice
 from pathlib import Path
 
 from litebert.errors import LitebertError
-from litebert.reading.delimited import first_lines, header_names, scan_delimited
-from litebert.reading.find import DELIMITED, JSON_LINES, TAGGED, find_table, no_rows
-from litebert.reading.json_rows import scan_json, scan_json_lines
-from litebert.reading.parquet import read_rows, scan_columns
-from litebert.reading.rows import Row, RowPlace, Scanned
-from litebert.reading.source import Source
-from litebert.reading.tagged import scan_tagged
+from litebert.reading.source import DELIMITED, JSON_LINES, TAGGED, Source, find_table, no_rows
+from litebert.reading.tables import (
+    Row,
+    RowPlace,
+    Scanned,
+    first_lines,
+    header_names,
+    read_parquet,
+    scan_columns,
+    scan_delimited,
+    scan_json,
+    scan_json_lines,
+    scan_tagged,
+)
 from litebert.tasks.own.dialect import guess_dialect, guess_header
 
 SAMPLE_ROWS = 1_000
@@ -92,7 +99,7 @@ def _delimited(source: Source, has_header: bool | None, known: Collection[str]) 
     if not any(lines):
         raise no_rows(source.name, source.size)
     dialect = guess_dialect(lines, kind=source.kind, known=known)
-    sample = dialect.sample(lines)
+    sample = [cells for cells, _ in dialect.sized(lines) if cells]
     if not sample:  # raises the error of the first row
         cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
         TableFile(source, str(dialect), ("1",), cells).sample()
@@ -115,6 +122,6 @@ def _keyed(source: Source, writing: str, scan: Callable[[], Iterator[Scanned]]) 
 
 
 def _parquet(source: Source) -> TableFile:
-    names = tuple(next(read_rows(source, ""), {}))
+    names = tuple(next(read_parquet(source, ""), {}))
     columns = tuple(name for name in names if "." not in name)
     return TableFile(source, "parquet", columns, partial(scan_columns, source, columns))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import LitebertError, RequestError, did_you_mean
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.own.choices import ChoiceRows
 from litebert.tasks.own.columns import RowShape, guess_columns, pair_flags
 from litebert.tasks.own.reading import RowReading

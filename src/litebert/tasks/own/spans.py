@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import ClassVar
 
 from litebert.errors import LitebertError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     GoldAnswer,

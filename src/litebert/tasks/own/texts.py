@@ -11,7 +11,7 @@ from typing import ClassVar
 from litebert.config import HeadConfig
 from litebert.config.head import ProblemType
 from litebert.errors import LitebertError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
 from litebert.tasks.kinds.problems import Label
 from litebert.tasks.own.columns import RowShape

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tokenizer.normalize import replace_surrogates
 
 _TEXT_CHARACTERS = 10

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.reading.rows import Row
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
 from litebert.tasks.own.columns import RowShape
 from litebert.tasks.own.labels import in_order, require_choice

@@ -1,0 +1,542 @@
+"""transformers reads our folder and gives our ids; its own tokenizer.json is read, or refused in clear words."""
+
+import gzip
+import json
+import shutil
+import sys
+import unicodedata
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+import sentencepiece
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceTrainer
+from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, TokenizersBackend
+
+from litebert import files
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.modelfile import ModelFile, ends_in_number_comma, read_model
+from litebert.tokenizer.normalize import Normalizer
+from litebert.tokenizer.tokenizer_json import read_tokenizer_json
+
+NormalForms: TypeAlias = Callable[[str], tuple[str, str]]
+# Of Unicode 3.2, which every table in play knows; without what `litebert.tokenizer.tokenizer_json`
+# says is read otherwise: two letters by whose side a capital sigma changes, and the joiners.
+OLD_CHARACTERS = [
+    chr(code)
+    for code in range(sys.maxunicode + 1)
+    if unicodedata.ucd_3_2_0.category(chr(code)) not in ("Cn", "Cs", "Co")
+    and code not in (0x2C0, 0x2C1, 0x200C, 0x200D)
+]
+
+
+@pytest.fixture(scope="module")
+def own_folder(own: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    own.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def theirs(own_folder: Path) -> TokenizersBackend:
+    return AutoTokenizer.from_pretrained(own_folder)
+
+
+@pytest.fixture(scope="module")
+def official_theirs(official: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenizersBackend:
+    folder = tmp_path_factory.mktemp("official")
+    official.save(folder)
+    files.write_json(folder / "config.json", {"model_type": "albert"})
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def normal_forms(own_folder: Path) -> NormalForms:
+    """Give a function that returns a text as it reaches the vocabulary here and in transformers."""
+    model = str(own_folder / "spiece.model")
+    ours = sentencepiece.SentencePieceProcessor(model_file=model)
+    theirs = tokenizers.Tokenizer.from_file(str(own_folder / "tokenizer.json")).normalizer
+
+    def both(text: str) -> tuple[str, str]:
+        words = theirs.normalize_str(text).split()
+        return ours.normalize(Normalizer().normalize(text)), "".join("▁" + word for word in words)
+
+    return both
+
+
+def differing(ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]) -> list[tuple[list[int], list[int]]]:
+    ids = [encoding.ids for encoding in ours.encode_batch(texts, special_tokens=True)]
+    return [(a, b) for a, b in zip(ids, theirs(texts)["input_ids"], strict=True) if a != b]
+
+
+def test_special_ids_and_the_end_of_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend) -> None:
+    special = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
+    assert special == (own.pad_id, own.unk_id, own.cls_id, own.sep_id, own.mask_id)
+    long = "the old miller " * 400
+    ids = own.encode(long, frame=True).ids
+    assert theirs(long, truncation=True)["input_ids"] == [*ids[:511], own.sep_id]
+
+
+def test_pairs_have_the_same_ids_and_segments(own: Tokenizer, theirs: TokenizersBackend) -> None:
+    texts, pairs = ["In 1905, Jürgen", "", "[MASK] boats"], ["weighed 12,000", "(letters)", "x"]
+    for encoding, text, pair in zip(own.encode_batch(texts, pairs, special_tokens=True), texts, pairs, strict=True):
+        assert theirs(text, pair)["input_ids"] == encoding.ids
+        assert theirs(text, pair)["token_type_ids"] == encoding.segments
+
+
+def test_albert_tokenizer_returns_segments_too(own: Tokenizer, own_folder: Path) -> None:
+    encoding = own.encode("The old miller", "weighed 12,000 boats")
+    albert = AlbertTokenizer.from_pretrained(own_folder)("The old miller", "weighed 12,000 boats")
+    assert albert["input_ids"] == encoding.ids
+    assert albert["token_type_ids"] == encoding.segments
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "``quoted''",
+        "a\x0bb\x1cc\x85d\u2028e",
+        "ΟΔΟΣ ΑΣ, ΣΣ Σ ΑΣ’Α",
+        "é̖ \u0e31\u093e \u09c7\u09be",
+        "x▁y ▁ ▁\u034f",
+        "가각 \u1112\u1161\u11ab",
+        "[MASK][SEP] <pad><unk>",
+        "a\u200bb\ufeffc\x00d\x01",
+        "1,2,3, 12,000,",
+        "🤷\u200d♀️ ｱﾞ ㍿ ½",
+    ],
+)
+def test_odd_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend, text: str) -> None:
+    assert differing(own, theirs, [text]) == []
+
+
+def test_own_sentences_are_the_same(
+    own: Tokenizer, own_model: bytes, theirs: TokenizersBackend, sentences: list[str]
+) -> None:
+    scores = [piece.score for piece in read_model(own_model, "own").pieces]
+    assert all(is_tie(scores, a, b) for a, b in differing(own, theirs, sentences))
+
+
+@given(st.text(st.sampled_from(OLD_CHARACTERS)))
+@settings(max_examples=500, deadline=None)
+def test_any_text_is_normalized_alike(normal_forms: NormalForms, text: str) -> None:
+    ours, theirs = normal_forms(text)
+    assert ours == theirs
+
+
+def test_only_characters_younger_than_a_table_are_normalized_otherwise(normal_forms: NormalForms) -> None:
+    characters = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
+    stretches = [characters[k : k + 500] for k in range(0, len(characters), 500)]
+    suspect = [
+        character
+        for stretch in stretches
+        if len(set(normal_forms(" ".join(f"a{character}b" for character in stretch)))) > 1
+        for character in stretch
+    ]
+    different = {character for character in suspect if len(set(normal_forms(f"a{character}b"))) > 1}
+    assert different.isdisjoint(OLD_CHARACTERS)
+    assert len(different) < 300
+
+
+def test_official_goldens_are_the_same(official: Tokenizer, official_theirs: TokenizersBackend) -> None:
+    assert official_theirs("Test sentence with [MASK].")["input_ids"] == [2, 1289, 5123, 29, 4, 13, 9, 3]
+    pair = official_theirs("Question?", "Answer")
+    assert pair["input_ids"] == [2, 1301, 60, 3, 1623, 3]
+    assert pair["token_type_ids"] == [0, 0, 0, 0, 1, 1]
+
+
+def test_real_text_is_the_same_but_for_ties_and_number_commas(
+    official: Tokenizer, official_theirs: TokenizersBackend, paragraphs: list[str], wikitext: list[str], real_data: Path
+) -> None:
+    data = (real_data / "tokenizer" / "spiece.model").read_bytes()
+    scores = [piece.score for piece in read_model(data, "official").pieces]
+    texts = paragraphs[:2500] + [text for text in wikitext[:1500] if "<unk>" not in text]
+    different = differing(official, official_theirs, texts)
+    assert len(different) <= 3
+    assert all(is_tie(scores, a, b) or at_number_comma(official, a, b) for a, b in different)
+
+
+def is_tie(scores: list[float], ours: list[int], theirs: list[int]) -> bool:
+    """Tell whether two segmentations score the same within 32-bit rounding over a whole text."""
+    return abs(sum(scores[k] for k in ours) - sum(scores[k] for k in theirs)) < 0.01
+
+
+def at_number_comma(tokenizer: Tokenizer, ours: list[int], theirs: list[int]) -> bool:
+    """Tell whether two segmentations part where ours split a comma off a number."""
+    place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
+    pieces = [tokenizer.piece(k) for k in ours[place - 1 : place + 3]]
+    return any(left[-1].isdigit() and right == "," for left, right in pairwise(pieces))
+
+
+Maker = Callable[..., bytes]
+Change = Callable[[dict[str, Json]], object]
+GOLDENS = {
+    "In 2010, it cost $1,000.": "19 498 15 32 1516 28995 9",
+    "GPT-3 (OpenAI)": "10538 38 8 240 13 5 10157 3622 6",
+    "[MASK] [SEP] <pad>": "636 23265 500 636 18 3492 500 13 1 8240 1",
+    "9/11/2001, 3.0, 92000,": "24025 118 3465 15 203 9 387 15 561 3050 15",
+}
+CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##ed", "un", "博", "推", "!", "é"]
+
+
+def only_json(source: Path, folder: Path) -> Path:
+    """Copy what transformers 5 saves of a tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(source / name, folder / name)
+    return folder
+
+
+def rewritten(folder: Path, change: Change) -> Path:
+    path = folder / "tokenizer.json"
+    table = files.read_json(path, command="")
+    change(table)
+    path.write_text(json.dumps(table), encoding="utf-8")
+    return folder
+
+
+def as_version_4(table: dict[str, Json]) -> None:
+    """Turn what version 5 made of a bare spiece.model into what version 4 made of it."""
+    for row in table["model"]["vocab"]:
+        row[1] -= 100 * ends_in_number_comma(row[0])
+    blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    table["normalizer"]["normalizers"].append(blanks)
+    table["added_tokens"] = table["added_tokens"][:5]
+    table["added_tokens"][4]["lstrip"] = True
+
+
+def all_makers(model: bytes, folder: Path) -> dict[str, Path]:
+    """Save a vocabulary in each way there is to a folder that has no spiece.model."""
+    files.write_bytes(folder / "bare" / "spiece.model", model)
+    Tokenizer.load(folder / "bare").save(folder / "saved")
+    bare, saved = (AlbertTokenizer.from_pretrained(folder / name) for name in ("bare", "saved"))
+    made = {name: folder / name for name in ("v5 of bare", "v5 of ours", "v5 twice", "v5 auto")}
+    bare.save_pretrained(made["v5 of bare"])
+    saved.save_pretrained(made["v5 of ours"])
+    AlbertTokenizer.from_pretrained(made["v5 of bare"]).save_pretrained(made["v5 twice"])
+    AutoTokenizer.from_pretrained(folder / "saved").save_pretrained(made["v5 auto"])
+    made["ours"] = only_json(folder / "saved", folder / "ours")
+    made["v4"] = rewritten(only_json(made["v5 of bare"], folder / "v4"), as_version_4)
+    assert not [path for made_folder in made.values() for path in made_folder.glob("*.model")]
+    return made
+
+
+@pytest.fixture(scope="module")
+def own_made(own_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return all_makers(own_model, tmp_path_factory.mktemp("own"))
+
+
+@pytest.fixture
+def folder(own_made: dict[str, Path], tmp_path: Path) -> Path:
+    return only_json(own_made["ours"], tmp_path / "folder")
+
+
+@pytest.fixture(scope="module")
+def official_made(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelFile, dict[str, Path]]:
+    model = (real_data / "tokenizer" / "spiece.model").read_bytes()
+    made = all_makers(model, tmp_path_factory.mktemp("official"))
+    return read_model(model, "official"), made
+
+
+def contents(model: ModelFile) -> tuple[list[tuple[str, float, int]], bytes]:
+    return [(piece.text, piece.score, piece.kind) for piece in model.pieces], model.charsmap
+
+
+def rebuilt(folder: Path) -> ModelFile:
+    return read_model(read_tokenizer_json(folder / "tokenizer.json").data, "rebuilt")
+
+
+def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(own_made: dict[str, Path]) -> None:
+    found = {name: read_tokenizer_json(path / "tokenizer.json") for name, path in own_made.items()}
+    assert {name for name in found if found[name] != found["ours"]} == set()
+    assert found["ours"].settings == Normalizer()
+
+
+def test_an_own_vocabulary_is_rebuilt_piece_by_piece(
+    own: Tokenizer, own_model: bytes, own_made: dict[str, Path], sentences: list[str]
+) -> None:
+    assert contents(rebuilt(own_made["v5 of ours"])) == contents(read_model(own_model, "own"))
+    again = Tokenizer.load(own_made["v5 of ours"])
+    texts = [*sentences, "``quoted''", "[MASK]", "<pad>", "a‐b ½ ﬁ \u0e31\u093e", "ΟΔΟΣ"]
+    assert again.encode_ids(texts) == own.encode_ids(texts)
+    trace = again.encode("In 1905, Jürgen [MASK]", special_tokens=True)
+    assert trace.offsets == own.encode("In 1905, Jürgen [MASK]", special_tokens=True).offsets
+
+
+def test_the_official_vocabulary_is_rebuilt_piece_by_piece_whoever_saved_it(
+    official_made: tuple[ModelFile, dict[str, Path]],
+) -> None:
+    model, made = official_made
+    found = {read_tokenizer_json(path / "tokenizer.json").data for path in made.values()}
+    assert len(found) == 1
+    assert contents(read_model(found.pop(), "rebuilt")) == contents(model)
+
+
+def test_thousands_of_real_paragraphs_have_the_official_ids(
+    official: Tokenizer, official_made: tuple[ModelFile, dict[str, Path]], real_data: Path
+) -> None:
+    with gzip.open(real_data / "text" / "books.jsonl.gz", "rt", encoding="utf-8") as file:
+        chapters = [json.loads(line)["chapters"][1:2] for line in file]
+    texts = [chapter["text"] for found in chapters for chapter in found]
+    paragraphs = [part for text in texts for part in text.split("\n") if part.strip()][:6000]
+    assert len(paragraphs) == 6000
+    tokenizer = Tokenizer.load(official_made[1]["v5 of ours"])
+    assert tokenizer.encode_ids(paragraphs) == official.encode_ids(paragraphs)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("keep_accents", [True, False])
+def test_case_and_accents_are_those_of_the_pipeline(
+    own_model: bytes, tmp_path: Path, lowercase: bool, keep_accents: bool
+) -> None:
+    files.write_bytes(tmp_path / "spiece.model", own_model)
+    said: dict[str, Json] = {"do_lower_case": lowercase, "keep_accents": keep_accents}
+    files.write_json(tmp_path / "tokenizer_config.json", said)
+    expected = Tokenizer.load(tmp_path)
+    expected.save(tmp_path / "ours")
+    AlbertTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "theirs")
+    for name in ("ours", "theirs"):
+        (tmp_path / name / "spiece.model").unlink(missing_ok=True)
+        (tmp_path / name / "tokenizer_config.json").unlink()
+        tokenizer = Tokenizer.load(tmp_path / name)
+        assert tokenizer.encode("Jürgen ΟΔΟΣ").ids == expected.encode("Jürgen ΟΔΟΣ").ids
+
+
+def test_what_the_configuration_says_counts_more(folder: Path) -> None:
+    files.write_json(folder / "tokenizer_config.json", {"do_lower_case": False})
+    tokenizer = Tokenizer.load(folder)
+    assert tokenizer.unk_id in tokenizer.encode("Jürgen").ids
+
+
+def test_saving_writes_the_rebuilt_vocabulary(own: Tokenizer, own_made: dict[str, Path], tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(own_made["v5 of bare"])
+    tokenizer.save(tmp_path)
+    assert (tmp_path / "spiece.model").is_file()
+    assert Tokenizer.load(tmp_path).hash == tokenizer.hash
+    ours = (own_made["ours"] / "tokenizer.json").read_bytes()
+    assert (tmp_path / "tokenizer.json").read_bytes() == ours
+    text = "The baker's daughter [MASK]"
+    theirs = AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"]
+    assert theirs == own.encode(text, special_tokens=True).ids
+
+
+def test_a_vocabulary_without_a_character_map_is_read_as_such(sentences: list[str], tmp_path: Path) -> None:
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=200,
+        normalization_rule_name="identity",
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    first = Tokenizer.load(tmp_path / "spiece.model")
+    first.save(tmp_path / "saved")
+    again = Tokenizer.load(only_json(tmp_path / "saved", tmp_path / "only"))
+    assert rebuilt(tmp_path / "only").charsmap == b""
+    texts = [*sentences, "a\u200bb"]
+    assert again.encode_ids(texts) == first.encode_ids(texts)
+
+
+def test_where_scores_cannot_tell_they_stay_as_they_are(make_model: Maker, tmp_path: Path) -> None:
+    scores = {"▁": -1.0, "1": -2.0, ",": -2.5, "1,": -0.5}
+    files.write_bytes(tmp_path / "spiece.model", make_model(scores))
+    Tokenizer.load(tmp_path).save(tmp_path)
+    assert rebuilt(tmp_path).pieces[-1].score == -100.5
+    rewritten(tmp_path, lambda table: table["model"]["vocab"][-1].__setitem__(1, -100.3))
+    assert rebuilt(tmp_path).pieces[-1].score == pytest.approx(-100.3)
+
+
+def test_names_that_are_called_special_are_no_text(folder: Path) -> None:
+    def add(table: dict[str, Json]) -> None:
+        added, size = table["added_tokens"], len(table["model"]["vocab"])
+        added.append({"id": size, "content": "[e1]", "special": True})
+        added.append({"id": size + 1, "content": "[e2]", "special": False})
+        table["model"]["vocab"] += [["[e1]", 0.0], ["[e2]", 0.0]]
+
+    tokenizer = Tokenizer.load(rewritten(folder, add))
+    assert tokenizer.id("[e1]") not in tokenizer.encode("[e1]").ids
+    assert tokenizer.id("[e2]") in tokenizer.encode("[e2]").ids
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_wordpiece_of_transformers_has_the_ids_of_its_vocabulary(tmp_path: Path, lowercase: bool) -> None:
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
+    theirs = BertTokenizer.from_pretrained(tmp_path, do_lower_case=lowercase)
+    theirs.save_pretrained(tmp_path / "only")
+    shutil.copyfile(tmp_path / "only/tokenizer_config.json", tmp_path / "tokenizer_config.json")
+    first, again = Tokenizer.load(tmp_path), Tokenizer.load(tmp_path / "only")
+    assert again.hash == first.hash
+    text = "UNwanted é, 博推! [MASK]"
+    assert again.encode(text, special_tokens=True).ids == theirs(text)["input_ids"]
+    (tmp_path / "only/tokenizer_config.json").unlink()
+    assert Tokenizer.load(tmp_path / "only").hash == first.hash
+    again.save(tmp_path / "saved")
+    assert (tmp_path / "saved/vocab.txt").read_text() == (tmp_path / "vocab.txt").read_text()
+
+
+def put(*keys: str | int, value: Json) -> Change:
+    """Return a change of one place in the table."""
+
+    def change(table: dict[str, Json]) -> None:
+        for key in keys[:-1]:
+            table = table[key]
+        table[keys[-1]] = value
+
+    return change
+
+
+NEW_TOKEN: Json = [{"id": 300, "content": "[E1]", "special": True}]
+MASK_ELSEWHERE: Json = [{"id": 7, "content": "[MASK]"}]
+NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("model", value=None), r"LB-244.*\n.*no model"),
+        (put("model", "type", value="BPE"), r"LB-244.*\n.*a BPE model"),
+        (put("model", "type", value=[[]]), "LB-244"),
+        (put("model", "byte_fallback", value=True), r"LB-244.*\n.*byte pieces"),
+        (put("pre_tokenizer", value=NO_SPACE), r"LB-244.*\n.*no ▁ before words"),
+        (put("pre_tokenizer", value={"type": "ByteLevel"}), "LB-244"),
+        (put("model", "vocab", value={"a": 1}), "LB-245"),
+        (put("model", "vocab", 9, value=["a"]), r"LB-245.*\n.*300 entries, 299 of them"),
+        (put("model", "vocab", 9, 1, value="1"), "LB-245"),
+        (put("model", "vocab", 9, 1, value=1e300), "LB-245"),
+        (put("model", "vocab", 9, 1, value=10**400), "LB-245"),
+        (put("model", "unk_id", value=None), r"LB-245.*\n.*is not named"),
+        (put("model", "unk_id", value=300), "LB-245"),
+        (put("added_tokens", value=NEW_TOKEN), r"LB-246.*\n.*\[E1\] \(1 in all\)"),
+        (put("added_tokens", value=MASK_ELSEWHERE), r"LB-247.*\n.*\[MASK\] 7"),
+        (put("added_tokens", 0, "content", value="new"), r"LB-247.*\n.*new 0"),
+        (put("added_tokens", 0, "id", value=-1), "LB-247"),
+        (put("added_tokens", value=[None]), "LB-247"),
+        (put("added_tokens", value="none"), "LB-247"),
+        (put("normalizer", value={"type": "Precompiled"}), "LB-248"),
+        (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "LB-248"),
+        (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "MTI="}), "LB-209"),
+        (put("model", "vocab", 9, 0, value="x" * 4_000_000), "LB-204"),
+        (put("model", "vocab", 9, 0, value=""), "LB-204"),
+        (put("model", "vocab", 9, 0, value="\ud800"), "LB-201"),
+        (put("model", "vocab", 9, 0, value="▁"), "LB-207"),
+        (put("model", "vocab", value=[["a", 0.0]] * 2), "LB-207"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_error(folder: Path, change: Change, message: str) -> None:
+    if message == "LB-207":
+        rewritten(folder, put("added_tokens", value=None))
+    with pytest.raises(LitebertError, match=message):
+        Tokenizer.load(rewritten(folder, change))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (put("model", "continuing_subword_prefix", value=""), "LB-244"),
+        (put("normalizer", "handle_chinese_chars", value=False), "LB-244"),
+        (put("model", "vocab", value=["a"]), "LB-249"),
+        (put("model", "vocab", value={}), "LB-249"),
+        (put("model", "vocab", "want", value=99), "LB-249"),
+        (put("model", "vocab", "want", value="5"), "LB-249"),
+        (put("model", "vocab", "two words", value=len(CHINESE)), "LB-249"),
+        (put("added_tokens", value=[{"id": 12, "content": "new"}]), "LB-246"),
+    ],
+)
+def test_wordpiece_that_cannot_be_used_is_one_clear_error(tmp_path: Path, change: Change, code: str) -> None:
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
+    Tokenizer.load(tmp_path).save(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(LitebertError, match=code):
+        Tokenizer.load(rewritten(tmp_path, change))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "LB-005"),
+        ("[]", "LB-006"),
+        ('{"model": ' * 100_000, "LB-005"),
+        ('{"model": ' + "[" * 100_000, "LB-005"),
+        ('{"model": {"type": "Unigram", "vocab": [["a", NaN]]}}', "LB-005"),
+        ('{"model": {"type": "Unigram", "vocab": [["a", -Infinity]]}}', "LB-005"),
+        ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
+        (" " * (33 << 20), "LB-003"),
+    ],
+    ids=["empty", "list", "objects", "lists", "nan", "infinity", "digits", "size"],
+)
+def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path, text: str, code: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(LitebertError, match=code):
+        Tokenizer.load(tmp_path)
+
+
+def test_more_pieces_than_any_vocabulary_has_are_refused(folder: Path) -> None:
+    rows = ", ".join(['["a", 0]'] * 1_000_001)
+    pre_tokenizer = '"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}'
+    model = f'{{"type": "Unigram", "unk_id": 0, "vocab": [{rows}]}}'
+    (folder / "tokenizer.json").write_text(f'{{{pre_tokenizer}, "model": {model}}}')
+    with pytest.raises(DamagedError, match=r"LB-245.*\n.*1,000,001 entries"):
+        Tokenizer.load(folder)
+
+
+SMALL = [["<pad>", 0.0], ["<unk>", 0.0], ["[CLS]", 0.0], ["[SEP]", 0.0], ["[MASK]", 0.0]]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+PLACES = st.sampled_from(
+    [
+        ("model",),
+        ("model", "type"),
+        ("model", "unk_id"),
+        ("model", "vocab"),
+        ("model", "vocab", 6),
+        ("model", "vocab", 6, 0),
+        ("model", "vocab", 6, 1),
+        ("added_tokens",),
+        ("added_tokens", 0),
+        ("added_tokens", 0, "id"),
+        ("added_tokens", 0, "content"),
+        ("normalizer",),
+        ("normalizer", "normalizers"),
+        ("normalizer", "normalizers", 0),
+        ("normalizer", "normalizers", 0, "type"),
+        ("pre_tokenizer",),
+        ("pre_tokenizer", "type"),
+    ]
+)
+
+
+@given(place=PLACES, value=ANYTHING)
+@settings(max_examples=300, deadline=None)
+def test_anything_in_any_place_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, place: tuple[str | int, ...], value: Json
+) -> None:
+    table: dict[str, Json] = {
+        "added_tokens": [{"id": 0, "content": "<pad>", "special": True}],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁"},
+        "model": {"type": "Unigram", "unk_id": 1, "vocab": [*map(list, SMALL), ["▁", -1], ["a", -2]]},
+    }
+    put(*place, value=value)(table)
+    folder = tmp_path_factory.mktemp("anything")
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    try:
+        tokenizer = Tokenizer.load(folder)
+    except LitebertError:
+        return
+    assert all(0 <= index < tokenizer.vocab_size for index in tokenizer.encode("A a b").ids)
