@@ -25,7 +25,7 @@ STAGING_MARK = ".partial-"
 """The mark in the names of unfinished siblings, which anyone may delete."""
 
 
-def as_path(given: str | Path, what: str) -> Path:
+def as_path(given: str | os.PathLike[str], what: str) -> Path:
     """Return a caller's path.
 
     Raises:
@@ -90,7 +90,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     write_stream(path, (data,))
 
 
-def write_stream(path: Path, chunks: Iterable[bytes], *, is_temporary: bool = False) -> None:
+def write_stream(path: Path, chunks: Iterable[bytes | memoryview], *, is_temporary: bool = False) -> None:
     """Replace `path` by the chunks end to end; if one of them fails, `path` stays unchanged.
 
     A temporary file need not survive a power cut, so it is not synced.

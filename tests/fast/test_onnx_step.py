@@ -6,7 +6,8 @@ import torch
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack, use_backend
-from litebert.inference import Model, packaged_model
+from litebert.hub import packaged_model
+from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, Batch
 
 CONFIG = AlbertConfig(

@@ -2,19 +2,24 @@
 
 import json
 import resource
+import shutil
+import signal
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from huggingface_hub import constants
 
 from litebert.cli.hub import hub as command
 from litebert.cli.json_types import schema_of
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model
-from litebert.hub import HubName, locate, model_files, pull
+from litebert.hub import HubName, locate, model_files, packaged_model, pull
 
 NAME = HubName("me/small")
 
@@ -71,9 +76,9 @@ def test_a_revision_is_what_it_was(hub, small_model: Path) -> None:
 def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add("me/small", small_model)
     folder = pull(NAME)
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
     assert pull(NAME) == folder
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert pull(NAME) == folder
     with pytest.raises(LitebertError, match=r"LB-622[\s\S]*give the folder"):
         pull(HubName("me/other"))
@@ -81,7 +86,7 @@ def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monke
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:{port}", "http://hub.invalid"])
 def test_a_hub_out_of_reach_is_one_error(hub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", endpoint.format(port=_closed_port()))
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint.format(port=_closed_port()))
     with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
         pull(NAME, patience=10)
 
@@ -92,6 +97,7 @@ def test_a_hub_out_of_reach_is_one_error(hub, monkeypatch: pytest.MonkeyPatch, e
         ("500", "LB-625"),
         ("429", "LB-625"),
         ("404", "LB-629"),
+        ("418", "LB-633"),
         ("401", "LB-630"),
         ("403", "LB-630"),
         ("redirect loop", "LB-625"),
@@ -137,7 +143,7 @@ def test_pickled_weights_name_the_command_that_reads_them(
     assert caught.value.next.startswith("litebert import huggingface me/small --output")
     folder = locate("me/small", legacy_pickle=True)
     assert (folder / "pytorch_model.bin").is_file()
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert locate("me/small", legacy_pickle=True) == folder
 
 
@@ -146,7 +152,7 @@ def test_a_cache_that_cannot_be_written_is_said(
 ) -> None:
     hub.add("me/small", small_model)
     (tmp_path / "file").touch()
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
     with pytest.raises(LitebertError, match=r"LB-628[\s\S]*HF_HOME"):
         pull(NAME)
 
@@ -213,3 +219,28 @@ def test_pull_prints_a_folder_or_copies_it(hub, small_model: Path, tmp_path: Pat
     assert isinstance(CliRunner().invoke(command, words).exception, LitebertError)  # it is there
     shown = CliRunner().invoke(command, ["pull", "me/small"], catch_exceptions=False)
     assert (Path(shown.output.strip()) / "model.safetensors").is_file()
+
+
+def test_a_name_that_the_hub_would_not_have_is_no_fault_of_the_package(hub) -> None:
+    with pytest.raises(LitebertError, match="LB-636") as caught:
+        locate("me/a--b")
+    assert "pip install" not in caught.value.next
+
+
+def test_ctrl_c_ends_a_transfer_at_once(hub, small_model: Path) -> None:
+    hub.add("me/small", small_model)
+    hub.fault = "slow"
+    threading.Timer(1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pull(NAME)
+    assert time.monotonic() - begun < 10
+
+
+def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert locate("litebert") == packaged_model()
+    shutil.copytree(small_model, "litebert")
+    assert locate("litebert") == Path("litebert")

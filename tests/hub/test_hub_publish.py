@@ -15,8 +15,7 @@ from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.hub import locate
-from litebert.hub.card import model_card, write_card
-from litebert.hub.publish import plan_publication
+from litebert.hub.card import model_card, plan_publication, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 
 HEADS = [

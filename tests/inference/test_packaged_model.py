@@ -11,7 +11,8 @@ import torch
 import litebert
 from litebert.api.held_out import measure_pretraining
 from litebert.errors import LitebertError
-from litebert.inference import Model, packaged_model
+from litebert.hub import packaged_model
+from litebert.inference import Model
 
 TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
 
@@ -66,7 +67,7 @@ def test_sentence_transformers_gives_the_same_vectors(model: Model) -> None:
 
 
 def test_a_build_without_a_model_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("litebert.inference.model.files", lambda _: tmp_path)
+    monkeypatch.setattr("litebert.hub.location.files", lambda _: tmp_path)
     with pytest.raises(LitebertError, match="LB-938"):
         packaged_model()
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 import transformers
 from click.testing import CliRunner
-from litebert.folder.config import doubts
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -16,6 +15,7 @@ from litebert.cli.import_huggingface import huggingface as command
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_config
+from litebert.folder.config import doubts
 from litebert.interop.huggingface import import_model
 from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer

@@ -247,6 +247,6 @@ def test_a_model_without_such_an_encoder_is_refused(model: object) -> None:
 
 @pytest.fixture(scope="module")
 def packaged() -> str:
-    from litebert.inference import packaged_model
+    from litebert.hub import packaged_model
 
     return str(packaged_model())

@@ -20,8 +20,9 @@ from litebert.config import AlbertConfig, FinetuneConfig, Origin, Resolved, Sett
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model
+from litebert.hub import packaged_model
 from litebert.hub.card import model_card
-from litebert.inference import PACKAGED, Model, packaged_model
+from litebert.inference import PACKAGED, Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.report.seeds import spreads

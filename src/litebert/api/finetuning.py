@@ -14,7 +14,8 @@ from litebert.api.settings import Overrides, flags, overrides, require_types, ru
 from litebert.config import FinetuneConfig, Origin, Resolved, Setting, resolve
 from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
-from litebert.inference import PACKAGED, packaged_model
+from litebert.hub import packaged_model
+from litebert.inference import PACKAGED
 from litebert.tasks.registry import require_task
 from litebert.train.finetune import FinetunePlan, plan_finetuning
 from litebert.train.finetune import finetune as train_model

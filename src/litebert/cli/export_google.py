@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -29,9 +28,10 @@ def google(model: str, output: Path, optimizer: bool, as_json: bool) -> None:
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the
     vocabulary (30k-clean.model) and the file `checkpoint` are written beside it.
     """
+    from litebert.hub import locate
     from litebert.interop.google import export_checkpoint
 
-    report = export_checkpoint(exported_folder(model), output, has_optimizer=optimizer)
+    report = export_checkpoint(locate(model), output, has_optimizer=optimizer)
     if as_json:
         show_json(report)
     else:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -46,11 +45,12 @@ def onnx(
     network. The table shows the size, the largest difference, the correlation of outputs over the
     texts, how often the first choice is the same, and milliseconds per batch.
     """
+    from litebert.hub import locate
     from litebert.interop.export.check import OUR_TEXTS, read_texts
     from litebert.interop.export.onnx import DEFAULT_OPSET, export_onnx
 
     report = export_onnx(
-        exported_folder(model),
+        locate(model),
         output,
         int8=int8,
         head=head,

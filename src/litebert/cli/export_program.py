@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 
@@ -27,9 +26,10 @@ def program(model: str, output: Path, head: str | None, as_json: bool) -> None:
     token_type_ids, int64, of any batch size and length. Where there is no torch, use litebert
     export onnx.
     """
+    from litebert.hub import locate
     from litebert.interop.export.program import export_program
 
-    report = export_program(exported_folder(model), output, head=head)
+    report = export_program(locate(model), output, head=head)
     if as_json:
         show_json(report, indent=2)
         return

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from litebert.cli.loading import exported_folder
 from litebert.cli.output import show, show_json
 
 
@@ -31,9 +30,10 @@ def web(model: str, output: Path, runtime: Path | None, as_json: bool) -> None:
     a folder with a SentencePiece vocabulary, or `litebert`, the packaged model. The model is written in eight
     bits, each shared weight once, and is checked against the network as by litebert export onnx.
     """
+    from litebert.hub import locate
     from litebert.interop.export.web import export_web
 
-    report = export_web(exported_folder(model), output, runtime=runtime)
+    report = export_web(locate(model), output, runtime=runtime)
     if as_json:
         show_json(asdict(report) | {"output": str(output), "transfer": report.transfer})
         return

@@ -14,7 +14,7 @@ from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
 from litebert.corpus.tools import CorpusStats
 from litebert.errors import no_such_name
-from litebert.hub.publish import PublicationPlan
+from litebert.hub.card import PublicationPlan
 from litebert.inference.quantize import Quantized
 from litebert.interop.export.check import Parity
 from litebert.interop.export.onnx import OnnxReport as OnnxReport

@@ -68,25 +68,12 @@ def loaded(model: str | None, precision: Precision, *, depth: int | None = None)
     return found
 
 
-def exported_folder(model: str) -> Path:
-    """Return the folder of the model to export; `litebert` is the one in the package."""
-    from litebert.hub import locate
-    from litebert.inference import packaged_model
-
-    return packaged_model() if model == "litebert" and not Path(model).exists() else locate(model)
-
-
 def vocabulary_path(tokenizer: str | None) -> Path:
-    """Return the path of a vocabulary file or of a folder with one; by default the packaged."""
-    from litebert.hub import locate
-    from litebert.hub.names import HubName, looks_local
-    from litebert.inference import packaged_model
+    """Return the path of a vocabulary file or of a folder with one; by default that of the packaged model."""
+    from litebert.hub import PACKAGED_NAME, locate
 
-    if tokenizer is None:
-        return packaged_model()
-    path, name = Path(tokenizer), HubName.parse(tokenizer)
-    is_file = name is None or looks_local(tokenizer) or path.suffix in (".model", ".txt")
-    return path if is_file or path.exists() else locate(tokenizer)
+    path = Path(tokenizer or PACKAGED_NAME)
+    return path if path.exists() or path.suffix in (".model", ".txt") else locate(path)
 
 
 def seed_numbers(text: str) -> list[int]:

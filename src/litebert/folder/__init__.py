@@ -11,21 +11,7 @@ from litebert.folder.sentence_vectors import (
 from litebert.folder.weights import read_weights, widened
 
 __all__ = [
-    "LoadedModel",
-    "Pooling",
-    "SentenceVectors",
-    "Start",
-    "build_network",
-    "head_of",
-    "load_model",
-    "parse_config",
-    "read_config",
-    "read_head",
-    "read_sentence_vectors",
-    "read_weights",
-    "save_model",
-    "start_from",
-    "widened",
-    "write_config",
-    "write_sentence_transformers",
-]
+    "LoadedModel", "Pooling", "SentenceVectors", "Start", "build_network", "head_of", "load_model", "parse_config",
+    "read_config", "read_head", "read_sentence_vectors", "read_weights", "save_model", "start_from", "widened",
+    "write_config", "write_sentence_transformers",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,19 +10,10 @@ import torch
 from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
-from litebert.folder.config import (
-    bert_notes,
-    notes_on_loading,
-    read_config,
-    read_head,
-    read_layout,
-    spelling_notes,
-    write_config,
-)
-from litebert.folder.model import is_eight_bit, not_float, require_sound
+from litebert.folder.config import doubts, has_published_shape, read_config, read_head, read_layout, write_config
 from litebert.folder.names import (
     ALBERT,
     BERT,
@@ -32,22 +24,51 @@ from litebert.folder.names import (
     to_disk,
     with_projection,
 )
-from litebert.folder.weights import INT8_FILE, OTHER_FILE, WEIGHTS_FILE, read_weights, release, widened, write_weights
+from litebert.folder.weights import (
+    INT8_FILE,
+    OTHER_FILE,
+    WEIGHTS_FILE,
+    has_hashes,
+    read_weights,
+    release,
+    weights_path,
+    widened,
+    write_weights,
+)
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.model import without_numbers
+
+_BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
+"""Parameters with one row per piece."""
+_NEXT_SENTENCE = (
+    "This BERT's sentence head was trained on next-sentence prediction: order() tells whether the second text follows "
+    "the first in a document, not which of two neighbours comes first."
+)
 
 
 @dataclass(frozen=True)
 class LoadedModel:
     """A network, what its file lacks, and what the network does not need.
 
-    `missing` are names of parameters, which have no numbers; `unused` are names of tensors in the
-    file; `notes` say what the files leave uncertain.
+    `missing` are names of parameters, which have no numbers; `unused` are names of tensors in the file; `notes` say
+    what the files leave uncertain.
     """
 
     network: Network
     missing: frozenset[str]
     unused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """Which parameters were not copied: `fresh` ones stay random, `dropped` ones are not used.
+
+    `notes` are those of the loaded model.
+    """
+
+    fresh: tuple[str, ...]
+    dropped: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -60,34 +81,20 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
 
     Parameters without numbers, which the network's own file lacked, are not written.
     """
-    head = head_of(network)
+    head, has_int8 = head_of(network), is_int8(network.albert)
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
-    write_config(
-        network.config,
-        folder,
-        head=head,
-        parameters=parameters,
-        dtype=str(dtype).removeprefix("torch."),
-        is_int8=is_int8(network.albert),
-    )
-    tensors = to_disk(parameters, network.config, head)
-    write_weights(folder / _file_name(network), tensors, dtype=dtype)
-
-
-def _file_name(network: Network) -> str:
-    if is_int8(network.albert):
-        return INT8_FILE
-    kind = ATTENTION_KINDS[network.config.attention]
-    return WEIGHTS_FILE if kind.is_exported else OTHER_FILE.format(network.config.attention)
+    name = str(dtype).removeprefix("torch.")
+    write_config(network.config, folder, head=head, parameters=parameters, dtype=name, is_int8=has_int8)
+    kind = network.config.attention
+    usual = WEIGHTS_FILE if ATTENTION_KINDS[kind].is_exported else OTHER_FILE.format(kind)
+    write_weights(folder / (INT8_FILE if has_int8 else usual), to_disk(parameters, network.config, head), dtype=dtype)
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
     """Read a model folder; parameters that its file lacks are listed in `missing`, never made up.
 
-    For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An
-    incomplete encoder or task head is an error (LB-660); the two pretraining heads and the pooler
-    may be missing, as in many files on the Hub. Other errors are those of `read_config`,
-    `read_weights` and `build_network`.
+    For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An incomplete encoder or
+    task head is an error; the two pretraining heads and the pooler may be missing, as in many files on the Hub.
     """
     config, tensors = read_config(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
@@ -99,7 +106,10 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
         release(t for t in loaded.network.state_dict().values() if not t.is_meta)
-    return replace(loaded, notes=(*loaded.notes, *spelling_notes(folder)))
+    if has_hashes(folder):
+        return loaded
+    note = f"{weights_path(folder).name} has no hash: damage to its numbers cannot be noticed. Saving writes one."
+    return replace(loaded, notes=(*loaded.notes, note))
 
 
 def build_network(
@@ -112,59 +122,36 @@ def build_network(
     dtype: torch.dtype = torch.float32,
     for_inference: bool = False,
 ) -> LoadedModel:
-    """Build a network from tensors under Hugging Face's names; without a head, for pretraining.
-
-    Raises:
-        LitebertError: LB-663, they are eight-bit, and this is not for inference.
-        DamagedError: LB-604 to LB-607, LB-609, LB-660 to LB-666, they do not fit the network.
-    """
+    """Build a network from tensors under Hugging Face's names; without a head, for pretraining."""
     named = canonical(tensors, source, layout)
     config = with_projection(named, config)
-    has_exits = any(name.startswith("exits.") for name in named)
-    has_int8 = is_eight_bit(named)
+    has_int8 = any(name.endswith(".quantized") for name in named)
     if has_int8 and not for_inference:
-        raise not_float(source)
-    network = _empty_network(config, head, torch.float32 if has_int8 else dtype, has_exits=has_exits)
-    if has_int8:
-        require_sound(named, source)
-        to_int8(network, Int8Calibration.without_numbers(config))
-    expected = network.state_dict()
-    parameters, unused = from_disk(named, expected, config, head, source=source, layout=layout)
-    _require_known_layers(unused, source, layout)
-    for name, tensor in parameters.items():
-        place = f"{source}: {tensor_names(name, config, head, layout)[0]}"
-        _require_shape(place, tensor, expected[name])
-        parameters[name] = widened(tensor, place)
-    missing = frozenset(expected) - frozenset(parameters)
-    if needed := _needed(missing, network):
-        names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
-        raise _incomplete(source, f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}", layout)
-    network.load_state_dict(parameters, strict=False, assign=True)
-    for parameter in network.parameters():
-        parameter.requires_grad_()
-    notes = bert_notes(missing) if layout is BERT else notes_on_loading(config)
-    return LoadedModel(network.eval(), missing, unused, notes)
-
-
-def head_of(network: Network) -> HeadConfig | None:
-    """Return the task head of a network; None for the pretraining heads."""
-    return network.head_config if isinstance(network, AlbertForTask) else None
-
-
-def _empty_network(config: AlbertConfig, head: HeadConfig | None, dtype: torch.dtype, *, has_exits: bool) -> Network:
-    """Build a network whose parameters have shapes but no numbers yet."""
-    with without_numbers():
+        raise LitebertError(
+            "LB-663",
+            f"{source} is an eight-bit model, which supports inference only",
+            received="int8 weights",
+            expected="float weights to train, convert or export",
+            next="use the float model that it was made from",
+        )
+    with without_numbers():  # parameters have shapes, and no memory yet
+        kept = torch.float32 if has_int8 else dtype
+        network: Network
         if head is None:
-            return AlbertForPretraining(config, dtype=dtype)
-        kind = AlbertWithExits if has_exits and head.is_pooled else AlbertForTask
-        return kind(config, head, dtype=dtype)
+            network = AlbertForPretraining(config, dtype=kept)
+        elif head.is_pooled and any(name.startswith("exits.") for name in named):
+            network = AlbertWithExits(config, head, dtype=kept)
+        else:
+            network = AlbertForTask(config, head, dtype=kept)
+    if has_int8:
+        _check_eight_bit(named, source)
+        to_int8(network, Int8Calibration.without_numbers(config))
+    wanted = network.state_dict()
+    parameters, unused = from_disk(named, wanted, config, head, source=source, layout=layout)
 
-
-def _require_known_layers(unused: tuple[str, ...], source: Path, layout: TensorNames) -> None:
-    """Raise LB-604 for layers that are not in the configuration; unused heads are allowed."""
+    # Unused heads are allowed, layers that are not in the configuration are not.
     encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
-    layers = [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]
-    if layers:
+    if layers := [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]:
         settings = "num_hidden_layers" if layout is BERT else "num_hidden_groups, inner_group_num and sharing"
         raise DamagedError(
             "LB-604",
@@ -173,12 +160,70 @@ def _require_known_layers(unused: tuple[str, ...], source: Path, layout: TensorN
             expected="the tensors of config.json's network",
             next=f"check {settings} in config.json",
         )
+    for name, tensor in parameters.items():
+        place = f"{source}: {tensor_names(name, config, head, layout)[0]}"
+        _check_tensor(place, tensor, wanted[name])
+        parameters[name] = widened(tensor, place)
+
+    missing = frozenset(wanted) - frozenset(parameters)
+    needed = [
+        name
+        for name in sorted(missing)
+        if name.startswith(("head.", "exits.")) or (name.startswith("albert.") and "pooler" not in name)
+    ]
+    if head is not None:
+        needed += [name for name in sorted(missing) if "pooler" in name]
+    if needed:
+        names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
+        raise DamagedError(
+            "LB-660",
+            f"{source} lacks weights that its network needs",
+            received=f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}",
+            expected="every tensor of the encoder, and of the head that config.json names",
+            next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in config.json',
+        )
+    network.load_state_dict(parameters, strict=False, assign=True)
+    for parameter in network.parameters():
+        parameter.requires_grad_()
+    notes: tuple[str, ...]
+    if layout is BERT:
+        notes = () if "sentence_order.classifier.weight" in missing else (_NEXT_SENTENCE,)
+    else:
+        notes = doubts(config) if has_published_shape(config) else ()
+    return LoadedModel(network.eval(), missing, unused, notes)
 
 
-def _require_shape(place: str, tensor: Tensor, expected: Tensor) -> None:
-    if tensor.is_floating_point() != expected.is_floating_point() or (
-        not expected.is_floating_point() and tensor.dtype != expected.dtype
-    ):
+def head_of(network: Network) -> HeadConfig | None:
+    """Return the task head of a network; None for the pretraining heads."""
+    return network.head_config if isinstance(network, AlbertForTask) else None
+
+
+@torch.no_grad()
+def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None) -> Start:
+    """Copy the folder's encoder into a network that is to be trained, and its head if both heads are the same.
+
+    A head of another kind, or with other labels, is dropped and reported: thus RTE starts from MNLI (paper, footnote
+    4). Only pretraining heads and the pooler may be missing in the folder.
+
+    For a new vocabulary, `rows` has the former pieces of each piece, which gets their mean.
+    """
+    loaded = load_model(folder)
+    ours = network.state_dict()
+    has_same_head = head_of(network) == head_of(loaded.network)
+    theirs = {name: tensor for name, tensor in loaded.network.state_dict().items() if name not in loaded.missing}
+    for name in _BY_PIECE if rows is not None else ():
+        if name in theirs:
+            former = theirs[name]
+            theirs[name] = torch.stack([former[list(ids)].mean(0) for ids in rows or ()])
+    taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith(("head.", "exits.")))}
+    for name in taken:
+        ours[name].copy_(theirs[name])
+    return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)
+
+
+def _check_tensor(place: str, tensor: Tensor, expected: Tensor) -> None:
+    is_other = tensor.is_floating_point() != expected.is_floating_point()
+    if is_other or (not expected.is_floating_point() and tensor.dtype != expected.dtype):
         raise DamagedError(
             "LB-664",
             f"{place} has another type",
@@ -196,23 +241,27 @@ def _require_shape(place: str, tensor: Tensor, expected: Tensor) -> None:
         )
 
 
-def _needed(missing: frozenset[str], network: Network) -> list[str]:
-    """Return the missing parameters that the network needs."""
-    needed = [
-        name
-        for name in sorted(missing)
-        if name.startswith(("head.", "exits.")) or (name.startswith("albert.") and "pooler" not in name)
-    ]
-    if isinstance(network, AlbertForTask):
-        needed += [name for name in sorted(missing) if "pooler" in name]
-    return needed
-
-
-def _incomplete(source: Path, received: str, layout: TensorNames) -> DamagedError:
-    return DamagedError(
-        "LB-660",
-        f"{source} lacks weights that its network needs",
-        received=received,
-        expected="every tensor of the encoder, and of the head that config.json names",
-        next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in config.json',
-    )
+def _check_eight_bit(tensors: dict[str, Tensor], source: Path) -> None:
+    """Check that layers are complete, scales positive and ranges plausible; the rest is checked as for any model."""
+    parts = {"quantized": "scale", "scale": "quantized"}
+    for name, tensor in tensors.items():
+        layer, _, part = name.rpartition(".")
+        if part in parts and f"{layer}.{parts[part]}" not in tensors:
+            raise DamagedError(
+                "LB-665",
+                f"{source} has one half of an eight-bit layer",
+                received=f"{name} without {layer}.{parts[part]}",
+                expected="both",
+                next="litebert quantize makes the folder again",
+            )
+        is_wrong = part == "scale" and bool((tensor <= 0).any())
+        if name == "albert.ranges" and tensor.shape[-1:] == (2,):
+            is_wrong = bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
+        if is_wrong:
+            raise DamagedError(
+                "LB-666",
+                f"{source}: {name} has numbers that no calibration gives",
+                received=f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}",
+                expected="scales above zero; ranges that begin at or below zero and end above it",
+                next="litebert quantize makes the folder again",
+            )

@@ -48,12 +48,7 @@ class SentenceVectors:
 
 
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
-    """Read what sentence-transformers wrote beside a model; None if there is nothing.
-
-    Raises:
-        LitebertError: LB-672, the vectors are computed in a way that litebert does not support.
-        DamagedError: LB-673, the files are not valid.
-    """
+    """Read what sentence-transformers wrote beside a model; None if there is nothing."""
     if not (folder / MODULES_FILE).is_file():
         return None
     modules = list(_modules(folder))

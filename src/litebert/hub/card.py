@@ -1,23 +1,26 @@
-"""A model card, made from the files on disk: the model, its tokenizer, the run that made it."""
+"""The card of a model, made from the files on disk (the model, its tokenizer, its run); and publishing both."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.config import AlbertConfig, HeadConfig
-from litebert.errors import NoVocabularyError
-from litebert.files import Json, hash_file, write_text
+from litebert.config import AlbertConfig, HeadConfig, Origin
+from litebert.errors import LitebertError, NoVocabularyError
+from litebert.files import Json, hash_file, read_capped, write_text
+from litebert.folder import LoadedModel, head_of, load_model
 from litebert.folder.config import architecture
-from litebert.folder.model import LoadedModel, head_of, load_model
 from litebert.folder.weights import weights_path
-from litebert.hub.run_facts import RunFacts, run_facts
+from litebert.hub.transfer import PATIENCE, HubName, model_files, push
+from litebert.runs import EvaluatedStep, Record, is_run, read_record, read_result
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
+_LONGEST_CARD = 4 << 20
 _THEIR_CALL = 'outputs = model(**tokenizer("The cat sat on the mat.", return_tensors="pt"))'
 _THEIR_CALLS = {
     "AlbertForQuestionAnswering": "outputs = model("
@@ -28,203 +31,252 @@ _THEIR_CALLS = {
 }
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """The contents of a card, gathered once."""
-
-    name: str
-    loaded: LoadedModel
-    architecture: str
-    tokenizer: Tokenizer | None
-    run: RunFacts | None
-    num_bytes: int
-    weights_hash: str
-
-    @property
-    def config(self) -> AlbertConfig:
-        return self.loaded.network.config
-
-    @property
-    def head(self) -> HeadConfig | None:
-        return head_of(self.loaded.network)
-
-    def has(self, part: str) -> bool:
-        """Whether the file has all weights that a pretraining head needs."""
-        needed = (part, "albert.") if part == "sentence_order" else (part,)
-        return self.head is None and not any(n.startswith(needed) for n in self.loaded.missing)
-
-
-def model_card(folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()) -> str:
-    """Return the text of README.md for a model folder; `name` is what its users will load.
-
-    For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the
-    settings that were set, and the hashes of the data. Licence and languages are not in the files.
-    """
-    facts = _gathered(folder, name or str(folder))
-    sections = [
-        _front_matter(facts, license, languages),
-        f"# {facts.name.split('/')[-1]}\n",
-        f"{_sentence(facts)}\n",
-        _table(_rows(facts)),
-        *(f"> {note}\n" for note in _remarks(facts)),
-        _usage(facts),
-        *(_training(facts.run) if facts.run else []),
-    ]
-    return "\n".join(sections)
-
-
 def write_card(folder: Path, *, name: str | None = None) -> None:
     """Write the card into a model folder; `litebert hub push` rewrites it."""
     write_text(folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n")
 
 
-def _gathered(folder: Path, name: str) -> _Facts:
+def model_card(folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()) -> str:
+    """Return the text of README.md for a model folder; `name` is what its users will load.
+
+    For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the settings that were set,
+    and the hashes of the data. Licence and languages are not in the files.
+    """
     loaded = load_model(folder)
-    try:
-        tokenizer = Tokenizer.load(folder)
-    except NoVocabularyError:
-        tokenizer = None
+    head = head_of(loaded.network)
     here = [name for name, tensor in loaded.network.state_dict().items() if not tensor.is_meta]
-    files = sorted(folder.glob("*.safetensors"))
-    single = weights_path(folder)
-    return _Facts(
-        name=name,
-        loaded=loaded,
-        architecture=architecture(head_of(loaded.network), here),
-        tokenizer=tokenizer,
-        run=run_facts(folder),
-        num_bytes=sum(file.stat().st_size for file in files),
-        weights_hash=hash_file(single) if single.is_file() else "",
-    )
+    theirs = architecture(head, here)
+    parts = {part for part in ("masked_lm", "sentence_order") if head is None and _has(loaded, part)}
+    run = folder.absolute().parent if is_run(folder.absolute().parent) else None
+    name = name or str(folder)
+    title = run.name if run is not None and name == str(folder) else name.split("/")[-1]
 
-
-def _front_matter(facts: _Facts, license: str, languages: Sequence[str]) -> str:
-    """Return the YAML header that the Hub reads, with every value written as JSON."""
-    head = facts.head
-    pipeline = head.record.pipeline if head else "fill-mask" if facts.has("masked_lm") else ""
-    parts = {"masked-lm": "masked_lm", "sentence-order": "sentence_order"}
-    tags = [head.kind] if head else [tag for tag, part in parts.items() if facts.has(part)]
+    # The header that the Hub reads is YAML; every value in it is written as JSON.
+    pipeline = head.record.pipeline if head else "fill-mask" if "masked_lm" in parts else ""
     values: dict[str, Json] = {
         "license": license,
         "language": list(languages),
         "library_name": "litebert",
         "pipeline_tag": pipeline,
-        "tags": ["albert", *tags],
+        "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in sorted(parts)])],
     }
-    lines = [f"{key}: {json.dumps(value)}" for key, value in values.items() if value]
-    return "\n".join(["---", *lines, "---", ""])
+    remarks = [note for note in loaded.notes if "no hash" not in note]
+    if (sharing := loaded.network.config.sharing) != "all":
+        remarks.append(
+            f"Its layers share {sharing}. transformers knows no partial sharing: it reads "
+            f"{loaded.network.config.num_hidden_layers} separate layers, with the same outputs and more memory."
+        )
+    if head and not head.record.is_in_transformers:
+        remarks.append("transformers has no such head: it reads the encoder alone.")
+        theirs = "AlbertModel"
+    sections = [
+        "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in values.items() if value), "---", ""]),
+        f"# {title}\n",
+        f"{_sentence(loaded, head, parts)}\n",
+        _table(_rows(folder, loaded.network.config, head)),
+        *(f"> {note}\n" for note in remarks),
+        _usage(name, head, parts, theirs),
+        *(_training(read_record(run), folder.name) if run is not None else []),
+    ]
+    return "\n".join(sections)
 
 
-def _sentence(facts: _Facts) -> str:
-    config = facts.config
-    parameters = sum(p.numel() for p in facts.loaded.network.parameters() if not p.is_meta)
-    layers = "layer" if config.num_hidden_layers == 1 else "layers"
-    what = f"An ALBERT of {parameters:,} parameters: {config.num_hidden_layers} {layers}"
-    if facts.head:
-        return f"{what}. It {facts.head.record.purpose}."
-    verbs = {"fills [MASK]": "masked_lm", "tells sentence order": "sentence_order"}
-    does = [verb for verb, part in verbs.items() if facts.has(part)]
+def _has(loaded: LoadedModel, part: str) -> bool:
+    """Whether the file has all weights that a pretraining head needs."""
+    needed = (part, "albert.") if part == "sentence_order" else (part,)
+    return not any(name.startswith(needed) for name in loaded.missing)
+
+
+def _sentence(loaded: LoadedModel, head: HeadConfig | None, parts: set[str]) -> str:
+    num_layers = loaded.network.config.num_hidden_layers
+    num_parameters = sum(p.numel() for p in loaded.network.parameters() if not p.is_meta)
+    what = f"An ALBERT of {num_parameters:,} parameters: {num_layers} {'layer' if num_layers == 1 else 'layers'}"
+    if head:
+        return f"{what}. It {head.record.purpose}."
+    verbs = {"masked_lm": "fills [MASK]", "sentence_order": "tells sentence order"}
+    does = [verb for part, verb in verbs.items() if part in parts]
     return f"{what}, pretrained. It {' and '.join(does) or 'gives hidden states'}."
 
 
-def _rows(facts: _Facts) -> dict[str, str]:
-    config = facts.config
-    groups = f"{config.num_hidden_groups} x {config.inner_group_num}"
+def _rows(folder: Path, config: AlbertConfig, head: HeadConfig | None) -> dict[str, str]:
+    try:
+        tokenizer = Tokenizer.load(folder)
+        vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
+    except NoVocabularyError:
+        vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
+    weights, single = sum(file.stat().st_size for file in folder.glob("*.safetensors")), weights_path(folder)
     return {
-        "hidden, layers, heads, intermediate": f"{config.hidden_size:,}, "
-        f"{config.num_hidden_layers}, {config.num_attention_heads}, {config.intermediate_size:,}",
+        "hidden, layers, heads, intermediate": f"{config.hidden_size:,}, {config.num_hidden_layers}, "
+        f"{config.num_attention_heads}, {config.intermediate_size:,}",
         "embedding size": f"{config.embedding_size:,}",
-        "shared between layers": f"{config.sharing} (groups x inner groups: {groups})",
+        "shared between layers": f"{config.sharing} (groups x inner groups: "
+        f"{config.num_hidden_groups} x {config.inner_group_num})",
         "activation": config.hidden_act,
         "longest input": f"{config.max_position_embeddings:,} pieces",
-        "vocabulary": _vocabulary(facts),
-        "labels": ", ".join(facts.head.labels) if facts.head else "",
-        "weights": f"{facts.num_bytes:,} bytes" + (f", blake2b `{facts.weights_hash}`" if facts.weights_hash else ""),
+        "vocabulary": vocabulary,
+        "labels": ", ".join(head.labels) if head else "",
+        "weights": f"{weights:,} bytes" + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
     }
 
 
-def _vocabulary(facts: _Facts) -> str:
-    if facts.tokenizer is None:
-        return f"{facts.config.vocab_size:,} pieces; its tokenizer is not here"
-    return f"{facts.tokenizer.vocab_size:,} pieces, blake2b `{facts.tokenizer.hash}`"
-
-
-def _remarks(facts: _Facts) -> list[str]:
-    config = facts.config
-    remarks = list(facts.loaded.notes)
-    if config.sharing != "all":
-        remarks.append(
-            f"Its layers share {config.sharing}. transformers knows no partial sharing: it reads "
-            f"{config.num_hidden_layers} separate layers, with the same outputs and more memory."
-        )
-    if facts.head and not facts.head.record.is_in_transformers:
-        remarks.append("transformers has no such head: it reads the encoder alone.")
-    return remarks
-
-
-def _usage(facts: _Facts) -> str:
-    name, theirs = json.dumps(facts.name), facts.architecture
-    if facts.head and not facts.head.record.is_in_transformers:
-        theirs = "AlbertModel"
-    blocks = [
-        ["import litebert", "", f"model = litebert.load({name})", *_calls(facts)],
-        [
-            f"from transformers import AutoTokenizer, {theirs}",
-            "",
-            f"tokenizer = AutoTokenizer.from_pretrained({name})",
-            f"model = {theirs}.from_pretrained({name}).eval()",
-            _THEIR_CALLS.get(theirs, _THEIR_CALL),
-        ],
-    ]
-    ours, others = ("\n".join(["```python", *block, "```"]) for block in blocks)
-    return f"## Use\n\n{ours}\n\nor, with transformers:\n\n{others}\n"
-
-
-def _calls(facts: _Facts) -> list[str]:
-    """Return a call for each verb that the weights allow."""
-    if facts.head:
-        return [f"model.{facts.head.record.python_example}"]
+def _usage(name: str, head: HeadConfig | None, parts: set[str], theirs: str) -> str:
+    """Return code with a call for each verb that the weights allow, here and with transformers."""
     calls = {
         "masked_lm": 'model.fill("The cat sat on the [MASK].")',
         "sentence_order": 'model.order("He opened the door.", "Nobody was there.")',
     }
     embed = 'model.embed(["A first text.", "Another one."])'
-    return [*(call for part, call in calls.items() if facts.has(part)), embed]
+    own = (
+        [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in calls if part in parts), embed]
+    )
+    ours = ["import litebert", "", f"model = litebert.load({json.dumps(name)})", *own]
+    others = [
+        f"from transformers import AutoTokenizer, {theirs}",
+        "",
+        f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(name)})",
+        f"model = {theirs}.from_pretrained({json.dumps(name)}).eval()",
+        _THEIR_CALLS.get(theirs, _THEIR_CALL),
+    ]
+    blocks = ["\n".join(["```python", *block, "```"]) for block in (ours, others)]
+    return f"## Use\n\n{blocks[0]}\n\nor, with transformers:\n\n{blocks[1]}\n"
 
 
-def _training(run: RunFacts) -> list[str]:
-    """Return what the run recorded: measures, data, settings."""
-    made = f"litebert {run.version}, step {run.step:,} of the run `{run.name}`."
+def _training(record: Record, kept: str) -> list[str]:
+    """Return what the run recorded: measures (of the best step for the model in `best`), data, settings.
+
+    Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
+    """
+    result = read_result(record.folder)
+    evaluated, baseline = EvaluatedStep(step=0, measures={}), result.baseline if result else {}
+    if result:
+        evaluated = result.best if kept == "best" else result.last
+    elif record.evaluations:
+        evaluated = EvaluatedStep.of(record.evaluations[-1])
+    if baseline:
+        shown = {name: f"{baseline[name]:.6g}" if name in baseline else "" for name in evaluated.measures}
+        rows = [f"| {name} | {value:.6g} | {shown[name]} |" for name, value in evaluated.measures.items()]
+        measures = "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
+    else:
+        measures = _table({name: f"{value:.6g}" for name, value in evaluated.measures.items()})
+    settings = {
+        name: value
+        for name, value in record.settings.items()
+        if record.origins.get(name) != Origin() and not name.startswith(("model.", "data."))
+    }
     return [
-        f"## Training\n\n{made}\n",
-        _measures(run),
-        *(f"**Warning**: {doubt}.\n" for doubt in run.doubts),
+        f"## Training\n\nlitebert {record.version}, step {evaluated.step:,} of the run `{record.folder.name}`.\n",
+        measures,
+        *(f"**Warning**: {doubt}.\n" for doubt in (result.doubts if result else ())),
         "Data and tokenizer:\n",
-        _table({name: f"`{value}`" for name, value in run.data.items()}),
+        _table({name: f"`{value}`" for name, value in record.data.items()}),
         "Settings that were set (all others are defaults):\n",
-        _table({name: f"`{value}`" for name, value in run.settings.items()}),
+        _table({name: f"`{value}`" for name, value in settings.items()}),
         "The command that trains it again, with the data and the model named above:\n",
-        f"```sh\n{run.command}\n```\n",
+        f"```sh\n{_command(record)}\n```\n",
     ]
 
 
-def _measures(run: RunFacts) -> str:
-    """Return each measure, with its value for always giving the commonest label if known."""
-    if not run.baseline:
-        return _table({name: f"{value:.6g}" for name, value in run.measures.items()})
-    rows = [
-        f"| {name} | {value:.6g} | {run.baseline[name]:.6g} |"
-        if name in run.baseline
-        else f"| {name} | {value:.6g} | |"
-        for name, value in run.measures.items()
-    ]
-    return "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
+def _command(record: Record) -> str:
+    """Return the command that trains the model again, with names in capitals where paths are private."""
+    if record.kind == "pretraining":
+        words = ["pretrain", "--corpus", "CORPUS"]
+        start = "--from" if record.settings.get("start.model") else ""
+    else:
+        task = str(record.settings["task.name"])
+        words = ["finetune", "DATA"] if task == "table" else ["finetune", task, "--data", "DATA"]
+        start = "" if record.origins.get("model.start") == Origin() else "--model"
+    words += [start, "MODEL"] if start else []
+    recipes = sorted({origin.detail for origin in record.origins.values() if origin.kind == "recipe"})
+    words += ["--recipe", recipes[0]] if recipes else []
+    presets = {origin.detail for origin in record.origins.values() if origin.kind == "preset" and origin.is_typed}
+    words += [word for name in presets for word in ("--preset", name)]
+    words += ["--name", record.name]
+    for name, origin in sorted(record.origins.items()):
+        is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
+        if origin.kind in ("flag", "file", "measured") and not is_private:
+            value = record.settings.get(name)
+            words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+    return shlex.join(["litebert", *words])
 
 
 def _table(rows: Mapping[str, str]) -> str:
-    lines = [f"| {name} | {_cell(text)} |" for name, text in rows.items() if text]
-    return "\n".join(["| | |", "|---|---|", *lines, ""])
+    cells = {name: text.replace("|", "\\|").replace("\n", " ") for name, text in rows.items() if text}
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in cells.items()), ""])
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+@dataclass(frozen=True)
+class PublicationPlan:
+    """What would be published: the size of each file in bytes, and if the card is kept or made."""
+
+    repository: str
+    revision: str
+    private: bool
+    message: str
+    files: dict[str, int]
+    card: str
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is sent where; with `is_card_kept`, the card is the README.md of the folder."""
+
+    name: HubName
+    files: dict[str, Path]
+    card: str
+    is_card_kept: bool
+    private: bool
+    message: str
+
+    @property
+    def plan(self) -> PublicationPlan:
+        """The plan as plain values, for JSON."""
+        sizes = {name: file.stat().st_size for name, file in self.files.items()}
+        sizes |= {CARD_FILE: len(self.card.encode())}
+        revision, card = self.name.revision or "main", "kept" if self.is_card_kept else "made"
+        return PublicationPlan(self.name.repository, revision, self.private, self.message, sizes, card)
+
+    def described(self) -> str:
+        """Return the plan in words."""
+        plan = self.plan
+        visibility = "private, if it is new" if self.private else "public, if it is new"
+        lines = [f"{plan.repository}, branch {plan.revision} ({visibility}): {self.message}"]
+        lines += [f"  {size:>13,}  {name}" for name, size in plan.files.items()]
+        card = "the README.md of the folder" if self.is_card_kept else "made from what is on disk"
+        return "\n".join([*lines, f"  {sum(plan.files.values()):>13,}  bytes; {CARD_FILE} {card}"])
+
+    def send(self, *, patience: float = PATIENCE) -> str:
+        """Upload everything in one commit and return its address; for `patience` see `push`."""
+        texts = {CARD_FILE: self.card}
+        return push(self.name, self.files, texts=texts, private=self.private, message=self.message, patience=patience)
+
+
+def plan_publication(
+    folder: Path,
+    name: str,
+    *,
+    revision: str | None = None,
+    private: bool = False,
+    message: str = "Upload model",
+    license: str = "",
+    languages: Sequence[str] = (),
+) -> Publication:
+    """Check that a folder has a model, and return what publishing would send; send nothing.
+
+    A README.md of your own is the card; otherwise it is made from the files on disk.
+    """
+    hub_name = HubName.read(name, revision=revision)
+    card = model_card(folder, name=hub_name.repository, license=license, languages=languages)
+    own = folder / CARD_FILE
+    written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else b""
+    is_card_kept = own.is_file() and WRITTEN_BY_LITEBERT.encode() not in written
+    if is_card_kept and (license or languages):
+        raise LitebertError(
+            "LB-637",
+            f"{own} exists and is used unchanged",
+            received="--license or --language",
+            expected="license and language in its first lines, between the lines of ---",
+            next=f"edit {own}, or move it away to have a card made",
+        )
+    files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
+    shown = written.decode("utf-8", "replace") if is_card_kept else card
+    return Publication(hub_name, files, shown, is_card_kept, private, message)

@@ -1,41 +1,200 @@
-"""The process that talks to the Hub, run by litebert.hub.remote; it alone imports huggingface_hub.
+"""Fetch models from the Hub and publish them there, through huggingface_hub, with a limit on how long it may be silent.
 
-It is a separate process because several calls of huggingface_hub wait for an answer without a
-timeout (repo_info, create_commit), and a process can be killed. It reads one request from stdin as
-JSON, and writes a JSON line to stdout for every sign of progress and for the outcome.
+Several calls of huggingface_hub wait for an answer without a limit (repo_info, create_commit), and a server that sends
+some bytes again and again keeps a download alive for ever. So the requests of a transfer are watched: it is given up
+after 30 seconds without 64 KiB, or an answer, that it did not have before.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import logging
+import os
+import re
 import sys
 import threading
-from collections.abc import Iterator
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TextIO, TypedDict
+from typing import Any, TypeVar
 
-_CHUNK = 1 << 16
+from litebert.errors import DamagedError, LitebertError, ResourceError
+
+Done = TypeVar("Done")
+
+PATIENCE = 30.0
+"""A transfer is given up after this many seconds without anything new."""
+_STEP = 1 << 16
+"""Bytes that count as something new."""
+
+MODEL_FILES = (
+    "config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "spiece.model",
+    "*.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "README.md",
+    # The files of sentence-transformers.
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "[0-9]_*/config.json",
+)
+_PICKLED_FILES = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
 # Of the folders in a repository, only 1_Pooling/config.json and the like are needed.
 _IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin", "*/*.md"]
+
+_NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BARRED = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO}
+_AROUND = {
+    "fetch": "fetch the files elsewhere and give the folder",
+    "push": "upload the folder in a browser, or on a machine that can",
+}
+_one_at_a_time = threading.Lock()
 
 
-class HubRequest(TypedDict):
-    """An action on a repository: fetch `patterns`, list, or push `files` (name to path)."""
+@dataclass(frozen=True)
+class HubName:
+    """OWNER/NAME of a repository, and optionally a branch, tag or commit.
 
-    action: str
-    name: str
-    revision: str | None
-    patterns: list[str]
-    files: dict[str, str]
-    texts: dict[str, str]
-    private: bool
-    message: str
+    >>> HubName.parse("albert/albert-base-v2@main")
+    HubName(repository='albert/albert-base-v2', revision='main')
+    """
+
+    repository: str
+    revision: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> HubName | None:
+        """Parse OWNER/NAME or OWNER/NAME@REVISION; return None for anything else."""
+        match = _NAME.fullmatch(text)
+        return cls(match[1], match[2]) if match else None
+
+    @classmethod
+    def read(cls, text: str, *, revision: str | None = None) -> HubName:
+        """Parse a name that must be one, with its revision in it or as an argument."""
+        name = cls.parse(text if revision is None else f"{text}@{revision}")
+        return name or _refuse_name(text if revision is None else f"{text} at revision {revision}")
+
+
+def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIENCE) -> Path:
+    """Fetch a model into the cache of huggingface_hub, or find it there, and return its folder.
+
+    `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
+    """
+    folder = _fetch(name, MODEL_FILES, patience)
+    if any(folder.glob("*.safetensors")):
+        return folder
+    if legacy_pickle:
+        folder = _fetch(name, (*MODEL_FILES, *_PICKLED_FILES), patience)
+        if any(folder.glob("*.bin")):
+            return folder
+
+    def listed() -> list[str]:
+        from huggingface_hub import HfApi
+
+        return HfApi().list_repo_files(name.repository, revision=name.revision)
+
+    names = _watched(listed, "fetch", name, patience)
+    pickled = [file for file in names if file.endswith(".bin") and "/" not in file]
+    read_it = f"litebert import huggingface {name.repository} --output FOLDER --legacy-pickle"
+    raise LitebertError(
+        "LB-634",
+        f"{name.repository} has no weights that litebert reads by default",
+        received=", ".join((pickled or names)[:5]) or "no files",
+        expected="model.safetensors; pickles (.bin) can contain programs, and are read only on request, by a reader "
+        "that runs no code",
+        next=read_it if pickled else "choose another model",
+    )
+
+
+def push(
+    name: HubName,
+    files: dict[str, Path],
+    *,
+    texts: dict[str, str],
+    private: bool = False,
+    message: str = "Upload model",
+    patience: float = PATIENCE,
+) -> str:
+    """Send files, and texts that become files, in one commit; return the commit's address.
+
+    Repository and branch are created if needed.
+    """
+
+    def send() -> str:
+        from huggingface_hub import CommitOperationAdd, HfApi
+
+        api = HfApi(library_name="litebert", library_version=version("litebert"))
+        api.create_repo(name.repository, private=private or None, exist_ok=True)
+        if private and not api.model_info(name.repository).private:
+            raise _PublicError(f"{name.repository} is public")
+        if name.revision is not None:
+            api.create_branch(name.repository, branch=name.revision, exist_ok=True)
+        contents: dict[str, str | bytes] = {path: str(file.resolve()) for path, file in files.items()}
+        contents |= {path: text.encode() for path, text in texts.items()}
+        operations = [CommitOperationAdd(path, source) for path, source in contents.items()]
+        commit = api.create_commit(name.repository, operations, commit_message=message, revision=name.revision)
+        return str(commit.commit_url)
+
+    return _watched(send, "push", name, patience)
+
+
+def model_files(folder: Path) -> dict[str, Path]:
+    """Return the files of a model by name; other files in its folder are skipped."""
+    found = {path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
+    return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
+
+
+def _fetch(name: HubName, patterns: tuple[str, ...], patience: float) -> Path:
+    """Return the folder in the cache that holds the files of a repository that match the patterns."""
+
+    def fetch() -> Path:
+        from huggingface_hub import constants, snapshot_download
+
+        blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.repository.replace('/', '--')}" / "blobs"
+        known = set(blobs.glob("*"))
+        folder = snapshot_download(
+            name.repository,
+            revision=name.revision,
+            allow_patterns=list(patterns),
+            ignore_patterns=_IN_FOLDERS,
+            library_name="litebert",
+            library_version=version("litebert"),
+        )
+        for blob in set(blobs.glob("*")) - known:
+            _require_hash(blob)
+        return Path(folder)
+
+    return _watched(fetch, "fetch", name, patience)
+
+
+def _require_hash(blob: Path) -> None:
+    """Compare a new file with its name in the cache, which is its hash.
+
+    The Hub names by SHA-256, or by SHA-1 as git computes it; mirrors also by plain SHA-1.
+    """
+    header = f"blob {blob.stat().st_size}\0".encode()
+    digests = {64: [hashlib.sha256()], 40: [hashlib.sha1(header), hashlib.sha1()]}.get(len(blob.name), [])  # noqa: S324
+    with blob.open("rb") as file:
+        while digests and (piece := file.read(1 << 20)):
+            for digest in digests:
+                digest.update(piece)
+    if digests and blob.name not in [digest.hexdigest() for digest in digests]:
+        blob.unlink()
+        raise _DamagedBlobError(f"a file with another hash than {blob.name}")
 
 
 class _DamagedBlobError(Exception):
@@ -46,173 +205,243 @@ class _PublicError(Exception):
     """A repository that should be private exists and is public."""
 
 
-class _Messenger:
-    """Writes JSON objects to the waiting process, one per line, from any thread."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._lock = stream, threading.Lock()
-
-    def say(self, message: dict[str, object]) -> None:
-        with self._lock:
-            print(json.dumps(message), file=self._stream, flush=True)
+class _StalledError(Exception):
+    """The Hub has sent nothing new for too long; huggingface_hub does not know it, so it does not try again."""
 
 
-class _Relay(logging.Handler):
-    """Forwards warnings instead of printing them."""
+class _Watch:
+    """The hooks on the requests of one transfer, which may run in several threads.
 
-    def __init__(self, line: _Messenger) -> None:
-        super().__init__()
-        self._line = line
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._line.say({"warning": _first_line(record.getMessage())})
-
-
-def _listen(line: _Messenger) -> None:
-    """Report every update of a progress bar as a sign of progress."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils.tqdm import tqdm
-
-    step = tqdm.update
-
-    def update(bar: tqdm, n: float | None = 1) -> object:
-        line.say({"bytes": n or 0})
-        return step(bar, n)
-
-    tqdm.update = update
-    constants.DOWNLOAD_CHUNK_SIZE = _CHUNK  # an update every 64 KiB, not every 10 MiB
-    logging.getLogger("huggingface_hub").handlers = [_Relay(line)]
-
-
-def _fetch(request: HubRequest) -> dict[str, object]:
-    """Return the folder in the cache that holds the requested files."""
-    from huggingface_hub import constants, snapshot_download
-
-    name = request["name"]
-    blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}" / "blobs"
-    known = set(blobs.glob("*"))
-    folder = snapshot_download(
-        name,
-        revision=request["revision"],
-        allow_patterns=request["patterns"],
-        ignore_patterns=_IN_FOLDERS,
-        library_name="litebert",
-        library_version=version("litebert"),
-    )
-    for blob in set(blobs.glob("*")) - known:
-        _require_hash(blob)
-    return {"folder": folder}
-
-
-def _require_hash(blob: Path) -> None:
-    """Compare a new file with its name in the cache, which is its hash.
-
-    The Hub names by SHA-256, or by SHA-1 as git computes it; mirrors also by plain SHA-1.
+    What counts is the farthest that the bytes of each address have come: those that are sent again are nothing new.
     """
-    header = f"blob {blob.stat().st_size}\0".encode()
-    digests = {64: [hashlib.sha256()], 40: [hashlib.sha1(header), hashlib.sha1()]}  # noqa: S324
-    matching = digests.get(len(blob.name), [])
-    with blob.open("rb") as file:
-        while matching and (piece := file.read(1 << 20)):
-            for digest in matching:
-                digest.update(piece)
-    if matching and blob.name not in [digest.hexdigest() for digest in matching]:
-        blob.unlink()
-        raise _DamagedBlobError(f"a file with another hash than {blob.name}")
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._deadline = 0.0
+        self._reached: dict[str, int] = {}
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Let all requests end, and refuse further ones."""
+        self._is_stopped = True
+
+    def _saw(self, key: str, num_steps: int = 0) -> None:
+        now = time.monotonic()
+        if num_steps > self._reached.get(key, -1):
+            self._reached[key], self._deadline = num_steps, now + self._patience
+        if self._is_stopped or now > self._deadline:
+            raise _StalledError(f"nothing new for {self._patience:.0f} seconds")
+
+    def on_request(self, request: Any) -> None:
+        """Limit how long a request may wait for each answer, and count what it sends."""
+        self._saw(f"ask {request.method} {request.url}")
+        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), self._patience)
+        if int(request.headers.get("Content-Length") or 0) > _STEP:
+            key = f"to {request.url}"
+            request.stream = _counted(request.stream, lambda size: self._saw(key, size // _STEP), 0)
+
+    def on_response(self, response: Any) -> None:
+        """Count what an answer brings; a byte range counts from its begin."""
+        key = f"from {response.request.url}"
+        self._saw(f"{response.request.method} {response.request.url}")
+        found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+        begin = int(found[1]) if found else 0
+        response.stream = _counted(response.stream, lambda size: self._saw(key, size // _STEP), begin)
 
 
-def _list(request: HubRequest) -> dict[str, object]:
-    """Return the names of all files of a repository."""
-    from huggingface_hub import HfApi
+def _counted(stream: Any, tell: Callable[[int], None], begin: int) -> Any:
+    """Return a stream of bytes that tells how many have passed, `begin` of them before."""
+    from httpx2 import SyncByteStream
 
-    return {"files": HfApi().list_repo_files(request["name"], revision=request["revision"])}
+    class Counted(SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            size = begin
+            for piece in stream:
+                size += len(piece)
+                tell(size)
+                yield piece
+
+        def close(self) -> None:
+            stream.close()
+
+    return Counted()
 
 
-def _push(request: HubRequest) -> dict[str, object]:
-    """Create the repository and the branch if needed; put all files in one commit."""
-    from huggingface_hub import CommitOperationAdd, HfApi
+@contextmanager
+def _hooked(watch: _Watch) -> Iterator[None]:
+    """Watch all requests of huggingface_hub in this process, and keep its warnings off the terminal.
 
-    api = HfApi(library_name="litebert", library_version=version("litebert"))
-    name, branch = request["name"], request["revision"]
-    api.create_repo(name, private=request["private"] or None, exist_ok=True)
-    if request["private"] and not api.model_info(name).private:
-        raise _PublicError(f"{name} is public")
-    if branch is not None:
-        api.create_branch(name, branch=branch, exist_ok=True)
-    contents: dict[str, str | bytes] = {
-        **request["files"],
-        **{path: text.encode() for path, text in request["texts"].items()},
+    Its own protocol for large files (Xet) does not go through these requests, so it is off meanwhile.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import constants, get_session
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    session, logger = get_session(), logging.getLogger("huggingface_hub")
+    hooks, level = session.event_hooks, logger.level
+    xet, chunk = constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE
+    has_terminal = sys.stderr is not None and sys.stderr.isatty()
+    hides_bars = not (has_terminal or are_progress_bars_disabled())
+    session.event_hooks = {
+        "request": [*hooks["request"], watch.on_request],
+        "response": [*hooks["response"], watch.on_response],
     }
-    operations = [CommitOperationAdd(path, source) for path, source in contents.items()]
-    commit = api.create_commit(name, operations, commit_message=request["message"], revision=branch)
-    return {"url": commit.commit_url}
+    logger.setLevel(logging.ERROR)
+    constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE = True, _STEP
+    if hides_bars:
+        disable_progress_bars()
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about its own use of httpx2
+            yield
+    finally:
+        session.event_hooks = hooks
+        logger.setLevel(level)
+        constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE = xet, chunk
+        if hides_bars:
+            enable_progress_bars()
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
+def _watched(work: Callable[[], Done], action: str, name: HubName, patience: float) -> Done:
+    """Do something with the Hub; a failure becomes one error for people."""
+    if find_spec("huggingface_hub") is None:
+        raise LitebertError(
+            "LB-621",
+            f"{name.repository} is on the Hub, and huggingface_hub is not installed",
+            received="no package huggingface_hub",
+            expected="the extra [hub], or a folder on this disk",
+            next="pip install 'litebert[hub]'",
+        )
+    watch = _Watch(patience)
+    outcome: Future[Done] = Future()
+
+    def run() -> None:
+        try:
+            with _one_at_a_time, _hooked(watch):
+                outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is raised in the thread that waits
+            outcome.set_exception(error)
+
+    # In a thread of its own: Ctrl-C ends the waiting here at once, and its requests with their next bytes.
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return outcome.result()
+    except Exception as error:
+        raise _explained(error, action, name.repository) from error
+    finally:
+        watch.stop()
+
+
+def _explained(error: BaseException, action: str, name: str) -> LitebertError:
+    """Return the error for a failed transfer, by the first cause that tells its reason."""
+    from huggingface_hub import constants
+
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    reason = next((found for each in causes if (found := _reason(each))), "other")
+    if reason == "name":
+        _refuse_name(name)
+    around, endpoint = _AROUND[action], constants.ENDPOINT
+    again = f"run the same command again later, or {around}"
+    kind, code, what, expected, next_step = {
+        "offline": (
+            LitebertError, "LB-622", f"{name} is not complete in the cache, and HF_HUB_OFFLINE is set",
+            "a model that was fetched before, or permission to fetch it", f"unset HF_HUB_OFFLINE, or {around}",
+        ),
+        "unreachable": (
+            LitebertError, "LB-623", f"the Hub cannot be reached to {action} {name}",
+            f"an answer from {endpoint}", f"check connection, proxy and HF_ENDPOINT, or {around}",
+        ),
+        "stalled": (
+            LitebertError, "LB-624", f"the Hub has stopped answering during: {action} {name}",
+            "64 KiB or an answer every 30 seconds", again,
+        ),
+        "server": (
+            LitebertError, "LB-625", f"the Hub could not {action} {name}",
+            f"a Hub in working order at {endpoint}", again,
+        ),
+        "damaged": (
+            DamagedError, "LB-626", f"{name} arrived damaged, and was deleted",
+            "files of the size and the hash that the Hub lists", f"run the same command again, or {around}",
+        ),
+        "full": (
+            ResourceError, "LB-627", f"the disk is full while fetching {name}",
+            "room for the model in the cache", "free some space, or set HF_HOME to a folder on another disk",
+        ),
+        "disk": (
+            LitebertError, "LB-628", f"the cache for {name} cannot be read or written",
+            "a cache folder that this user may write to", "set HF_HOME to such a folder",
+        ),
+        "repository": (
+            LitebertError, "LB-629", f"there is no folder {name} here, and no visible model of this name on the Hub",
+            "OWNER/NAME of a model that is public, or yours after `hf auth login`", f"check the name, or {around}",
+        ),
+        "forbidden": (
+            LitebertError, "LB-630", f"the Hub does not let this user {action} {name}",
+            "a token with the right to do that; for gated models, granted access", f"hf auth login; or {around}",
+        ),
+        "revision": (
+            LitebertError, "LB-631", f"{name} has no such revision",
+            "a branch, a tag or a commit of that repository", "omit the revision for the newest one",
+        ),
+        "public": (
+            LitebertError, "LB-632", f"{name} exists already and is public: nothing was sent",
+            "a new name, or a repository that is private",
+            "choose another name, or make the repository private in its settings",
+        ),
+        "refused": (
+            LitebertError, "LB-633", f"the Hub refuses to {action} {name}",
+            f"a request that {endpoint} accepts", around,
+        ),
+        "other": (
+            LitebertError, "LB-633", f"it was not possible to {action} {name}",
+            "a transfer without a fault of huggingface_hub, the system or litebert", again,
+        ),
+    }[reason]  # fmt: skip
+    text = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
+    return kind(code, what, received="--private" if reason == "public" else text, expected=expected, next=next_step)
 
 
 def _reason(error: BaseException) -> str | None:
-    """Return the reason, a word of hub.errors, for an error of huggingface_hub or the system."""
-    from huggingface_hub import errors
+    """Return the reason that an error of huggingface_hub, of its requests or of the system tells, if any."""
+    import httpx2
+    from huggingface_hub import constants, errors
 
-    status = error.response.status_code if isinstance(error, errors.HfHubHTTPError) else None
-    kinds: list[tuple[type[BaseException] | tuple[type[BaseException], ...], str]] = [
+    kinds: tuple[tuple[type[BaseException], str], ...] = (
+        (_StalledError, "stalled"),
+        (_DamagedBlobError, "damaged"),
+        (_PublicError, "public"),
         (errors.OfflineModeIsEnabled, "offline"),
         (errors.GatedRepoError, "forbidden"),
         (errors.DisabledRepoError, "forbidden"),
         (errors.RepositoryNotFoundError, "repository"),
         (errors.RevisionNotFoundError, "revision"),
         (errors.HFValidationError, "name"),
-        (_DamagedBlobError, "damaged"),
-        (_PublicError, "public"),
-    ]
+        (httpx2.TooManyRedirects, "server"),
+        (httpx2.ConnectTimeout, "unreachable"),
+        (httpx2.TimeoutException, "stalled"),
+        (httpx2.HTTPError, "unreachable"),
+    )
+    if isinstance(error, errors.HfHubHTTPError) and not isinstance(error, tuple(kind for kind, _ in kinds[:-1])):
+        status = error.response.status_code
+        by_status = {401: "forbidden", 403: "forbidden", 404: "repository", 408: "server", 429: "server"}
+        return by_status.get(status, "refused" if status < 500 else "server")
     for kind, reason in kinds:
         if isinstance(error, kind):
             return reason
-    if status is not None:
-        return {401: "forbidden", 403: "forbidden", 404: "repository"}.get(status, "server")
     if isinstance(error, OSError) and error.errno in _FULL | _BARRED:
         return "full" if error.errno in _FULL else "disk"
     if isinstance(error, OSError) and str(error).startswith("Consistency check failed"):
         return "damaged"
-    if type(error).__name__ == "TooManyRedirects":
-        return "server"
-    return "unreachable" if type(error).__module__.startswith("httpx") else None
+    is_incomplete = isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is None
+    return "offline" if is_incomplete and constants.is_offline_mode() else None
 
 
-def _failure(error: BaseException) -> dict[str, object]:
-    from huggingface_hub import constants
-
-    causes = list(_causes(error))
-    reasons = [reason for cause in causes if (reason := _reason(cause))]
-    fallback = "offline" if constants.is_offline_mode() else "other"
-    return {
-        "failed": reasons[0] if reasons else fallback,
-        "text": _first_line(str(causes[-1])) or type(causes[-1]).__name__,
-        "endpoint": constants.ENDPOINT,
-    }
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")
-
-
-def main() -> None:
-    """Carry out one request and report its outcome."""
-    line, sys.stdout = _Messenger(sys.stdout), sys.stderr
-    request: HubRequest = json.load(sys.stdin)
-    _listen(line)
-    try:
-        line.say({"done": _ACTIONS[request["action"]](request)})
-    except Exception as error:  # noqa: BLE001  any error is reported by the other process
-        line.say(_failure(error))
-
-
-_ACTIONS = {"fetch": _fetch, "list": _list, "push": _push}
-
-if __name__ == "__main__":
-    main()
+def _refuse_name(received: str) -> HubName:
+    raise LitebertError(
+        "LB-636",
+        "this is not the name of a model on the Hub",
+        received=received,
+        expected="OWNER/NAME, or OWNER/NAME@REVISION",
+        next="hf auth whoami prints your OWNER; https://huggingface.co/models has others",
+    )

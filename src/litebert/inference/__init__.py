@@ -1,5 +1,5 @@
 """A model on disk, and what it answers."""
 
-from litebert.inference.model import PACKAGED, Model, packaged_model
+from litebert.inference.model import PACKAGED, Model
 
-__all__ = ["PACKAGED", "Model", "packaged_model"]
+__all__ = ["PACKAGED", "Model"]

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from itertools import islice
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args, overload
 
 import numpy as np
@@ -107,9 +105,9 @@ class Model:
         from litebert.fast import limit_depth, use_backend
         from litebert.fast.steps import DTYPES
         from litebert.folder import load_model, read_sentence_vectors
-        from litebert.hub import locate
+        from litebert.hub import locate, packaged_model
 
-        folder = packaged_model() if path is None else locate(fspath(path))
+        folder = packaged_model() if path is None else locate(path)
         precision = _one_of(precision, Precision, "LB-933", "precision", 'precision="fp32"')
         loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
         if depth is not None:
@@ -389,19 +387,6 @@ class Model:
         """Return the weights of a pretraining head, or of the encoder, that the file lacks."""
         absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
         return sorted(name for name in absent if head != "masked_lm" or "pooler" not in name)
-
-
-def packaged_model() -> Path:
-    """Return the folder of the model inside the package."""
-    folder = Path(str(files("litebert") / "model"))
-    if not (folder / "config.json").is_file():
-        raise LitebertError(
-            "LB-938",
-            "no model comes with this build of litebert",
-            expected="a model folder, a run, or a name on the Hub",
-            next="name a model: litebert embed --model FOLDER, or litebert serve FOLDER",
-        )
-    return folder
 
 
 # Arguments, checked where they enter

@@ -16,7 +16,7 @@ import pytest
 import litebert
 from litebert.errors import LitebertError
 from litebert.folder import head_of, load_model
-from litebert.inference import packaged_model
+from litebert.hub import packaged_model
 from litebert.interop.export import web
 from litebert.interop.export.web import PAGE, WebReport, export_web, read_runtime, vocabulary
 from litebert.tokenizer import Tokenizer

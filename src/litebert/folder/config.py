@@ -1,0 +1,249 @@
+"""config.json in both directions: the network, and the head on it; a BERT is a network that shares nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
+from litebert.config.allowed import expected
+from litebert.config.presets import PRESETS
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, read_json, write_json
+from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+CONFIG_FILE = "config.json"
+_OURS_ALONE = {"sharing", "embedding_projection", "attention"}
+_OTHER_ATTENTION = "albert-litebert"
+"""The model_type of networks with an attention of ours, so that transformers refuses to open them."""
+_LIMIT = 1 << 20
+
+# transformers' defaults for a BertConfig.
+_BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
+_BERT_SETTINGS = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+    "initializer_range", "layer_norm_eps", "pad_token_id",
+)  # fmt: skip
+
+_PUBLISHED = {(each.hidden_size, each.num_hidden_layers) for name, each in PRESETS.items() if name.endswith("-v1")}
+_ERF_OR_TANH = (
+    "hidden_act gelu is computed in the erf form, as transformers does. Google trained its v1 models with the tanh "
+    "form under that name: if this is one of them, gelu_new is right (outputs differ by about 1e-3). Set hidden_act in "
+    "config.json, or import with --activation gelu_new."
+)
+_HEADS = (
+    "hidden_size 2048 with {0} attention heads: the shapes fit {1} as well, and sources disagree on xlarge (its "
+    "published configuration says 16, the paper's H/64 gives 32). If answers look random, set num_attention_heads to "
+    "{1} in config.json, or import with --heads {1}."
+)
+
+
+def write_config(
+    config: AlbertConfig,
+    folder: Path,
+    *,
+    head: HeadConfig | None = None,
+    parameters: Collection[str] = ("masked_lm.", "sentence_order."),
+    dtype: str = "float32",
+    is_int8: bool = False,
+) -> None:
+    """Write config.json so that transformers builds the same network with these parameters."""
+    fields = config.model_dump(mode="json")
+    ours = _OURS_ALONE | {name for kind in ATTENTION_KINDS.values() for name in kind.settings}
+    table: dict[str, Json] = {
+        "architectures": [architecture(head, parameters)],
+        "model_type": "albert",
+        "dtype": dtype,
+        "tie_word_embeddings": True,
+        **{name: value for name, value in fields.items() if name not in ours},
+        "num_hidden_groups": groups_on_disk(config),
+    }
+    if head is not None and head.labels:
+        table["id2label"] = {str(index): name for index, name in enumerate(head.labels)}
+        table["label2id"] = {name: index for index, name in enumerate(head.labels)}
+        if head.record.has_problem_type:
+            table["problem_type"] = head.problem_type
+    if config.sharing != "all":
+        table["sharing"] = config.sharing
+    kind = ATTENTION_KINDS[config.attention]
+    if not kind.is_exported:
+        table["model_type"] = _OTHER_ATTENTION
+        table |= {name: fields[name] for name in ("attention", *kind.settings)}
+    if is_int8:  # for other programs; transformers ignores it
+        table["quantization_config"] = {"quant_method": "litebert-int8"}
+    write_json(folder / CONFIG_FILE, table)
+
+
+def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
+    """Return the name of the transformers class that has these parameters."""
+    if head is not None:
+        return f"AlbertFor{head.record.class_name}"
+    if any(name.startswith("sentence_order.") for name in parameters):
+        return "AlbertForPreTraining"
+    return "AlbertForMaskedLM" if any(name.startswith("masked_lm.") for name in parameters) else "AlbertModel"
+
+
+def read_config(folder: Path) -> AlbertConfig:
+    """Read config.json of an ALBERT or a BERT; names that only transformers knows are ignored.
+
+    Missing values are transformers' defaults: xxlarge's for an ALBERT, bert-base's for a BERT. A BERT becomes a network
+    without sharing whose embeddings are as wide as its layers.
+    """
+    path = folder / CONFIG_FILE
+    if not path.exists():
+        raise LitebertError(
+            "LB-675",
+            f"there is no model in {folder}",
+            received=f"a folder without {CONFIG_FILE}, or a run that is not done",
+            expected="a folder with config.json and model.safetensors, or a run with a model",
+            next=f"ls {folder}; rerun the command that began a run to resume it",
+        )
+    return parse_config(_read(folder), path)[1]
+
+
+def read_layout(folder: Path) -> TensorNames:
+    """Return the tensor names of a folder: ALBERT's or BERT's."""
+    return _layout(_read(folder), folder / CONFIG_FILE)
+
+
+def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
+    """Return the tensor names and the configuration that the contents of a config.json describe; errors name `path`."""
+    layout = _layout(table, path)
+    if layout is BERT:
+        kind = table.get("position_embedding_type", "absolute")
+        if kind != "absolute" or table.get("is_decoder") or table.get("add_cross_attention"):
+            raise LitebertError(
+                "LB-671",
+                f"{path} describes a BERT that litebert cannot compute",
+                received="a decoder" if kind == "absolute" else f"position_embedding_type {kind}",
+                expected="an encoder with absolute positions",
+                next="choose another model",
+            )
+        fields = _BERT_BASE.model_dump(mode="json")
+        fields |= {name: table[name] for name in _BERT_SETTINGS if name in table}
+        dropout = table.get("classifier_dropout")
+        fields["classifier_dropout_prob"] = fields["hidden_dropout_prob"] if dropout is None else dropout
+        fields["embedding_size"] = fields["hidden_size"]
+    else:
+        fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
+        fields |= {name: table[name] for name in fields if name in table}
+        if fields["sharing"] != "all":
+            fields["num_hidden_groups"] = 1
+
+    def impossible(received: str, expected: str) -> DamagedError:
+        return DamagedError(
+            "LB-601",
+            f"{path} describes no network that can be built",
+            received=received,
+            expected=expected,
+            next=f"correct {path}, or fetch the model again",
+        )
+
+    for name, value in fields.items():
+        if isinstance(value, bool) and name != "embedding_projection":  # Python would take it for a number
+            raise impossible(f"{name} = {value!r}", "a number or a name")
+    try:
+        return layout, AlbertConfig.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        received = f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}"[:200]
+        raise impossible(received, expected(error, AlbertConfig)) from error
+
+
+def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
+    """Return the task head of a folder; None if there are only pretraining heads, or none.
+
+    `tensors` are the shapes in its weights file: for a config.json without architectures (files of 2019 and 2020), they
+    decide.
+    """
+    table, source = _read(folder), folder / CONFIG_FILE
+    named = table.get("architectures")
+    if isinstance(named, list) and named:
+        kind = kind_of_class(str(named[0]))
+    elif "qa_outputs.weight" in tensors:
+        kind = "question-answering"
+    elif "classifier.weight" not in tensors:
+        kind = None
+    elif not any("pooler." in name for name in tensors):  # only classifiers of whole sequences have a pooler
+        kind = "token-classification"
+    elif tensors["classifier.weight"][0] > 1:
+        kind = "sequence-classification"
+    else:
+        raise DamagedError(
+            "LB-662",
+            f"{source} does not say what its one-output classifier is for",
+            received="no architectures",
+            expected='["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]',
+            next=f"add architectures to {source}",
+        )
+    if kind is None:
+        return None
+    if not HEADS[kind].has_labels:
+        return HeadConfig(kind=kind)
+    names = table.get("id2label")
+    if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
+        labels = tuple(str(names[key]) for key in sorted(names, key=int))
+    else:
+        labels = numbered_labels(min(tensors.get("classifier.weight", (2,))[0], 100_000))
+    fields: dict[str, object] = {"kind": kind, "labels": labels}
+    if HEADS[kind].has_problem_type:
+        by_default = "regression" if len(labels) == 1 else "single_label_classification"
+        fields["problem_type"] = table.get("problem_type") or by_default
+    try:
+        return HeadConfig.model_validate(fields)
+    except ValidationError as error:
+        raise DamagedError(
+            "LB-661",
+            f"{source} describes no {kind} head that can be built",
+            received=str(error.errors(include_url=False)[0]["input"]),
+            expected=expected(error, HeadConfig),
+            next=f"correct id2label or problem_type in {source}",
+        ) from error
+
+
+def doubts(config: AlbertConfig) -> tuple[str, ...]:
+    """Return a note for each setting on which published sources disagree.
+
+    Sources: official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1 against the xlarge
+    configuration.
+
+    >>> doubts(AlbertConfig(hidden_act="gelu_new"))
+    ()
+    >>> [note.split(",")[0] for note in doubts(AlbertConfig(hidden_act="gelu"))]
+    ['hidden_act gelu is computed in the erf form']
+    """
+    notes = [_ERF_OR_TANH] if config.hidden_act == "gelu" and config.sharing == "all" else []
+    heads, others = config.num_attention_heads, {16: 32, 32: 16}
+    if config.hidden_size == 2_048 and heads in others:
+        notes.append(_HEADS.format(heads, others[heads]))
+    return tuple(notes)
+
+
+def has_published_shape(config: AlbertConfig) -> bool:
+    """Whether a network has the shape of a published one, so that doubts about these are worth a note."""
+    return config.sharing == "all" and (config.hidden_size, config.num_hidden_layers) in _PUBLISHED
+
+
+def _read(folder: Path) -> dict[str, Json]:
+    return read_json(folder / CONFIG_FILE, command=f"ls {folder}", limit=_LIMIT)
+
+
+def _layout(table: dict[str, Json], path: Path) -> TensorNames:
+    classes = table.get("architectures")
+    is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
+    kind = table.get("model_type", "bert" if is_bert else "albert")
+    layouts = {"albert": ALBERT, _OTHER_ATTENTION: ALBERT, "bert": BERT}
+    if not isinstance(kind, str) or kind not in layouts:
+        raise LitebertError(
+            "LB-600",
+            f"{path} does not describe an ALBERT or a BERT",
+            received=f"model_type {kind}",
+            expected='model_type "albert" or "bert"',
+            next="choose an ALBERT or BERT model folder",
+        )
+    return layouts[kind]
