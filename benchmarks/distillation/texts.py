@@ -3,6 +3,7 @@
 Needs LITEBERT_TEST_DATA with text/books.jsonl.gz, text/wiki_articles.jsonl.gz and
 squad/train-v1.1.json.gz. Each chapter, each article, all paragraphs of a SQuAD article and all its
 questions are a document. `sample.jsonl` holds every tenth chapter and all else, for the vocabulary.
+`everyday.txt` has the everyday sentences of text/everyday.jsonl.gz, each a document of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ def main(out: Path) -> None:
             append_line(out / "sample.jsonl", row)
 
 
+def everyday(out: Path) -> None:
+    """Write the everyday sentences, each once, with a blank line between."""
+    rows = _rows(Path(os.environ["LITEBERT_TEST_DATA"]) / "text" / "everyday.jsonl.gz")
+    for sentence in dict.fromkeys(" ".join(row["text"].split()) for row in rows):
+        append_line(out / "everyday.txt", f"{sentence}\n")
+
+
 def _documents() -> Iterator[tuple[int, str]]:
     """Yield (every how many go into the sample, text)."""
     data = Path(os.environ["LITEBERT_TEST_DATA"])
@@ -51,3 +59,4 @@ def _rows(path: Path) -> Iterator[dict]:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    everyday(Path(sys.argv[1]))
