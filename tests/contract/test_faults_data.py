@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from .desk import Desk
-from .shell import COMMAND, QUICK, TEXTS, digest, fault, interrupted, litebert, says
+from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, says
 
 STUDY = ("--lengths", 16, "--window", 8, "--longest", 16, "--rounds", 1)
 
@@ -286,7 +286,6 @@ def test_a_damaged_checkpoint_is_named_also_where_progress_is_not_wanted(desk: D
     assert checkpoint.name in done.stderr
 
 
-@fault(8, "weights with flipped bytes load and answer")
 @pytest.mark.parametrize("verb", ["embed", "similar", "evaluate"])
 def test_a_model_whose_weights_were_flipped_does_not_answer(desk: Desk, tmp_path: Path, verb: str) -> None:
     model = shutil.copytree(desk.base / "model", tmp_path / "m")

@@ -149,7 +149,6 @@ NAMED = {
 }
 
 
-@fault(16, "the packaged model has no name")
 @pytest.mark.parametrize("words", NAMED.values(), ids=NAMED)
 def test_the_packaged_model_is_called_litebert_everywhere(desk: Desk, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "few.txt").write_text("Anna left.\n")
@@ -218,7 +217,6 @@ def test_a_run_reads_the_column_that_it_was_trained_on(desk: Desk) -> None:
 # ---- 20, 21: what is said -------------------------------------------------------------------------------------------
 
 
-@fault(20, "texts of another script are answered without a word")
 @pytest.mark.parametrize("words", [["similar", "собака бежит", "кошка спит"], ["embed", "собака бежит"]])
 def test_a_text_of_unknown_pieces_is_remarked(words: list[str]) -> None:
     done = litebert(*words)
@@ -279,7 +277,6 @@ def test_help_lists_what_may_be_given(verb: str, word: str) -> None:
     assert word in said or (word == "standard input" and re.search(r"(?<![\w-])-(?![\w-])", said))
 
 
-@fault(21, "the card of a model says 'finetune DATA' and has no hash of the data")
 def test_the_card_of_a_run_says_how_it_was_made(desk: Desk) -> None:
     card = (desk.reviews / "model" / "README.md").read_text("utf-8")
     assert "reviews.csv" in card
@@ -377,16 +374,13 @@ def test_ctrl_c_during_the_first_imports_is_no_traceback(name: str) -> None:
     assert done.returncode in (130, -2)
 
 
-UNNAMED = fault(12, "an empty path to texts is a ValueError")
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ["runs", "average", "BASE", "--output", "."],
         ["runs", "average", "BASE", "--output", ""],
-        pytest.param(["study", "layers", "BASE", "--texts", ""], marks=UNNAMED),
-        pytest.param(["study", "attention", "BASE", "--texts", ""], marks=UNNAMED),
+        ["study", "layers", "BASE", "--texts", ""],
+        ["study", "attention", "BASE", "--texts", ""],
     ],
     ids=" ".join,
 )

@@ -13,6 +13,7 @@ from litebert.api.held_out import measure_pretraining
 from litebert.errors import LitebertError
 from litebert.hub import packaged_model
 from litebert.inference import Model
+from litebert.tokenizer import Tokenizer
 
 TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
 
@@ -84,3 +85,16 @@ def test_its_words_can_be_measured_though_it_has_no_order(tmp_path: Path) -> Non
     measures, _ = measure_pretraining(packaged_model(), [tmp_path / "text.txt"])
     assert 0 < measures["masked_lm_loss"] < 15
     assert not any("order" in name for name in measures)
+
+
+def test_a_text_of_another_script_is_remarked_once(caplog: pytest.LogCaptureFixture) -> None:
+    strange = ["собака бежит", "我爱北京", "🎉", "مرحبا بالعالم"]
+    plain = ["A small cat.", "xkcd", "Great 🎉!", "2010, 1,000", "Der Hund läuft durch den Wald", "[MASK]", "ok", ""]
+    tokenizer = Tokenizer.load(packaged_model())
+    assert [text for text in strange + plain if tokenizer.reads_in_fragments(text)] == strange
+    model = Model.load()
+    model.embed(plain[:3])
+    assert not caplog.records
+    model.similar(*strange[:2])
+    model.embed(strange)
+    assert len(caplog.records) == 1 and "vocabulary" in caplog.text

@@ -140,3 +140,9 @@ def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes]
     path.unlink()
     with pytest.raises(LitebertError, match="cannot be read"):
         list(read_lines(file))
+
+
+def test_control_without_a_cap_the_long_line_is_read(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
+    file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
+    assert [len(line) for _, line in read_lines(file)] == [5, 5, 3 << 20]

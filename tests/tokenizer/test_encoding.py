@@ -361,3 +361,19 @@ def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes, text: 
     tokenizer = Tokenizer.from_model(write_model([*found.pieces, phrase], found.charsmap))
     ids, _ = tokenizer.encode_arrays(text)
     assert np.count_nonzero(ids == tokenizer.id(phrase.text)) == len(text) // len(SENTENCE)
+
+
+def test_control_sentencepiece_itself_refuses_a_lone_surrogate(own: Tokenizer) -> None:
+    text = "a \ud800"
+    assert own.encode(text).ids == own.encode("a \ufffd").ids
+    with pytest.raises((RuntimeError, UnicodeEncodeError)):
+        own._model._processor.encode(text)  # type: ignore[attr-defined]
+
+
+def test_control_offsets_of_the_normalized_text_do_not_slice_the_original(own: Tokenizer) -> None:
+    text = "½ ½ the miller saw boats"
+    normalized = own._model.normalizer.normalize(text)  # type: ignore[attr-defined]
+    assert normalized != text
+    theirs, ours = own.encode(normalized).offsets[-1], own.encode(text).offsets[-1]
+    assert text[slice(*ours)] == normalized[slice(*theirs)]
+    assert text[slice(*theirs)] != normalized[slice(*theirs)]

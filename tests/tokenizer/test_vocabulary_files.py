@@ -225,3 +225,28 @@ except LitebertError as error:
     assert code == "LB-202"
     assert float(seconds) < 1
     assert int(mebibytes) < 64
+
+
+def test_control_sentencepiece_takes_what_the_reader_refuses(own_model: bytes) -> None:
+    """In a child: the native code may not survive."""
+    script = """
+import sys
+from sentencepiece import SentencePieceProcessor
+from litebert.errors import LitebertError
+from litebert.tokenizer.modelfile import read_model
+number = 0
+for data in map(bytes.fromhex, sys.stdin.read().split()):
+    try:
+        read_model(data, "mutated")
+    except LitebertError:
+        try:
+            SentencePieceProcessor(model_proto=data)
+        except Exception:
+            continue
+        number += 1
+print(number)
+"""
+    cases = "\n".join(mutated(own_model, case).hex() for case in range(200))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=cases, capture_output=True, text=True, check=False)
+    assert done.returncode < 0 or int(done.stdout) > 0

@@ -63,6 +63,7 @@ def loaded(model: str | None, precision: Precision, *, depth: int | None = None)
 
     found = Model.load(model, precision=precision, depth=depth)
     note(f"model: {found.source if model else PACKAGED}")
+    found.remark = note
     for doubt in found.notes:
         note(f"note: {doubt}")
     return found

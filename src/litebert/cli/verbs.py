@@ -38,6 +38,7 @@ class Loading:
         """Load the model; print its name, and notes on what its files do not say, on stderr."""
         found = Model.load(self.model, precision=self.precision, depth=self.depth)
         note(f"model: {found.source if self.model else PACKAGED}")
+        found.remark = note
         for doubt in found.notes:
             note(f"note: {doubt}")
         return found

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from litebert.config import AlbertConfig, HeadConfig, Origin
 from litebert.errors import LitebertError, NoVocabularyError
@@ -49,7 +49,9 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     parts = {part for part in ("masked_lm", "sentence_order") if head is None and _has(loaded, part)}
     run = folder.absolute().parent if is_run(folder.absolute().parent) else None
     name = name or str(folder)
-    title = run.name if run is not None and name == str(folder) else name.split("/")[-1]
+    title = name.split("/")[-1]
+    if run is not None and title in ("model", "best"):
+        title = run.name
 
     # The header that the Hub reads is YAML; every value in it is written as JSON.
     pipeline = head.record.pipeline if head else "fill-mask" if "masked_lm" in parts else ""
@@ -177,13 +179,14 @@ def _training(record: Record, kept: str) -> list[str]:
 
 
 def _command(record: Record) -> str:
-    """Return the command that trains the model again, with names in capitals where paths are private."""
+    """Return the command that trains the model again; folders are private, so of paths it has names alone."""
     if record.kind == "pretraining":
         words = ["pretrain", "--corpus", "CORPUS"]
         start = "--from" if record.settings.get("start.model") else ""
     else:
         task = str(record.settings["task.name"])
-        words = ["finetune", "DATA"] if task == "table" else ["finetune", task, "--data", "DATA"]
+        own = PurePath(str(record.settings.get("data.train") or "DATA")).name
+        words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
         start = "" if record.origins.get("model.start") == Origin() else "--model"
     words += [start, "MODEL"] if start else []
     recipes = sorted({origin.detail for origin in record.origins.values() if origin.kind == "recipe"})

@@ -6,6 +6,7 @@ their signatures, their docstrings and the records that they return (`litebert.a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `lit
     from litebert.inference.pretrained import TextIndex
     from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
+log = logging.getLogger("litebert")
 PACKAGED = "the one that comes with litebert"
 """The packaged model in messages."""
 Texts = str | Iterable[str]
@@ -80,6 +82,8 @@ class Model:
 
             vectors = SentenceVectors()
         self.vectors = vectors
+        self.remark: Callable[[str], object] = log.warning
+        self._has_remarked = False
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -147,7 +151,7 @@ class Model:
         from litebert.inference import pretrained
 
         network = self._pretraining("masked_lm", "fill")
-        found = pretrained.fill(network, self.tokenizer, several(text, "fill"), top=count(top, "top"))
+        found = pretrained.fill(network, self.tokenizer, self._read(text, "fill"), top=count(top, "top"))
         return _as_given(text, found)
 
     @overload
@@ -159,7 +163,7 @@ class Model:
         from litebert.inference import pretrained
 
         network = self._pretraining("masked_lm", "score")
-        return _as_given(text, [pretrained.score(network, self.tokenizer, each) for each in several(text, "score")])
+        return _as_given(text, [pretrained.score(network, self.tokenizer, each) for each in self._read(text, "score")])
 
     @overload
     def order(self, first: str, second: str) -> Order: ...
@@ -174,8 +178,8 @@ class Model:
 
         network = self._pretraining("sentence_order", "order")
         if second is None:
-            return pretrained.coherence(network, self.tokenizer, *several([first], "order"))
-        return pretrained.order(network, self.tokenizer, *several([first, second], "order"))
+            return pretrained.coherence(network, self.tokenizer, *self._read([first], "order"))
+        return pretrained.order(network, self.tokenizer, *self._read([first, second], "order"))
 
     def embed(
         self,
@@ -206,7 +210,7 @@ class Model:
             normalize=self.vectors.normalize if normalize is None else normalize,
             max_length=max_length or self.vectors.max_length,
         )
-        found = pretrained.embed(self.network, self.tokenizer, several(texts, "embed"), vectors=vectors)
+        found = pretrained.embed(self.network, self.tokenizer, self._read(texts, "embed"), vectors=vectors)
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
 
@@ -225,7 +229,7 @@ class Model:
         `progress` is called with the number of texts after each batch.
         """
         _require_list(texts, "embed_batches", "texts")
-        remaining = iter(texts if _is_list(texts) else several(texts, "embed_batches"))
+        remaining = iter(texts if _is_list(texts) else self._read(texts, "embed_batches"))
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
@@ -234,7 +238,7 @@ class Model:
     def similar(self, first: Texts, second: Texts, *, pooling: PoolingOption = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
         left, right = (
-            self.embed(several(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
+            self.embed(self._read(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
         )
         cosines: NDArray[np.float32] = left @ right.T
         is_one = isinstance(first, str) and isinstance(second, str)
@@ -247,7 +251,7 @@ class Model:
         from litebert.inference.pretrained import TextIndex
 
         _require_list(texts, "index", "texts")
-        listed = several(texts, "index")
+        listed = self._read(texts, "index")
         embed = partial(self.embed, pooling=pooling, normalize=True)
         batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
@@ -294,6 +298,7 @@ class Model:
 
         network = self._with_head("classify")
         listed, seconds = paired(texts, pairs, "classify")
+        self._read(listed, "classify")
         return _as_given(texts, downstream.classify(network, self.tokenizer, listed, seconds, patience=patience))
 
     @overload
@@ -304,7 +309,7 @@ class Model:
         """Return the tag of every word and punctuation mark of each text."""
         from litebert.inference import downstream
 
-        return _as_given(texts, downstream.tag(self._with_head("tag"), self.tokenizer, several(texts, "tag")))
+        return _as_given(texts, downstream.tag(self._with_head("tag"), self.tokenizer, self._read(texts, "tag")))
 
     def choose(
         self,
@@ -321,8 +326,8 @@ class Model:
 
         network = self._with_head("choose")
         _require_list(choices, "choose", "choices")
-        question, context = several([question, context], "choose")
-        return downstream.choose(network, self.tokenizer, question, several(choices, "choose"), context)
+        question, context = self._read([question, context], "choose")
+        return downstream.choose(network, self.tokenizer, question, self._read(choices, "choose"), context)
 
     def answer(
         self, question: str, context: Texts, *, top: Top = 1, progress: Callable[[int], None] | None = None
@@ -335,7 +340,7 @@ class Model:
         from litebert.inference import downstream
 
         network = self._with_head("answer")
-        (question,), contexts = several([question], "answer"), several(context, "answer")
+        (question,), contexts = self._read([question], "answer"), self._read(context, "answer")
         top = count(top, "top")
         return downstream.answer(network, self.tokenizer, question, contexts, top=top, progress=progress)
 
@@ -347,7 +352,7 @@ class Model:
         """
         from litebert.inference.explain import explain
 
-        return explain(self, verb, several(texts, "explain"), answer)
+        return explain(self, verb, self._read(texts, "explain"), answer)
 
     def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
         """Return the network if it has this pretraining head."""
@@ -382,6 +387,17 @@ class Model:
             expected=f"a {' or '.join(kinds)} head",
             next=next_step,
         )
+
+    def _read(self, texts: Texts, verb: str) -> list[str]:
+        """Return the texts of a verb, and say once where the vocabulary was not made for them."""
+        found = several(texts, verb)
+        if not self._has_remarked and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
+            self._has_remarked = True
+            self.remark(
+                f"note: {found[0][:60]!r} falls into single letters or unknown pieces: the vocabulary of this model "
+                "was not made for its language, and answers about such texts mean little"
+            )
+        return found
 
     def _lacking(self, head: str) -> list[str]:
         """Return the weights of a pretraining head, or of the encoder, that the file lacks."""

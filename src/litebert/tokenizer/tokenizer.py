@@ -25,7 +25,7 @@ from litebert.tokenizer.tokenizer_json import (
     unigram_pipeline,
     wordpiece_pipeline,
 )
-from litebert.tokenizer.unigram import Trace, UnigramModel
+from litebert.tokenizer.unigram import SPACE, Trace, UnigramModel
 from litebert.tokenizer.wordpiece import WordPieceModel
 
 ALL_CORES = -1
@@ -34,6 +34,8 @@ Span: TypeAlias = tuple[int, int]
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
 _MOST_COMMON = 10
+_FEW_LETTERS = 6
+"""A short name or abbreviation may be spelt out in any language."""
 
 
 class Encoding:
@@ -259,12 +261,17 @@ class Tokenizer:
         first: dict[str, int] = {}
         return np.array([first.setdefault(self.decode([index]), index) for index in range(self.vocab_size)])
 
-    @cached_property
-    def is_fragment(self) -> NDArray[np.bool_]:
-        """Whether each id is the unknown piece, or a single letter inside a word, shape (vocab,).
+    def reads_in_fragments(self, text: str) -> bool:
+        """Tell whether a text falls mostly into unknown pieces and single letters inside words.
 
-        A text that falls mostly into these is in a script or language that the vocabulary was not made for.
+        Its script or language is then one that the vocabulary was not made for.
         """
+        ids = [id_ for id_ in self.encode_ids([text], num_threads=1)[0] if self.pieces[id_] != SPACE]
+        num_fragments = int(self._is_fragment[ids].sum())
+        return num_fragments > len(ids) / 2 and (num_fragments >= _FEW_LETTERS or self.unk_id in ids)
+
+    @cached_property
+    def _is_fragment(self) -> NDArray[np.bool_]:
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
         ends = [piece[-1:] if piece.startswith(mark) and len(piece) == len(mark) + 1 else "" for piece in self.pieces]
         # Kana, Chinese characters and Hangul are syllables or words of their own.
