@@ -21,8 +21,8 @@ from litebert.folder import load_model, read_config, save_model, start_from
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning
-from litebert.tasks.kinds.classification import TextExample
 from litebert.tasks.kinds.family import Feature, joined
+from litebert.tasks.kinds.text import TextExample
 from litebert.tasks.named.glue import DATASETS
 from litebert.tokenizer import Tokenizer
 from litebert.train.loop import training_step

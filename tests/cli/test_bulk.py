@@ -18,7 +18,7 @@ from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.inference.verbs import VERBS
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.tasks.own.roles import chosen_columns
+from litebert.tasks.own.columns import chosen_columns
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
 

@@ -16,8 +16,7 @@ from litebert.errors import LitebertError
 from litebert.files import read_json
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
-from litebert.tasks.named.glue import SUBMISSION_FILES
-from litebert.tasks.named.glue_tasks import GLUE_TASKS, GlueTask
+from litebert.tasks.named.glue import GLUE_TASKS, SUBMISSION_FILES, GlueTask
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 
 QUICK = ("train.steps=2", "train.batch_size=4", "optim.warmup_steps=1", "train.precision=fp32")

@@ -22,8 +22,8 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.runs import read_metrics
 from litebert.tasks.finetuning import Finetuning, drawn
-from litebert.tasks.kinds.classification import TextClassification
 from litebert.tasks.kinds.family import Feature
+from litebert.tasks.kinds.text import TextClassification
 from litebert.tokenizer import Tokenizer
 from litebert.train import loop
 from litebert.train.run import require_share

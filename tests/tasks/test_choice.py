@@ -17,8 +17,8 @@ from litebert.nn import AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
 from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, question_texts
-from litebert.tasks.kinds.classification import Scores
 from litebert.tasks.kinds.family import joined, targets_of
+from litebert.tasks.kinds.text import Scores
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from litebert.cli.data import data
 from litebert.errors import LitebertError
 from litebert.reading.findings import Finding
-from litebert.tasks.check import DataReport, check_dataset, check_files
-from litebert.tasks.check.split import Likeness, Seen
+from litebert.tasks.check import DataReport, Likeness, Seen, check_dataset, check_files
 from litebert.tasks.registry import DATASETS
 from litebert.tokenizer import Tokenizer, train_tokenizer
 

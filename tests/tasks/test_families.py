@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,16 @@ from litebert.config.head import HEADS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.tasks.baseline import baseline, doubts
-from litebert.tasks.ensemble import require_same_data
-from litebert.tasks.finetuning import LabelledSet
-from litebert.tasks.imitation import taught
+from litebert.tasks.finetuning import LabelledSet, baseline, doubts
+from litebert.tasks.imitation import taught, taught_losses
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.classification import TextClassification, TextExample
-from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
+from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of, taught_by
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
-from litebert.tasks.kinds.teaching import Teachable, Teaching, wanted_of
+from litebert.tasks.kinds.text import TextClassification, TextExample
+from litebert.tasks.kinds.windows import GoldAnswer, SpanExample
 from litebert.tasks.named.glue import DATASETS as GLUE
-from litebert.tasks.own import table_dataset
+from litebert.tasks.own.dataset import require_same_data, table_dataset
 from litebert.tasks.registry import DATASETS, register
 from litebert.tokenizer import Tokenizer
 
@@ -97,7 +96,9 @@ def test_baseline_has_the_names_of_an_evaluation() -> None:
 
 
 def test_a_result_that_is_worth_nothing_is_doubted() -> None:
-    rows = [AnswerRow(str(n), "ball", expected, "yes", 0.9, 1.0) for n, expected in enumerate("ab")]
+    rows = [AnswerRow(str(n), f"ball {n}", expected, "yes", 0.9, 1.0) for n, expected in enumerate("ab")]
+    alike = [replace(row, text="ball") for row in rows]
+    assert not doubts("accuracy", {}, {}, {"dev": alike})  # equal texts must have equal answers
     found = doubts("accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}, {"dev": rows})
     assert [line.split()[0] for line in found] == ["accuracy", "accuracy", "every"]
     assert "0.5000 on 2 rows" in found[1]
@@ -173,18 +174,18 @@ def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])
 def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Tokenizer, trained: Trained) -> None:
     family, examples = FAMILIES[name]
-    assert isinstance(family, Teachable)
+    assert family.learns_from_teacher
     network = trained(family, examples, small_tokenizer).eval()
     plain = family.features(examples, small_tokenizer, max_length=32, training=True)
     own = taught(family, plain, examples, network, small_tokenizer, max_length=32)
-    batch, targets, wanted = joined(own), targets_of(own), wanted_of(own)
+    batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
     assert wanted is not None
     labels = family.losses(network, batch, targets)
-    ignored = Teaching(family, TeacherConfig(weight=0.0))
-    assert torch.allclose(ignored.losses(network, batch, targets, wanted), labels)
-    copied = Teaching(family, TeacherConfig(weight=1.0, temperature=3.0))
-    near = copied.losses(network, batch, targets, wanted).mean()
-    assert near < copied.losses(network, batch, targets, -wanted).mean()
+    ignored = partial(taught_losses, family, TeacherConfig(weight=0.0))
+    assert torch.allclose(ignored(network, batch, targets, wanted), labels)
+    copied = partial(taught_losses, family, TeacherConfig(weight=1.0, temperature=3.0))
+    near = copied(network, batch, targets, wanted).mean()
+    assert near < copied(network, batch, targets, -wanted).mean()
 
 
 @pytest.mark.parametrize("reads_vectors", [False, True])
@@ -199,15 +200,15 @@ def test_teacher_gives_what_its_head_reads_too(
     plain = family.features(examples, small_tokenizer, max_length=32, training=True)
     own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=hidden_size)
     size = 3 * hidden_size if reads_vectors else hidden_size
-    batch, targets, wanted = joined(own), targets_of(own), wanted_of(own)
+    batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
     assert wanted is not None
     logits_alone = wanted.view(len(own), -1)[:, :-size]
-    with_state = Teaching(family, TeacherConfig(hidden=2.0))
-    without = Teaching(family, TeacherConfig()).losses(network, batch, targets, logits_alone)
-    assert torch.allclose(with_state.losses(network, batch, targets, wanted), without, atol=1e-5)
+    with_state = partial(taught_losses, family, TeacherConfig(hidden=2.0))
+    without = taught_losses(family, TeacherConfig(), network, batch, targets, logits_alone)
+    assert torch.allclose(with_state(network, batch, targets, wanted), without, atol=1e-5)
     far = wanted.view(len(own), -1).clone()
     far[:, -size:] *= -1  # a squared error of four times the size
-    moved = with_state.losses(network, batch, targets, far)
+    moved = with_state(network, batch, targets, far)
     assert torch.allclose(moved, without + 8.0, atol=1e-3)
 
 

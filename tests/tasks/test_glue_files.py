@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from litebert.errors import LitebertError
-from litebert.tasks.kinds.classification import TextExample
+from litebert.tasks.kinds.text import TextExample
 from litebert.tasks.named.glue import DATASETS
 
 MNLI_HEAD = (

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.kinds.classification import Scores, TextExample
+from litebert.tasks.kinds.text import Scores, TextExample
 from litebert.tasks.named.glue import DATASETS, SUBMISSION_FILES, glue_zip
 
 EXAMPLES = [TextExample("0", "a"), TextExample("1", "b")]

@@ -8,7 +8,7 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.tasks.kinds.choice import ChoiceExample
-from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.kinds.text import Scores
 from litebert.tasks.named.race import DATASETS
 
 ARTICLE = "Mia has a kite.\nIt is green."

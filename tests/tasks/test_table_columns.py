@@ -6,9 +6,8 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.reading.tables import Row
-from litebert.tasks.own.columns import guess_columns
-from litebert.tasks.own.labels import in_order, label_column, text_problem
-from litebert.tasks.own.roles import Columns, chosen_columns
+from litebert.tasks.own.columns import Columns, chosen_columns, guess_columns
+from litebert.tasks.own.examples import LabelColumn, in_order
 
 LONG = ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."]
 OTHER = ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."]
@@ -220,8 +219,7 @@ def test_words_of_columns_are_read_back() -> None:
     ],
 )
 def test_labels_decide_the_problem(name: str, cells: list[object], problem: str) -> None:
-    column = label_column(name, [{name: cell} for cell in cells])
-    assert text_problem(column) == problem
+    assert LabelColumn.count(name, [{name: cell} for cell in cells]).problem == problem
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,10 @@ from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning, answer
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
-from litebert.tasks.own import TableDataset, table_dataset
-from litebert.tasks.own.dataset import drawn
+from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
+from litebert.tasks.own.dataset import TableDataset, drawn, table_dataset
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from litebert.errors import LitebertError
 from litebert.reading import lines, tables
 from litebert.reading.tables import MAX_WORDS
-from litebert.tasks.own.dialect import guess_dialect, guess_header
-from litebert.tasks.own.rows import TableFile, open_table
-from litebert.tasks.own.values import label_of, list_of, number_of, text_of
+from litebert.tasks.own.columns import label_of, list_of, number_of, text_of
+from litebert.tasks.own.table import TableFile, guess_dialect, guess_header, open_table
 
 Write = Callable[[str, bytes | str], Path]
 PAIRS = [{"text": "It was good, really.", "label": "pos"}, {"text": "No.", "label": "neg"}]

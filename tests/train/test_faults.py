@@ -230,7 +230,7 @@ def test_work_continues_when_nobody_reads_its_lines(speaker: str) -> None:
 def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_first_not_finite", lambda _: None)
+    monkeypatch.setattr(checkpoint, "first_not_finite", lambda _: None)
     monkeypatch.setattr(checkpoint, "save_model", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(tmp_path, configure)
@@ -240,10 +240,15 @@ def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
 def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def saved(trainer: loop.Trainer, progress: RunProgress) -> None:
-        trainer.checkpoints.save(trainer.network, trainer.optimizer, progress)
+    counted = loop.counted_step
 
-    monkeypatch.setattr(loop, "_saved", saved)
+    def careless(trainer: loop.Trainer, progress: RunProgress, result: loop.StepResult) -> RunProgress:
+        after = counted(trainer, progress, result)
+        if after.skipped_in_a_row:
+            trainer.checkpoints.save(trainer.network, trainer.optimizer, after)
+        return after
+
+    monkeypatch.setattr(loop, "counted_step", careless)
     with pytest.raises(AssertionError):
         test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path, configure, monkeypatch)
 

@@ -28,7 +28,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.report.seeds import spreads
 from litebert.runs import read_metrics, read_record, read_result
 from litebert.tasks import finetuning
-from litebert.tasks.defaults import MAX_EPOCHS, suited, with_suited
+from litebert.tasks.finetuning import MAX_EPOCHS, suited, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
 

@@ -28,8 +28,8 @@ from litebert.inference.model import Model
 from litebert.inference.verbs import Row, Verb
 from litebert.reading.lines import STANDARD_INPUT, read_lines
 from litebert.reading.source import COMPRESSIONS, TABLES, TEXTS, find_text
-from litebert.tasks.own.roles import SYNONYMS, chosen_header
-from litebert.tasks.own.rows import open_table
+from litebert.tasks.own.columns import SYNONYMS, chosen_header
+from litebert.tasks.own.table import open_table
 
 CHUNK = 256
 """Rows that are answered, and written, together."""

@@ -14,8 +14,8 @@ from litebert.api.settings import require_models, require_types
 from litebert.errors import LitebertError, no_such_name
 from litebert.inference.finetuned import Finetuned, Kept, data_of, measured, with_clean_threshold, with_patience
 from litebert.report.table import Frame, frame
-from litebert.tasks.baseline import doubts
-from litebert.tasks.named.squad_score import score_predictions
+from litebert.tasks.finetuning import doubts
+from litebert.tasks.named.squad import score_predictions
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 class Evaluation:
     """Measures by split and name, and the precision that they were computed in.
 
-    `baseline` has the same measures for always giving the commonest label; `doubts` are reasons
-    not to trust a result. Both are empty for a pretrained model.
+    `baseline` has the same measures for always giving `constant`, the commonest label or what is closest to one in this
+    kind of task; `doubts` are reasons not to trust a result. Both are empty for a pretrained model.
     """
 
     measures: dict[str, dict[str, float]]
     precision: str = ""
     baseline: dict[str, dict[str, float]] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
+    constant: str = "the commonest label"
 
     def to_pandas(self) -> Frame:
         """Return a row per measure: a DataFrame where pandas is installed, else a Table."""
@@ -45,12 +46,12 @@ class Evaluation:
         )
 
     def __str__(self) -> str:
-        """Write a line per measure, with its value for always giving the commonest label."""
+        """Write a line per measure, with its value for always giving the constant answer."""
         lines = []
         for split, values in self.measures.items():
-            commonest = self.baseline.get(split, {})
+            constant, what = self.baseline.get(split, {}), self.constant.removeprefix("the ")
             for name, value in values.items():
-                beside = f"  (commonest label {commonest[name]:.4f})" if name in commonest else ""
+                beside = f"  ({what} {constant[name]:.4f})" if name in constant else ""
                 lines.append(f"{split:<16} {name:<24} {value:.4f}{beside}")
         return "\n".join(lines)
 
@@ -107,15 +108,15 @@ def evaluate(
 
 def _of_splits(opened: Sequence[Finetuned], data: Path, splits: Sequence[str]) -> Evaluation:
     """Measure fine-tuned models, and the baseline beside them, on splits of a data set."""
-    dataset = opened[0].dataset
+    family, key = opened[0].dataset.family, opened[0].dataset.key_measure
     measures, constant, doubtful = {}, {}, list[str]()
     for name in splits:
         values, examples, answers = measured(opened, data, name)
-        always = dataset.family.constant(examples, examples)
-        measures[name], constant[name] = values, dataset.family.measures(examples, always)
-        rows = {name: dataset.family.rows(examples, answers)}
-        doubtful += doubts(dataset.key_measure, values, constant[name], rows)
-    return Evaluation(measures, opened[0].precision, constant, tuple(doubtful))
+        always = family.constant(examples, examples)
+        measures[name], constant[name] = values, {} if always is None else family.measures(examples, always)
+        rows = {name: family.rows(examples, answers)}
+        doubtful += doubts(key, values, constant[name], rows, family.baseline)
+    return Evaluation(measures, opened[0].precision, constant, tuple(doubtful), family.baseline)
 
 
 def evaluate_zero_shot(

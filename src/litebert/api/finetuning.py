@@ -11,7 +11,7 @@ from litebert.api.progress import Progress
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, concluded
 from litebert.api.settings import Overrides, flags, overrides, require_types, run_folder
-from litebert.config import FinetuneConfig, Origin, Resolved, Setting, resolve
+from litebert.config import FinetuneConfig, Origin, Problem, Resolved, Setting, resolve
 from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.hub import packaged_model
@@ -37,7 +37,7 @@ class FinetuneJob:
     data: str | Path | None = None
     dev: str | Path | None = None
     columns: Sequence[str] = ()
-    problem: str | None = None
+    problem: Problem | None = None
     recipe: str | None = None
     epochs: float | None = None
     name: str | None = None
@@ -110,7 +110,10 @@ class FinetuneJob:
         prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
         shape, head = prepared.network_config, prepared.dataset.family.head
         optim, origins = prepared.config.optim, prepared.resolved.origins
-        commonest = prepared.baseline[prepared.key_measure]
+        key = prepared.key_measure
+        commonest = (
+            f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
+        )
         lines = {
             "model": f"{self._start()}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
             "task": f"{prepared.dataset.name}, {head.kind}",
@@ -120,7 +123,7 @@ class FinetuneJob:
             "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
             "rate": f"{optim.learning_rate:g} ({origins['optim.learning_rate']})"
             + f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1),
-            "commonest": f"{prepared.key_measure} {commonest:.4f} without any learning",
+            "commonest": commonest,
             "tokens": f"{found.tokens_per_step:,.0f} a step",
             **needs_in_words(needs, train.steps),
             **processes_in_words(needs, world_size(), train.batch_size),
@@ -166,7 +169,7 @@ def finetune(
     data: str | Path | None = None,
     dev: str | Path | None = None,
     columns: Sequence[str] = (),
-    problem: str | None = None,
+    problem: Problem | None = None,
     recipe: str | None = None,
     epochs: float | None = None,
     name: str | None = None,

@@ -17,8 +17,7 @@ from litebert.reading.source import find_files
 from litebert.report.glue import glue_table, remarks
 from litebert.report.seeds import read_run
 from litebert.report.table import Table
-from litebert.tasks.named.glue import DATASETS, glue_zip
-from litebert.tasks.named.glue_tasks import GLUE_TASKS
+from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
 ARCHIVE = "glue.zip"
 

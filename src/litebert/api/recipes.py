@@ -9,7 +9,7 @@ from pathlib import Path
 from litebert.config import Origin, Setting, Settings, settings_from_toml
 from litebert.errors import no_such_name
 from litebert.files import require_absent, write_text
-from litebert.tasks.registry import is_registered
+from litebert.tasks import registry
 
 KINDS = ("pretrain", "finetune")
 
@@ -70,7 +70,7 @@ def recipe_settings(kind: str, name: str) -> Settings:
     """
     if name not in recipe_names(kind) and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
-    if kind == "finetune" and name not in recipe_names(kind) and is_registered(name):
+    if kind == "finetune" and name not in recipe_names(kind) and name in registry.DATASETS:
         return {"task.name": Setting(name, Origin("recipe", name))}
     recipe(name)  # raises for an unknown name
     with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:

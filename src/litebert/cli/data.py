@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from litebert.cli.loading import vocabulary_path
 from litebert.cli.output import show, show_json, stop
 from litebert.cli.texts import AtLeast
+from litebert.config.finetune import Problem
 from litebert.errors import DamagedError, LitebertError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def data() -> None:
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--dev", multiple=True, type=click.Path(path_type=Path), help="Evaluation files, checked for overlap.")
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
-@click.option("--problem", help="Kind of your own task, if the guess is wrong.")
+@click.option("--problem", help=f"Kind of your own task, if the guess is wrong: {', '.join(get_args(Problem))}.")
 @click.option("--task", help="A named task; FILE is its folder.")
 @click.option("--model", help="Count pieces with its vocabulary.")
 @click.option("--max-length", type=AtLeast(1), help="Pieces that fit; the task's recipe by default.")

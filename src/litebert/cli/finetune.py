@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from litebert.cli.ending import show_plan, show_result
 from litebert.cli.loading import model_option, seed_numbers
 from litebert.cli.output import stop
+from litebert.config.finetune import Problem
 
 
 @click.command()
@@ -18,7 +20,7 @@ from litebert.cli.output import stop
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of a named task.")
 @click.option("--dev", type=click.Path(path_type=Path), help="Your own evaluation file, for a TASK that is a file.")
 @click.option("--column", multiple=True, metavar="ROLE=NAME", help="text=review, label=stars, ...")
-@click.option("--problem", help="Kind of your own task, if the guess is wrong.")
+@click.option("--problem", help=f"Kind of your own task, if the guess is wrong: {', '.join(get_args(Problem))}.")
 @click.option("--recipe", help="A name, or a TOML file; the task's own by default.")
 @click.option("--epochs", type=float, help="Passes over the data.")
 @click.option("--name", help="Name of the run; the task's by default.")
@@ -37,7 +39,7 @@ def finetune(
     data: Path | None,
     dev: Path | None,
     column: tuple[str, ...],
-    problem: str | None,
+    problem: Problem | None,
     recipe: str | None,
     epochs: float | None,
     name: str | None,

@@ -1,7 +1,7 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
 from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
-from litebert.config.finetune import FinetuneConfig, TaskConfig, TaskDataConfig, TeacherConfig
+from litebert.config.finetune import FinetuneConfig, Problem, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import HEADS, HeadConfig, HeadKind, HeadRecord, kind_of_class, numbered_labels
 from litebert.config.load import (
     Resolved,
@@ -54,6 +54,7 @@ __all__ = [
     "OriginKind",
     "Precision",
     "PretrainConfig",
+    "Problem",
     "RampConfig",
     "Resolved",
     "Schema",

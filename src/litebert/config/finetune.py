@@ -28,6 +28,12 @@ class TaskConfig(Section):
     )
 
 
+Problem = Literal[
+    "classification", "multi-label", "regression", "token-classification", "multiple-choice", "question-answering"
+]
+"""The kinds of tasks that users' own files may be; `tasks/own/examples.py` has a reading for each."""
+
+
 class TaskDataConfig(Section):
     """Say where the examples are: a folder of a named task, or files of your own."""
 
@@ -41,7 +47,7 @@ class TaskDataConfig(Section):
     missing_labels: Literal["refuse", "skip"] = Field(
         "refuse", description="rows of your own files without a label: an error, or omitted"
     )
-    problem: str | None = Field(None, description="kind of your own task; unset: guessed")
+    problem: str | None = Field(None, description="kind of your own task, such as regression; unset: guessed")
     columns: tuple[str, ...] = Field(
         (), description='roles of your columns, ["text=review", "label=stars"]; unset: guessed'
     )

@@ -92,7 +92,7 @@ _RECORDS = (
         python_example='classify(["A first text.", "Another one."])',
         has_problem_type=True,
         is_in_transformers=False,
-        module="litebert.tasks.kinds.vectors:VectorHead",
+        module="litebert.tasks.kinds.text:VectorHead",
         reads_texts=True,
     ),
     HeadRecord(
@@ -139,7 +139,7 @@ _RECORDS = (
         python_example=_ANSWER[1],
         variable="start_logits/dense/kernel",
         is_in_transformers=False,
-        module="litebert.tasks.kinds.spans.head:ConditionalSpanHead",
+        module="litebert.tasks.kinds.spans:ConditionalSpanHead",
     ),
     HeadRecord(
         kind="multiple-choice",

@@ -13,9 +13,10 @@ from litebert.inference.pretrained import require_bounded
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.classification import TextClassification, TextExample
-from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanAnswer, SpanExample
+from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanAnswer
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
+from litebert.tasks.kinds.text import TextClassification, TextExample
+from litebert.tasks.kinds.windows import SpanExample
 from litebert.tokenizer import Tokenizer
 
 WINDOWS_AT_ONCE = 256

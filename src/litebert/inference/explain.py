@@ -24,8 +24,8 @@ from litebert.fast import is_int8
 from litebert.inference.pretrained import by_word, masked_logits, pool, window
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, question_texts
-from litebert.tasks.kinds.problems import problem_of
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
+from litebert.tasks.kinds.text import problem_of
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from litebert.folder import load_model
 from litebert.hub import locate
 from litebert.nn import AlbertForTask, Network
 from litebert.runs import RUN_FILE, is_run, read_record, read_run
-from litebert.tasks.dataset import Dataset
-from litebert.tasks.ensemble import require_same_data
 from litebert.tasks.finetuning import answer
-from litebert.tasks.kinds.classification import TextClassification
+from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
+from litebert.tasks.kinds.text import TextClassification
+from litebert.tasks.own.dataset import require_same_data
 from litebert.tasks.registry import open_dataset
 from litebert.tokenizer import Tokenizer
 

@@ -38,7 +38,10 @@ class CheckReport:
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""
-        checked = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        named = ((count, *name.partition(" ")) for name, count in self.counts.items())  # "rows of a.csv": 1 row of it
+        checked = ", ".join(
+            f"{n:,} {what.removesuffix('s') if n == 1 else what}{gap}{of}" for n, what, gap, of in named
+        )
         lines = [f"checked {checked}" if checked else "stopped"]
         for finding in self.findings:
             lines += [

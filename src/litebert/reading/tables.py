@@ -391,7 +391,7 @@ def read_parquet(source: Source, column: str) -> Iterator[Row]:
     with closing(open_source(source)) as file:
         try:
             parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-            top = column.split(".")[0]
+            top = column if column in parquet.schema_arrow.names else column.split(".")[0]
             if top not in parquet.schema_arrow.names:
                 yield dict.fromkeys(parquet.schema_arrow.names)
                 return

@@ -1,7 +1,11 @@
-"""The task of fine-tuning, for any family; each epoch draws every feature once."""
+"""The task of fine-tuning, for any kind of task; what it is compared with, and its default settings.
+
+Each epoch draws every feature once, in an order that follows from the seed, the epoch and the step alone.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,17 +16,29 @@ import torch
 from torch import Tensor
 
 from litebert import rng
-from litebert.config import TrainConfig
+from litebert.config import FinetuneConfig, Origin, Resolved, TrainConfig
 from litebert.distributed.world import ALONE, World
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
 from litebert.tasks.base import Loss, device_of, summed
-from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, joined, targets_of
-from litebert.tasks.kinds.teaching import Teaching, wanted_of
+from litebert.tasks.kinds.family import (
+    Answer,
+    AnswerRow,
+    Dataset,
+    Example,
+    Family,
+    Feature,
+    Output,
+    joined,
+    targets_of,
+    taught_by,
+)
 
 Select: TypeAlias = Callable[[list[Feature]], list[Feature]]
 """Chooses the features of a step, when the network has the weights that the step will change."""
+TaughtLosses: TypeAlias = Callable[[AlbertForTask, Batch, Tensor, Tensor], Tensor]
+"""The loss of each feature from network, batch, targets and a teacher's outputs; see `imitation.taught_losses`."""
 
 TOKENS_AT_ONCE = 8_192
 """Tokens that are computed together at inference."""
@@ -63,14 +79,14 @@ class Finetuning(Generic[Example, Answer]):
         features: Sequence[Feature],
         held_out: Mapping[str, LabelledSet[Example]],
         train: TrainConfig,
-        teaching: Teaching | None = None,
+        taught_losses: TaughtLosses | None = None,
         select: Select | None = None,
         pool: int = 1,
         world: World = ALONE,
     ) -> None:
         accelerate(network)
         self._world, self._select, self._pool = world, select, pool
-        self.network, self.family, self._teaching = network, family, teaching
+        self.network, self.family, self._taught_losses = network, family, taught_losses
         self._features, self._held_out, self._train = features, held_out, train
         self._answers: dict[str, list[Answer]] | None = None
 
@@ -85,11 +101,11 @@ class Finetuning(Generic[Example, Answer]):
     def loss(self, work: FinetuningWork) -> Loss:
         """Return this micro-batch's share of the weighted mean loss of its step."""
         self._answers = None  # the step will change the weights
-        if self._teaching is None or work.wanted is None:
-            total = self.family.losses(self.network, work.batch, work.targets).sum()
+        if self._taught_losses is None or work.wanted is None:
+            losses = self.family.losses(self.network, work.batch, work.targets)
         else:
-            losses = self._teaching.losses(self.network, work.batch, work.targets, work.wanted)
-            total = losses.sum()
+            losses = self._taught_losses(self.network, work.batch, work.targets, work.wanted)
+        total = losses.sum()
         return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
@@ -143,15 +159,9 @@ class Finetuning(Generic[Example, Answer]):
         for first in range(0, len(features), size):
             part = features[first : first + size]
             weight = sum(feature.weight for feature in part)
-            targets = moved(targets_of(part), device)
-            wanted = wanted_of(part)
-            yield FinetuningWork(
-                joined(part).to(device),
-                targets,
-                weight,
-                step_weight or 1.0,
-                None if wanted is None else moved(wanted, device),
-            )
+            targets, wanted = moved(targets_of(part), device), taught_by(part)
+            wanted = None if wanted is None else moved(wanted, device)
+            yield FinetuningWork(joined(part).to(device), targets, weight, step_weight or 1.0, wanted)
 
 
 @torch.no_grad()
@@ -239,3 +249,127 @@ def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
         numbers.append(number)
     if numbers:
         yield numbers
+
+
+# What a result is compared with
+
+FEW_ROWS = 0.1
+"""Two standard errors of an accuracy from which a set is too small to tell most changes: up to 100 rows."""
+
+
+def baseline(
+    dataset: Dataset[Example, Answer], training: Sequence[Example], held_out: Mapping[str, LabelledSet[Example]]
+) -> dict[str, float]:
+    """Measure answers that ignore the text, under the names of an evaluation; nothing if the kind of task has none."""
+    measured: dict[str, float] = {}
+    for split, labelled in held_out.items():
+        answers = dataset.family.constant(training, labelled.examples)
+        if answers is not None:
+            prefix = f"{split}_" if len(held_out) > 1 else ""
+            values = dataset.family.measures(labelled.examples, answers)
+            measured |= {f"{prefix}{name}": value for name, value in values.items()}
+    return measured
+
+
+def doubts(
+    key_measure: str,
+    measures: Mapping[str, float],
+    constant: Mapping[str, float],
+    rows: Mapping[str, Sequence[AnswerRow]],
+    baseline: str = "the commonest label",
+) -> tuple[str, ...]:
+    """Return reasons not to trust a result: it does not clearly beat the baseline, or never varies.
+
+    >>> doubts("accuracy", {"accuracy": 0.74}, {"accuracy": 0.74}, {})
+    ('accuracy 0.7400 is no better than always giving the commonest label (0.7400)',)
+    """
+    found = []
+    if key_measure in constant and measures[key_measure] <= constant[key_measure]:
+        share = f"{key_measure} {measures[key_measure]:.4f}"
+        found.append(f"{share} is no better than always giving {baseline} ({constant[key_measure]:.4f})")
+    for split, answered in rows.items():
+        name = f"{split}_accuracy" if len(rows) > 1 else "accuracy"
+        accuracy, commonest = measures.get(name), constant.get(name)
+        if accuracy is not None and commonest is not None and answered:
+            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(answered))
+            if error >= FEW_ROWS or 0 < accuracy - commonest < error:
+                found.append(
+                    f"{name} {accuracy:.4f} on {len(answered):,} rows, {commonest:.4f} without learning: differences "
+                    f"below {100 * error:.1f} points may be chance (two standard errors)"
+                )
+        answers, texts = {row.answer for row in answered}, {row.text for row in answered}
+        # Equal texts must have equal answers, whatever their labels: then the data are to blame.
+        if len(answers) == 1 and len({row.expected for row in answered}) > 1 and len(texts) > 1:
+            found.append(f"every answer to {split} is the same: {answers.pop() or 'none'}")
+    return tuple(found)
+
+
+# Default learning rate and length, by the size of the network and the data
+#
+# The recipes have the values of the paper, for networks of its sizes and amount of pretraining. With these, smaller
+# networks never get beyond the commonest label. The values here were chosen from runs on small data:
+# benchmarks/tasks/RESULTS.md, "500 rows".
+
+PUBLISHED_SIZE = 768
+"""Hidden size of the smallest published network (Table 1); recipes are for this size and up."""
+MEASURED_SIZE, MEASURED_RATE = 256, 1e-4
+"""At 1e-3, and at 3e-4 with more steps, the measured network gave every example one answer."""
+MIN_STEPS, MIN_EPOCHS, MAX_EPOCHS = 150, 3, 20
+MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE = 384, 2e-4, 75, 10.0
+"""For a head on the mean of the tokens, with bias correction; twice the steps make pairs worse.
+
+The encoder is pretrained and the head is not: with ten times the rate for the head, MRPC reaches 67.8 instead of 66.4,
+where always answering the commonest label gets 65.6.
+"""
+
+
+@dataclass(frozen=True)
+class Suited:
+    """The defaults that suit a network and its data."""
+
+    learning_rate: float
+    warmup_steps: float
+    epochs: float
+    head_rate_scale: float = 1.0
+
+
+def suited(hidden_size: int, num_features: int, batch_size: int, *, reads_mean: bool = False) -> Suited:
+    """Return rate, warm-up and epochs for a network smaller than the published ones.
+
+    The rate falls as the network grows, and is never above the measured one. Small data get more epochs, so that there
+    are enough steps.
+
+    >>> suited(256, 500, 32)
+    Suited(learning_rate=0.0001, warmup_steps=0.1, epochs=10, head_rate_scale=1.0)
+    >>> suited(512, 67_349, 32)
+    Suited(learning_rate=5e-05, warmup_steps=0.1, epochs=3, head_rate_scale=1.0)
+    >>> suited(384, 500, 32, reads_mean=True)
+    Suited(learning_rate=0.0002, warmup_steps=0.1, epochs=5, head_rate_scale=10.0)
+    """
+    size, peak, steps, head_scale = MEASURED_SIZE, MEASURED_RATE, MIN_STEPS, 1.0
+    if reads_mean:
+        size, peak, steps, head_scale = MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE
+    epochs = math.ceil(steps * batch_size / num_features)
+    return Suited(peak * min(1.0, size / hidden_size), 0.1, min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), head_scale)
+
+
+def with_suited(
+    resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int, *, reads_mean: bool = False
+) -> Resolved[FinetuneConfig]:
+    """Set suitable defaults; they override recipes and schema defaults, but not files or flags."""
+    if hidden_size >= PUBLISHED_SIZE:
+        return resolved
+    config, origins = resolved.config, resolved.origins
+    fitting = suited(hidden_size, num_features, config.train.batch_size, reads_mean=reads_mean)
+    free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
+    optim: dict[str, float] = {"learning_rate": fitting.learning_rate, "warmup_steps": fitting.warmup_steps}
+    if reads_mean:
+        optim |= {"bias_correction": True, "head_rate_scale": fitting.head_rate_scale}
+    optim = {name: value for name, value in optim.items() if f"optim.{name}" in free}
+    is_free = {"train.epochs", "train.steps"} <= free
+    train = {"epochs": fitting.epochs, "steps": 0} if is_free else {}
+    changed = config.model_copy(
+        update={"optim": config.optim.model_copy(update=optim), "train": config.train.model_copy(update=train)}
+    )
+    names = [*(f"optim.{name}" for name in optim), *(f"train.{name}" for name in train)]
+    return Resolved(changed, origins | dict.fromkeys(names, Origin("suited")))

@@ -10,19 +10,17 @@ from typing import Any
 from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json
-from litebert.tasks.dataset import Dataset
+from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.named import glue, race, squad
+from litebert.tasks.own.dataset import table_dataset
 
 OWN = "table"
+"""The name of the task whose data are users' own files."""
 DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **race.DATASETS, **squad.DATASETS}
 
 
 def register(dataset: Dataset[Any, Any]) -> None:
-    """Register a data set, so that `litebert finetune NAME` and recipes find it by its name.
-
-    Raises:
-        LitebertError: LB-882, another one has this name.
-    """
+    """Register a data set, so that `litebert finetune NAME` and recipes find it by its name."""
     if dataset.name == OWN or DATASETS.setdefault(dataset.name, dataset) is not dataset:
         raise LitebertError(
             "LB-882",
@@ -33,9 +31,12 @@ def register(dataset: Dataset[Any, Any]) -> None:
         )
 
 
-def is_registered(name: str) -> bool:
-    """Whether a data set has this name."""
-    return name in DATASETS
+def require_task(name: str) -> None:
+    """Check that a task has this name."""
+    if name != OWN and name not in DATASETS:
+        raise no_such_name(
+            "LB-870", "no task has this name, and no file either", name, [*DATASETS, OWN], next="litebert recipes list"
+        )
 
 
 def open_dataset(
@@ -44,48 +45,26 @@ def open_dataset(
     """Return a data set whose family has the task's settings.
 
     `settled` is what a run recorded about a user's own files, in case the training file is gone.
-
-    Raises:
-        LitebertError: LB-870, no task has this name; or a user's own file cannot be read.
     """
     require_task(task.name)
-    dataset = _own(data, settled or {}) if task.name == OWN else DATASETS[task.name]
-    split = data.train_split or dataset.train_split
-    family = _configured(dataset.family, task)
-    return dataclasses.replace(dataset, family=family, train_split=split)
-
-
-def require_task(name: str) -> None:
-    """Raise LB-870 if no task has this name."""
-    if name != OWN and name not in DATASETS:
-        raise no_such_name(
-            "LB-870", "no task has this name, and no file either", name, [*DATASETS, OWN], next="litebert recipes list"
+    if task.name != OWN:
+        dataset = DATASETS[task.name]
+    elif settled and not (data.train and Path(data.train).exists()):
+        columns, labels = (
+            [str(word) for word in words] if isinstance(words := settled[name], list) else []
+            for name in ("columns", "labels")
         )
-
-
-def _own(data: TaskDataConfig, settled: Mapping[str, Json]) -> Dataset[Any, Any]:
-    from litebert.tasks.own import table_dataset
-
-    if settled and not (data.train and Path(data.train).exists()):
-        return table_dataset(
-            None, columns=_words(settled["columns"]), problem=str(settled["problem"]), labels=_words(settled["labels"])
+        dataset = table_dataset(None, columns=columns, problem=str(settled["problem"]), labels=labels)
+    else:
+        dataset = table_dataset(
+            Path(str(data.train)),
+            Path(data.dev) if data.dev else None,
+            held_out=data.held_out,
+            columns=data.columns,
+            problem=data.problem,
+            skips_unlabelled=data.missing_labels == "skip",
         )
-    return table_dataset(
-        Path(str(data.train)),
-        Path(data.dev) if data.dev else None,
-        held_out=data.held_out,
-        columns=data.columns,
-        problem=data.problem,
-        skips_unlabelled=data.missing_labels == "skip",
-    )
-
-
-def _words(value: Json) -> list[str]:
-    return [str(word) for word in value] if isinstance(value, list) else []
-
-
-def _configured(family: Any, task: TaskConfig) -> Any:
-    """Replace the fields of a family that the task's settings name."""
-    names = {field.name for field in dataclasses.fields(family)} & set(TaskConfig.model_fields)
-    overrides = {name: getattr(task, name) for name in names}
-    return dataclasses.replace(family, **overrides)
+    # The settings of a task that its family has a field for
+    names = {field.name for field in dataclasses.fields(dataset.family)} & set(TaskConfig.model_fields)
+    family = dataclasses.replace(dataset.family, **{name: getattr(task, name) for name in names})
+    return dataclasses.replace(dataset, family=family, train_split=data.train_split or dataset.train_split)

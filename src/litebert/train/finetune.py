@@ -36,14 +36,10 @@ from litebert.runs import (
     recorded_setting,
     write_result,
 )
-from litebert.tasks.baseline import baseline, doubts
-from litebert.tasks.dataset import Dataset
-from litebert.tasks.defaults import with_suited
-from litebert.tasks.finetuning import Finetuning, LabelledSet, hardest_features
-from litebert.tasks.imitation import taught
-from litebert.tasks.kinds.classification import TextClassification
-from litebert.tasks.kinds.family import AnswerRow, Feature
-from litebert.tasks.kinds.teaching import Teachable, Teaching
+from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, hardest_features, with_suited
+from litebert.tasks.imitation import taught, taught_losses
+from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
+from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.registry import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
@@ -174,7 +170,7 @@ def result_of(
         start=str(prepared.config.model.start),
         fresh=() if start is None else start.fresh,
         baseline=prepared.baseline,
-        doubts=doubts(key, last.measures, prepared.baseline, answers),
+        doubts=doubts(key, last.measures, prepared.baseline, answers, prepared.dataset.family.baseline),
     )
 
 
@@ -258,7 +254,7 @@ class Prepared:
     def task(self, network: AlbertForTask, world: World) -> Finetuning[Any, Any]:
         """Return the task, with a teacher and a choice of the hardest examples where the settings say so."""
         config, family = self.config, self.dataset.family
-        teaching = Teaching(family, config.teacher) if config.teacher.run and isinstance(family, Teachable) else None
+        teaching = partial(taught_losses, family, config.teacher) if config.teacher.run else None
         select = None
         if config.mining.pool > 1:
             select = partial(hardest_features, network=network, family=family, keep=config.train.batch_size)
@@ -268,7 +264,7 @@ class Prepared:
             features=self.features,
             held_out=self.held_out,
             train=config.train,
-            teaching=teaching,
+            taught_losses=teaching,
             select=select,
             pool=config.mining.pool,
             world=world,

@@ -9,9 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from litebert.tasks.kinds.spans import ProposedSpan, SpanAnswer, SpanAnswering, SpanExample
-from litebert.tasks.kinds.spans.decode import EMPTY, NO_SPAN, average_spans, candidates, likeliest, proposals
-from litebert.tasks.kinds.spans.windows import SpanFeature
+from litebert.tasks.kinds.spans import (
+    EMPTY,
+    NO_SPAN,
+    ProposedSpan,
+    SpanAnswer,
+    SpanAnswering,
+    average_spans,
+    candidates,
+    likeliest,
+    proposals,
+)
+from litebert.tasks.kinds.windows import SpanExample, SpanFeature
 from litebert.tasks.named.squad import DATASETS
 
 CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
@@ -59,7 +68,7 @@ def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, 
     random = np.random.Generator(np.random.Philox(seed))
     logits = tuple(random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS)
     family = SpanAnswering(num_starts=number, num_ends=number, max_answer_length=longest, n_best=4)
-    rows = [family._candidates(*pair) for pair in logits]
+    rows = [family.likely(*pair) for pair in logits]
     found = proposals(CONTEXT, zip(WINDOWS, rows, strict=True), n_best=4, nothing=EMPTY)
     searched: dict[str, float] = {}
     for score, text in sorted(_searched(logits, number=number, longest=longest), key=lambda p: -p[0]):

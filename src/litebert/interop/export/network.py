@@ -22,8 +22,8 @@ from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.tasks.kinds.family import NEVER
-from litebert.tasks.kinds.spans.head import ConditionalSpanHead, SpanPieces, conditional_spans
-from litebert.tasks.kinds.vectors import VectorHead, vector_rows
+from litebert.tasks.kinds.spans import ConditionalSpanHead, SpanPieces, conditional_spans
+from litebert.tasks.kinds.text import VectorHead, vector_rows
 from litebert.tokenizer import Tokenizer
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

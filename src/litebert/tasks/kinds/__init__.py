@@ -1,1 +1,1 @@
-"""Families of tasks: one file per kind, all behind the protocol of `family.py`."""
+"""Kinds of tasks, a chapter each: reading, encoding, loss, answers, measures."""

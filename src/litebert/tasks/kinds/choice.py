@@ -1,4 +1,4 @@
-"""Multiple choice: which of several choices answers a question on a text (race_utils.py)."""
+"""Multiple choice: which of several choices answers a question on a text (official race_utils.py)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from litebert.errors import LitebertError
 from litebert.metrics import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
-from litebert.tasks.kinds.classification import Scores, mean_scores
-from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Feature, Output, frame_ids
-from litebert.tasks.kinds.problems import softened, softmax
+from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Family, Feature, Output, frame_ids, softmax
+from litebert.tasks.kinds.text import Scores, mean_scores
 from litebert.tokenizer import Tokenizer
 
 HEAD = HeadConfig(kind="multiple-choice")
@@ -41,11 +40,11 @@ class ChoiceExample:
 
 
 @dataclass(frozen=True)
-class MultipleChoice:
-    """The family of tasks that choose among texts; see tasks.kinds.family.Family.
+class MultipleChoice(Family[ChoiceExample, Scores]):
+    """Choose among texts.
 
-    Each question has `num_choices` sequences. A question with fewer choices is filled up with
-    sequences of [CLS] alone, which no real choice has and which are never chosen.
+    Each question has `num_choices` sequences. A question with fewer choices is filled up with sequences of [CLS] alone,
+    which no real choice has and which are never chosen.
     """
 
     head: HeadConfig = HEAD
@@ -58,65 +57,65 @@ class MultipleChoice:
         """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
 
         Question and choice keep their last `max_qa_length` pieces; the context loses its end.
-
-        Raises:
-            LitebertError: LB-828, a question has more choices than `num_choices`.
         """
-        contexts = _encoded_once(tokenizer, [example.context for example in examples], max_length)
+        distinct = list(dict.fromkeys(example.context for example in examples))  # questions on one passage share it
+        read = [tokenizer.beginning(text, max_length) for text in distinct]
+        contexts = dict(zip(distinct, tokenizer.encode_ids(read), strict=True))
         questions = iter(tokenizer.encode_ids([text for example in examples for text in question_texts(example)]))
+        room = max_length - 3
         features = []
         for number, example in enumerate(examples):
-            self._require_room(example)
-            framed = [
-                self._framed(tokenizer, contexts[example.context], next(questions), max_length) for _ in example.choices
-            ]
+            if len(example.choices) > self.num_choices:
+                raise LitebertError(
+                    "LB-828",
+                    f"question {example.id} has too many choices",
+                    received=str(len(example.choices)),
+                    expected=f"at most {self.num_choices}",
+                    next=f"MultipleChoice(num_choices={len(example.choices)})",
+                )
+            framed = []
+            for _ in example.choices:
+                question = next(questions)[-min(self.max_qa_length, room) :]
+                context = contexts[example.context][: room - len(question)]
+                framed.append(frame_ids(tokenizer, context, question, max_length=max_length))
             framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
             ids, segments = zip(*framed, strict=True)
             target = np.array([example.label], dtype=np.int64) if training else None
             features.append(Feature(ids, segments, target, number))
         return features
 
-    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the cross entropy over the choices of each question."""
-        return self.losses_of(self.logits(network, batch), targets)
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return the logits (questions, num_choices); choices that a question lacks get NEVER."""
+        logits = network(batch).view(-1, self.num_choices)
+        is_lacking = moved(torch.tensor([length == 1 for length in batch.lengths]), logits.device)
+        masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
+        return masked
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the cross entropy of each row of logits."""
+        """Return the cross entropy over the choices of each question."""
         return F.cross_entropy(logits, targets, reduction="none")
-
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        """Return the divergence from a teacher's distribution over the choices."""
-        return softened(logits, wanted, temperature)
-
-    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return the logits of each question's choices, shape (num_choices,)."""
-        return list(self.logits(network, batch).float().cpu().numpy())
 
     def answers(
         self, examples: Sequence[ChoiceExample], _: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[Scores]:
-        """Turn logits into a probability for each choice of the question."""
-        return [
-            Scores(tuple(map(float, softmax(logits[: len(example.choices)]))))
-            for example, logits in zip(examples, outputs, strict=True)
-        ]
+        """Turn logits into a probability for each choice that the question has."""
+        pairs = zip(examples, outputs, strict=True)
+        return [Scores(tuple(map(float, softmax(logits[: len(example.choices)])))) for example, logits in pairs]
 
     def measures(self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /) -> dict[str, float]:
-        """Return the share of right answers, overall and, if there are several groups, by group.
-
-        Raises:
-            LitebertError: LB-430, there are no examples.
-        """
+        """Return the share of right answers, overall and, if there are several groups, by group."""
         require_some(len(examples))
         is_right: dict[str | None, list[bool]] = {}
         for example, answer in zip(examples, answers, strict=True):
             is_right.setdefault(example.group, []).append(answer.best == example.label)
-        groups = sorted(group for group in is_right if group is not None)
-        total = sum(map(sum, is_right.values()))
-        measured = {"accuracy": total / len(examples)}
+        measured = {"accuracy": sum(map(sum, is_right.values())) / len(examples)}
         if len(is_right) > 1:
+            groups = sorted(group for group in is_right if group is not None)
             measured |= {f"accuracy_{group}": float(np.mean(is_right[group])) for group in groups}
         return measured
+
+    def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
+        return mean_scores(answers)
 
     def constant(self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /) -> list[Scores]:
         """Return how often the right choice is at each position in training."""
@@ -124,45 +123,35 @@ class MultipleChoice:
         shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
         return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
 
-    def item(self, example: ChoiceExample, /) -> CheckItem:
-        """Return what a data check examines."""
-        texts, label = (example.context, example.question), example.label
-        if label is None:
-            return CheckItem(texts, "".join(texts), example.choices)
-        labels = (f"choice {label + 1}",)
-        return CheckItem(texts, "".join(texts), example.choices, labels, example.choices[label])
+    @property
+    def baseline(self) -> str:
+        return "the commonest place"
+
+    def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
+        return (example.question,)
+
+    def expected(self, example: ChoiceExample, /) -> str | None:
+        return None if example.label is None else example.choices[example.label]
 
     def rows(self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /) -> list[AnswerRow]:
-        """Return each question with the chosen text and the right one."""
-        return [_row(*pair) for pair in zip(examples, answers, strict=True)]
+        """Return each question with the chosen text and the right one; equal texts may be different choices."""
+        rows = []
+        for example, answer in zip(examples, answers, strict=True):
+            expected, chosen = self.expected(example), example.choices[answer.best]
+            score = None if example.label is None else float(answer.best == example.label)
+            rows.append(AnswerRow(example.id, example.question, expected, chosen, max(answer.values), score))
+        return rows
 
-    def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
-        """Return the mean probability of each choice."""
-        return mean_scores(answers)
+    def item(self, example: ChoiceExample, /) -> CheckItem:
+        texts = (example.context, example.question)
+        labels = () if example.label is None else (f"choice {example.label + 1}",)
+        return CheckItem(texts, "".join(texts), example.choices, labels, self.expected(example))
 
-    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        """Return the logits (questions, num_choices); choices that a question lacks get NEVER."""
-        logits = network(batch).view(-1, self.num_choices)  # (questions, choices)
-        is_lacking = moved(torch.tensor([n == 1 for n in batch.lengths]), logits.device)
-        masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
-        return masked
+    def columns(self, num_values: int) -> tuple[str, ...]:
+        return tuple(f"choice {place}" for place in range(1, num_values + 1))
 
-    def _framed(
-        self, tokenizer: Tokenizer, context: list[int], question: list[int], max_length: int
-    ) -> tuple[list[int], list[int]]:
-        room = max_length - 3
-        question = question[-min(self.max_qa_length, room) :]
-        return frame_ids(tokenizer, context[: room - len(question)], question, max_length=max_length)
-
-    def _require_room(self, example: ChoiceExample) -> None:
-        if len(example.choices) > self.num_choices:
-            raise LitebertError(
-                "LB-828",
-                f"question {example.id} has too many choices",
-                received=str(len(example.choices)),
-                expected=f"at most {self.num_choices}",
-                next=f"MultipleChoice(num_choices={len(example.choices)})",
-            )
+    def numbers(self, _: AnswerRow, answer: Scores, /) -> Sequence[float | None]:
+        return answer.values
 
 
 def question_texts(example: ChoiceExample) -> list[str]:
@@ -178,21 +167,3 @@ def question_texts(example: ChoiceExample) -> list[str]:
     if len(parts) == 1:
         return [f"{example.question} {choice}" for choice in choices]
     return [choice.join(parts) for choice in choices]
-
-
-def _row(example: ChoiceExample, answer: Scores) -> AnswerRow:
-    return AnswerRow(
-        id=example.id,
-        text=example.question,
-        expected=None if example.label is None else example.choices[example.label],
-        answer=example.choices[answer.best],
-        confidence=max(answer.values),
-        score=None if example.label is None else float(answer.best == example.label),
-    )
-
-
-def _encoded_once(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> dict[str, list[int]]:
-    """Encode the beginning of each distinct text; questions on one passage share it."""
-    distinct = list(dict.fromkeys(texts))
-    read = [tokenizer.beginning(text, max_length) for text in distinct]
-    return dict(zip(distinct, tokenizer.encode_ids(read), strict=True))

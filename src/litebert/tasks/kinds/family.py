@@ -1,10 +1,16 @@
-"""The protocol of a kind of fine-tuned task: features, loss, answers, measures; and framing."""
+"""What every kind of task is: examples become features, a network gives outputs, outputs become answers.
+
+A kind of task is one chapter of this package and one subclass of `Family`: how a text or a pair is framed, how answers
+are listed and how an ensemble votes are given here, so that a new kind writes only what is its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from pathlib import Path
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -12,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.config import HeadConfig
+from litebert.files import Json
 from litebert.nn import AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 
 Example = TypeVar("Example")
-ExampleIn = TypeVar("ExampleIn", contravariant=True)
 Answer = TypeVar("Answer")
 Output: TypeAlias = NDArray[np.float32]
 NEVER = -1e30
@@ -27,9 +33,9 @@ NEVER = -1e30
 class Feature:
     """One unit of training: a framed sequence, or the sequences of one question's choices.
 
-    `target` is a flat array whose meaning the family defines, or None without a label; `example` is
-    the index of the example that it comes from. A step's loss is the weighted mean over its
-    features. `teacher` has the logits of a teacher and, if it is learnt too, its pooled state.
+    `target` is a flat array whose meaning the family defines, or None without a label; `example` is the index of the
+    example that it comes from. A step's loss is the weighted mean over its features. `teacher` has the logits of a
+    teacher and, if it is learnt too, the state that its head reads.
     """
 
     ids: tuple[list[int], ...]
@@ -49,8 +55,8 @@ class Feature:
 class AnswerRow:
     """One answer and what was expected, as text: for files of answers and the report's errors.
 
-    `confidence` is the probability of the answer, None if the kind of task has none; `score` is 1
-    for a right answer, 0 for a wrong one, or between (F1 of a span, closeness of a number).
+    `confidence` is the probability of the answer, None if the kind of task has none; `score` is 1 for a right answer, 0
+    for a wrong one, or between (F1 of a span, closeness of a number).
     """
 
     id: str
@@ -65,8 +71,8 @@ class AnswerRow:
 class CheckItem:
     """An example as a data check sees it: its texts and labels.
 
-    The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted
-    for the balance of classes; equal texts must have equal `answer`s, None if there is none.
+    The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted for the balance of
+    classes; equal texts must have equal `answer`s, None if there is none.
     """
 
     texts: tuple[str, ...]
@@ -76,47 +82,185 @@ class CheckItem:
     answer: str | None = None
 
 
-class Family(Protocol[ExampleIn, Answer]):
-    """A kind of task, independent of where its examples come from.
+@dataclass(frozen=True)
+class Family(ABC, Generic[Example, Answer]):
+    """A kind of task, independent of where its examples come from; its fields are the settings of the kind.
 
-    Implementations are frozen dataclasses whose fields are the settings of the kind, such as the
-    longest question. A new data set needs no new family, a new kind of task needs one.
+    A subclass says what an example reads (`texts`), what is wanted (`target`, `expected`), the loss, and what the
+    outputs mean (`answers`, `measures`). Everything else has a default for one answer per text or pair; override what
+    differs.
     """
 
-    @property
-    def head(self) -> HeadConfig:
-        """The head that this kind of task trains."""
+    head: HeadConfig
+    learns_from_teacher: ClassVar[bool] = True
+    """Whether the network gives one row of logits per feature, which a teacher's can be compared with."""
+
+    # Reading and encoding
+
+    def texts(self, example: Example, /) -> tuple[str, ...]:
+        """Return what is read: one text, or two."""
+        raise NotImplementedError
+
+    def target(self, example: Example, /) -> NDArray[np.generic]:
+        """Return what is to be learnt from a labelled example, as a flat array."""
+        raise NotImplementedError
+
+    def weight(self, example: Example, /) -> float:  # noqa: ARG002
+        """Return how much an example counts in the loss of its step."""
+        return 1.0
 
     def features(
-        self, examples: Sequence[ExampleIn], tokenizer: Tokenizer, *, max_length: int, training: bool
+        self, examples: Sequence[Example], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
-        """Encode examples, in order; with `training`, features have targets."""
+        """Frame [CLS] A [SEP] (B [SEP]), in order; with `training`, features have targets.
+
+        An empty B counts as none (classifier_utils.py L556).
+        """
+        texts = [(*self.texts(example), "")[:2] for example in examples]
+        firsts, seconds = (
+            tokenizer.encode_ids([tokenizer.beginning(pair[place], max_length) for pair in texts]) for place in (0, 1)
+        )
+        features = []
+        for number, example in enumerate(examples):
+            ids, segments = frame_ids(tokenizer, firsts[number], seconds[number] or None, max_length=max_length)
+            target = self.target(example) if training else None
+            features.append(Feature((ids,), (segments,), target, number, self.weight(example) if training else 1.0))
+        return features
+
+    # Learning
+
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return a row of logits per feature."""
+        logits: Tensor = network(batch)
+        return logits
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each row of logits times its weight; `targets` lie end to end."""
+        raise NotImplementedError
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return each feature's loss times its weight; `targets` lie end to end."""
+        """Return the loss of each feature times its weight."""
+        return self.losses_of(self.logits(network, batch), targets)
+
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+        """Return the loss of each row against a teacher's logits."""
+        return softened(logits, wanted, temperature)
+
+    # Answering
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return for each feature the numpy array that `answers` needs."""
+        """Return for each feature the numpy array that `answers` needs: its logits."""
+        return list(self.logits(network, batch).float().cpu().numpy())
 
+    @abstractmethod
     def answers(
-        self, examples: Sequence[ExampleIn], features: Sequence[Feature], outputs: Sequence[Output], /
+        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[Answer]:
         """Return one answer per example, from the outputs of its features."""
 
-    def measures(self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /) -> dict[str, float]:
+    @abstractmethod
+    def measures(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> dict[str, float]:
         """Compare answers with the labels in the examples, by the field's measures."""
 
-    def constant(self, training: Sequence[ExampleIn], examples: Sequence[ExampleIn], /) -> list[Answer]:
-        """Return the baseline: for all examples, the answer that is commonest in training."""
-
-    def item(self, example: ExampleIn, /) -> CheckItem:
-        """Return what a data check examines."""
-
-    def rows(self, examples: Sequence[ExampleIn], answers: Sequence[Answer], /) -> list[AnswerRow]:
-        """Return answers and labels as text, one row per example."""
-
     def averaged(self, answers: Sequence[Sequence[Answer]], /) -> list[Answer]:
-        """Return the answers of an ensemble from those of its members, example by example."""
+        """Return the answers of an ensemble from those of its members, example by example: what most of them say."""
+        return [max(of_one, key=of_one.count) for of_one in zip(*answers, strict=True)]
+
+    def constant(self, _: Sequence[Example], __: Sequence[Example], /) -> list[Answer] | None:
+        """Return the baseline, given training examples and those to answer: for all of them the commonest answer.
+
+        None if there is none.
+        """
+        return None
+
+    @property
+    def baseline(self) -> str:
+        """What `constant` always gives."""
+        return "the commonest label"
+
+    # In words
+
+    def expected(self, example: Example, /) -> str | None:  # noqa: ARG002
+        """Return the label of an example as text; None without one."""
+        return None
+
+    def words(self, answer: Answer, /) -> str:
+        """Return an answer as text, as `expected` writes labels."""
+        return str(answer)
+
+    def confidence(self, answer: Answer, /) -> float | None:  # noqa: ARG002
+        """Return the probability of an answer; None if it has none."""
+        return None
+
+    def score(self, example: Example, answer: Answer, /) -> float | None:
+        """Return 1 for a right answer, 0 for a wrong one, or a number between; the example has a label."""
+        return float(self.expected(example) == self.words(answer))
+
+    def rows(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> list[AnswerRow]:
+        """Return answers and labels as text, one row per example, which has an `id`."""
+        rows = []
+        for example, answer in zip(examples, answers, strict=True):
+            expected = self.expected(example)
+            score = None if expected is None else self.score(example, answer)
+            text, words = " ¦ ".join(self.texts(example)), self.words(answer)
+            name = str(getattr(example, "id", ""))
+            rows.append(AnswerRow(name, text, expected, words, self.confidence(answer), score))
+        return rows
+
+    def item(self, example: Example, /) -> CheckItem:
+        """Return what a data check examines."""
+        texts, answer = self.texts(example), self.expected(example)
+        return CheckItem(texts, texts[0], answer=answer)
+
+    def columns(self, num_values: int) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what the numbers beside an answer are called in a file of answers, given how many there are."""
+        return ("confidence",)
+
+    def numbers(self, row: AnswerRow, answer: Answer, /) -> Sequence[float | None]:  # noqa: ARG002
+        """Return the numbers beside an answer, of which `row` is the text, in a file of answers."""
+        return (row.confidence,)
+
+
+@dataclass(frozen=True)
+class Dataset(Generic[Example, Answer]):
+    """A data set: the family that it belongs to, how its files are read, what is reported.
+
+    `read` takes the data folder and a split; there are splits to train on, to evaluate on (two for MNLI) and to answer
+    without labels. `submission` turns answers into the files that a leaderboard or the official script expects, by file
+    name; `notes` say what was guessed.
+    """
+
+    name: str
+    family: Family[Example, Answer]
+    read: Callable[[Path, str], list[Example]]
+    key_measure: str
+    submission: Callable[[str, Sequence[Example], Sequence[Answer]], Mapping[str, str]]
+    train_split: str = "train"
+    dev_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settled(self) -> dict[str, Json]:
+        """What was guessed about a user's own files, for run.json; nothing for a named data set."""
+        return {}
+
+
+def frame_ids(
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, *, max_length: int
+) -> tuple[list[int], list[int]]:
+    """Return ids and segments of [CLS] first [SEP] (second [SEP]), cut to `max_length`.
+
+    To fit, the longer text loses tokens at its end, the second one if both are equally long (classifier_utils.py L556).
+    """
+    a, b = list(first), list(second or [])
+    room = max_length - (3 if second is not None else 2)
+    while len(a) + len(b) > room:
+        (a if len(a) > len(b) else b).pop()
+    ids, segments = [tokenizer.cls_id, *a, tokenizer.sep_id], [0] * (len(a) + 2)
+    if second is None:
+        return ids, segments
+    return [*ids, *b, tokenizer.sep_id], segments + [1] * (len(b) + 1)
 
 
 def joined(features: Sequence[Feature]) -> Batch:
@@ -134,19 +278,26 @@ def targets_of(features: Sequence[Feature]) -> Tensor:
     return torch.from_numpy(np.concatenate(parts))
 
 
-def frame_ids(
-    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, *, max_length: int
-) -> tuple[list[int], list[int]]:
-    """Return ids and segments of [CLS] first [SEP] (second [SEP]), cut to `max_length`.
+def taught_by(features: Sequence[Feature]) -> Tensor | None:
+    """Lay the teacher's outputs for features end to end; None if there is no teacher."""
+    parts = [feature.teacher for feature in features if feature.teacher is not None]
+    return torch.from_numpy(np.concatenate(parts)) if parts else None
 
-    To fit, the longer text loses tokens at its end, the second one if both are equally long
-    (official classifier_utils.py L556).
+
+def softened(logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    """Return T^2 KL(teacher || student) of each row, both softened by T (Hinton et al. 2015)."""
+    ours = (logits / temperature).log_softmax(-1)
+    theirs = (wanted / temperature).log_softmax(-1)
+    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
+
+
+def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return probabilities along the last axis.
+
+    >>> softmax(np.array([[0.0, 0.0]])).tolist()
+    [[0.5, 0.5]]
     """
-    a, b = list(first), list(second or [])
-    room = max_length - (3 if second is not None else 2)
-    while len(a) + len(b) > room:
-        (a if len(a) > len(b) else b).pop()
-    ids, segments = [tokenizer.cls_id, *a, tokenizer.sep_id], [0] * (len(a) + 2)
-    if second is None:
-        return ids, segments
-    return [*ids, *b, tokenizer.sep_id], segments + [1] * (len(b) + 1)
+    highest = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    powers: NDArray[np.float64] = np.exp(logits.astype(np.float64) - highest)
+    shares: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+    return shares

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,11 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import HeadConfig
 from litebert.metrics import tagging_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import AnswerRow, CheckItem, Feature, Output
-from litebert.tasks.kinds.problems import softmax
+from litebert.tasks.kinds.family import CheckItem, Family, Feature, Output, softmax
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -46,15 +45,14 @@ class TagAnswer:
 
 
 @dataclass(frozen=True)
-class TokenClassification:
-    """The family of tasks with one answer per word; see tasks.kinds.family.Family.
+class TokenClassification(Family[TagExample, TagAnswer]):
+    """One answer per word, predicted at the word's first piece.
 
-    The tag of a word is predicted at its first piece. A sentence that is too long is split into
-    several sequences between words, so that every word gets a tag; only a single word longer than
-    `max_length` loses its last pieces.
+    A sentence that is too long is split into several sequences between words, so that every word gets a tag; only a
+    single word longer than `max_length` loses its last pieces.
     """
 
-    head: HeadConfig
+    learns_from_teacher: ClassVar[bool] = False
 
     def features(
         self, examples: Sequence[TagExample], tokenizer: Tokenizer, *, max_length: int, training: bool
@@ -64,23 +62,27 @@ class TokenClassification:
         Targets have one entry per token. Without labels it is 0 at the first piece of each word.
         """
         encoded = encode_words(tokenizer, [example.words for example in examples])
-        features: list[Feature] = []
-        for number, (example, pieces) in enumerate(zip(examples, encoded, strict=True)):
+        features = []
+        for number, (example, words) in enumerate(zip(examples, encoded, strict=True)):
             tags = example.tags if training else (0,) * len(example.words)
             assert tags is not None, "examples for training have tags"
-            cuts = runs([len(word) for word in pieces], room=max_length - 2)
-            features += [_feature(tokenizer, pieces[run], tags[run], number, max_length) for run in cuts]
+            for run in runs([len(pieces) for pieces in words], room=max_length - 2):
+                inner = list(chain.from_iterable(words[run]))[: max_length - 2]
+                ids = [tokenizer.cls_id, *inner, tokenizer.sep_id]
+                target = np.full(len(ids), IGNORED, dtype=np.int64)
+                target[list(accumulate(map(len, words[run][:-1]), initial=1))] = tags[run]
+                features.append(Feature((ids,), ([0] * len(ids),), target, number, weight=float(len(words[run]))))
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the cross entropy of each sequence, summed over its words."""
         by_token = F.cross_entropy(network(batch), targets, ignore_index=IGNORED, reduction="none")
-        return torch.stack([losses.sum() for losses in _sequences(by_token, batch)])
+        return torch.stack([losses.sum() for losses in torch.split(by_token, list(batch.lengths))])
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the logits of each sequence, of shape (tokens, labels)."""
         logits = network(batch).float().cpu()
-        return [part.numpy() for part in _sequences(logits, batch)]
+        return [part.numpy() for part in torch.split(logits, list(batch.lengths))]
 
     def answers(
         self, examples: Sequence[TagExample], features: Sequence[Feature], outputs: Sequence[Output], /
@@ -98,58 +100,63 @@ class TokenClassification:
         wanted = [self._named(example.tags or ()) for example in examples]
         return tagging_measures(wanted, [self._named(answer.best) for answer in answers])
 
+    def averaged(self, answers: Sequence[Sequence[TagAnswer]], /) -> list[TagAnswer]:
+        """Return the mean probability of each tag."""
+        each_example = zip(*answers, strict=True)
+        return [TagAnswer(np.mean([one.probabilities for one in of_one], axis=0)) for of_one in each_example]
+
     def constant(self, training: Sequence[TagExample], examples: Sequence[TagExample], /) -> list[TagAnswer]:
         """Return the share of each training tag, for every word."""
         tags = [tag for example in training for tag in example.tags or ()]
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
         return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
 
+    @property
+    def baseline(self) -> str:
+        return "the commonest tag"
+
+    def texts(self, example: TagExample, /) -> tuple[str, ...]:
+        return (" ".join(example.words),)
+
+    def expected(self, example: TagExample, /) -> str | None:
+        return None if example.tags is None else " ".join(self._named(example.tags))
+
+    def words(self, answer: TagAnswer, /) -> str:
+        return " ".join(self._named(answer.best))
+
+    def confidence(self, answer: TagAnswer, /) -> float | None:
+        """Return the mean over the words."""
+        return float(answer.probabilities.max(axis=1).mean()) if len(answer.probabilities) else None
+
+    def score(self, example: TagExample, answer: TagAnswer, /) -> float | None:
+        """Return the share of right tags."""
+        return float((np.array(example.tags, dtype=np.int64) == answer.best).mean()) if example.words else None
+
     def item(self, example: TagExample, /) -> CheckItem:
-        """Return what a data check examines."""
-        text, tags = " ".join(example.words), tuple(self._named(example.tags or ()))
-        answer = None if example.tags is None else " ".join(tags)
-        return CheckItem((text,), text, labels=tags, answer=answer)
-
-    def rows(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> list[AnswerRow]:
-        """Return tags with spaces between them; confidence and score are means over the words."""
-        return [self._row(*pair) for pair in zip(examples, answers, strict=True)]
-
-    def averaged(self, answers: Sequence[Sequence[TagAnswer]], /) -> list[TagAnswer]:
-        """Return the mean probability of each tag."""
-        return [
-            TagAnswer(np.mean([tagged.probabilities for tagged in of_one], axis=0))
-            for of_one in zip(*answers, strict=True)
-        ]
+        (text,), answer = self.texts(example), self.expected(example)
+        return CheckItem((text,), text, labels=tuple(self._named(example.tags or ())), answer=answer)
 
     def _named(self, tags: Sequence[int]) -> list[str]:
         return [self.head.labels[tag] for tag in tags]
-
-    def _row(self, example: TagExample, answer: TagAnswer) -> AnswerRow:
-        has_words, is_labelled = bool(example.words), example.tags is not None
-        tags = np.array(example.tags or (), dtype=np.int64)
-        return AnswerRow(
-            id=example.id,
-            text=" ".join(example.words),
-            expected=" ".join(self._named(example.tags or ())) if is_labelled else None,
-            answer=" ".join(self._named(answer.best)),
-            confidence=float(answer.probabilities.max(axis=1).mean()) if has_words else None,
-            score=float((tags == answer.best).mean()) if has_words and is_labelled else None,
-        )
 
 
 def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
     """Return the ids of each word of each sentence, encoded with spaces between words.
 
-    Words are not encoded one by one: because of rules that depend on neighbours (numbers with
-    commas, combining accents), the ids would differ from those of the same sentence as plain text.
-    A piece belongs to the word in which its characters begin. A word that is normalised to nothing,
-    such as a lone control character, gets the unknown piece, because it needs a tag, too.
+    Words are not encoded one by one: because of rules that depend on neighbours (numbers with commas, combining
+    accents), the ids would differ from those of the same sentence as plain text. A piece belongs to the word in which
+    its characters begin. A word that is normalised to nothing, such as a lone control character, gets the unknown
+    piece, because it needs a tag, too.
     """
+    by_word = []
     encodings = tokenizer.encode_batch([" ".join(words) for words in sentences])
-    return [
-        _by_word(words, encoding.ids, encoding.offsets, tokenizer.unk_id)
-        for words, encoding in zip(sentences, encodings, strict=True)
-    ]
+    for words, encoding in zip(sentences, encodings, strict=True):
+        starts = list(accumulate((len(word) + 1 for word in words[:-1]), initial=0))
+        pieces: list[list[int]] = [[] for _ in words]
+        for number, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True):
+            pieces[bisect_right(starts, begin) - 1].append(number)
+        by_word.append([word or [tokenizer.unk_id] for word in pieces])
+    return by_word
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
@@ -166,28 +173,3 @@ def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
         used += size
     if sizes:
         yield slice(start, len(sizes))
-
-
-def _feature(
-    tokenizer: Tokenizer, pieces: Sequence[list[int]], tags: Sequence[int], example: int, max_length: int
-) -> Feature:
-    """Frame a run of words and put each tag at the first piece of its word."""
-    inner = list(chain.from_iterable(pieces))[: max_length - 2]
-    ids = [tokenizer.cls_id, *inner, tokenizer.sep_id]
-    target = np.full(len(ids), IGNORED, dtype=np.int64)
-    target[list(accumulate(map(len, pieces[:-1]), initial=1))] = tags
-    return Feature((ids,), ([0] * len(ids),), target, example, weight=float(len(pieces)))
-
-
-def _sequences(by_token: Tensor, batch: Batch) -> tuple[Tensor, ...]:
-    return torch.split(by_token, list(batch.lengths))
-
-
-def _by_word(
-    words: Sequence[str], ids: Sequence[int], offsets: Sequence[tuple[int, int]], unknown: int
-) -> list[list[int]]:
-    starts = list(accumulate((len(word) + 1 for word in words[:-1]), initial=0))
-    pieces: list[list[int]] = [[] for _ in words]
-    for number, (begin, _) in zip(ids, offsets, strict=True):
-        pieces[bisect_right(starts, begin) - 1].append(number)
-    return [word or [unknown] for word in pieces]

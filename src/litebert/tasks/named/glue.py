@@ -1,21 +1,260 @@
-"""GLUE as data sets: what is measured, and the files for the leaderboard."""
+"""GLUE: ten data sets as one table, their files as packed by their authors or by the Hub, and the upload."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from pathlib import Path
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.tasks.dataset import Dataset
-from litebert.tasks.kinds.classification import Scores, TextClassification, TextExample
-from litebert.tasks.named.glue_files import HIGHEST_SCORE, read_glue
-from litebert.tasks.named.glue_tasks import GLUE_TASKS, GlueTask
+from litebert.reading.lines import read_lines
+from litebert.reading.source import Source, find_files
+from litebert.reading.tables import Row, RowPlace, parse_row, scan_columns
+from litebert.tasks.kinds.family import Dataset
+from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 
-KEY_MEASURES = {"cola": "matthews", "stsb": "pearson"}
-"""The measure that the official code selects by (classifier_utils.py L881-949), if not accuracy."""
+# The tasks
+#
+# Columns are found by their names in the header. In the authors' files they are where the official readers count them
+# (classifier_utils.py L87-553); in any other file, a missing name is an error.
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """What is specific to the files and labels of one task.
+
+    `labels` are in the order of the official code; without any, the answer is a score. `written` are the labels as
+    spelt in the files, if that differs; fields that begin with `hub` are what differs on the Hub. `header` names the
+    columns of labelled files without a header line.
+    """
+
+    name: str
+    folder: str
+    texts: tuple[str, ...]
+    label: str = "label"
+    labels: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    skips_short_lines: bool = False
+    splits: tuple[str, ...] = ("train", "dev", "test")
+    files: tuple[str, ...] = ()
+    hub_texts: tuple[str, ...] = ()
+    hub_labels: tuple[str, ...] = ()
+    key_measure: str = "accuracy"
+    """The measure that the official code selects by (classifier_utils.py L881-949)."""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The labels as the authors' files and the leaderboard spell them."""
+        return self.written or self.labels
+
+    def patterns(self, split: str) -> tuple[str, ...]:
+        """Return where the files of a split may be, the authors' before the Hub's.
+
+        >>> GlueTask("rte", "RTE", ("sentence1", "sentence2")).patterns("dev")[:3]
+        ('RTE/dev.tsv', 'dev.tsv', 'rte/validation-*.parquet')
+        """
+        if self.files:
+            return self.files
+        hub = split.replace("dev", "validation")
+        places = (
+            (f"{self.folder}/", f"{split}.tsv"),
+            (f"{self.name}/", f"{hub}-*.parquet"),
+            (f"{self.name}/", f"{hub}.jsonl"),
+        )
+        return tuple(chain.from_iterable((folder + name, name) for folder, name in places))
+
+
+_PAIR, _DIGITS = ("sentence1", "sentence2"), ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_MNLI, _PREMISE = ("contradiction", "entailment", "neutral"), ("premise", "hypothesis")
+GLUE_TASKS = (
+    GlueTask(
+        "cola",
+        "CoLA",
+        ("sentence",),
+        labels=("unacceptable", "acceptable"),
+        written=_DIGITS,
+        header=("source", "label", "original", "sentence"),
+        key_measure="matthews",
+    ),
+    GlueTask("sst2", "SST-2", ("sentence",), labels=("negative", "positive"), written=_DIGITS),
+    GlueTask(
+        "mrpc",
+        "MRPC",
+        ("#1 String", "#2 String"),
+        label="Quality",
+        labels=("not_equivalent", "equivalent"),
+        written=_DIGITS,
+        hub_texts=_PAIR,
+    ),
+    GlueTask("stsb", "STS-B", _PAIR, label="score", key_measure="pearson"),
+    GlueTask(
+        "qqp",
+        "QQP",
+        ("question1", "question2"),
+        label="is_duplicate",
+        labels=("not_duplicate", "duplicate"),
+        written=_DIGITS,
+        skips_short_lines=True,
+    ),
+    GlueTask(
+        "mnli",
+        "MNLI",
+        _PAIR,
+        label="gold_label",
+        labels=_MNLI,
+        hub_texts=_PREMISE,
+        hub_labels=("entailment", "neutral", "contradiction"),
+        splits=("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"),
+    ),
+    GlueTask("qnli", "QNLI", ("question", "sentence"), labels=_ENTAILMENT),
+    GlueTask("rte", "RTE", _PAIR, labels=_ENTAILMENT),
+    GlueTask("wnli", "WNLI", _PAIR, labels=("not_entailment", "entailment"), written=_DIGITS),
+    GlueTask(
+        "ax",
+        "AX",
+        _PAIR,
+        labels=_MNLI,
+        hub_texts=_PREMISE,
+        splits=("test",),
+        files=("AX/AX.tsv", "diagnostic/diagnostic.tsv", "diagnostic.tsv", "AX.tsv"),
+    ),
+)
+
+# Reading
+
+ID_COLUMNS = ("index", "id", "idx")
+"""The column with a row's number; without one, rows are counted from 0."""
+HIGHEST_SCORE = 5
+"""The highest score of STS-B; the lowest is 0."""
+
+
+def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
+    """Read one split from the folder of all tasks or from the task's own; texts are unchanged."""
+    if split not in task.splits:
+        raise LitebertError(
+            "LB-821",
+            f"{task.name} has no split {split}",
+            received=split,
+            expected=f"one of {', '.join(task.splits)}",
+            next=f"litebert recipes show {'mnli' if task.name == 'ax' else task.name}",
+        )
+    return [
+        example for source in find_files(folder, task.patterns(split)) for example in _examples(task, source, split)
+    ]
+
+
+def _examples(task: GlueTask, source: Source, split: str) -> Iterator[TextExample]:
+    is_tsv, is_test = source.kind == ".tsv", split.startswith("test")
+    texts = task.texts if is_tsv else task.hub_texts or task.texts
+    label = task.label if is_tsv else "label"
+    wanted = texts if is_test else (*texts, label)
+    if is_tsv:
+        rows = _lines(task, source, wanted, header=() if is_test else task.header)
+    else:
+        rows = _hub_rows(task, source, wanted)
+    for count, (place, row) in enumerate(rows):
+        for name in texts:
+            if not isinstance(row[name], str):
+                raise LitebertError(
+                    "LB-824",
+                    f"{place}: {name} is not text",
+                    received=str(row[name]),
+                    expected="a string",
+                    next="get the file again, or take this row out",
+                )
+        first, *second = (str(row[name]) for name in texts)
+        name = str(next((row[name] for name in ID_COLUMNS if name in row), count))
+        wanted_label = None if is_test else _label(task, row[label], place)
+        yield TextExample(name, first, second[0] if second else None, wanted_label)
+
+
+def _lines(
+    task: GlueTask, source: Source, wanted: Sequence[str], *, header: tuple[str, ...]
+) -> Iterator[tuple[RowPlace, Row]]:
+    """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
+    lines = read_lines(source)
+    if not header:
+        number, first = next(lines, (1, ""))
+        header = tuple(first.split("\t"))
+        _require_columns(task, header, wanted, RowPlace(source, number))
+    for number, line in lines:
+        cells = line.split("\t")
+        if len(cells) < len(header) and task.skips_short_lines:
+            continue
+        if len(cells) != len(header):
+            raise LitebertError(
+                "LB-823",
+                f"{RowPlace(source, number)}: {task.name} has another number of columns",
+                received=f"{len(cells)}: {line}",
+                expected=f"{len(header)}, with a tab between: {', '.join(header)}",
+                next="get the file again, or take this line out",
+            )
+        yield RowPlace(source, number), dict(zip(header, cells, strict=True))
+
+
+def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> Iterator[tuple[RowPlace, Row]]:
+    """Yield the rows of a .parquet or .jsonl file as the Hub has them."""
+    if source.kind == ".parquet":
+        wanted = (*wanted, "idx")
+        rows = scan_columns(source, wanted)
+    else:
+        rows = ((number, parse_row(line, RowPlace(source, number))) for number, line in read_lines(source))
+    for number, row in rows:
+        _require_columns(task, tuple(row), wanted, RowPlace(source, number))
+        yield RowPlace(source, number), row
+
+
+def _require_columns(task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: RowPlace) -> None:
+    if not set(wanted) <= set(columns):
+        raise LitebertError(
+            "LB-822",
+            f"{place}: these are not the columns of {task.name}",
+            received=", ".join(columns),
+            expected=f"among them {', '.join(wanted)}",
+            next=f"give the folder that holds {task.folder}, or the files of {task.name} itself",
+        )
+
+
+def _label(task: GlueTask, value: object, place: RowPlace) -> int | float:
+    """Return a score; or the number of a label: the authors' spelling in any case, or the Hub's name or number.
+
+    No other spelling is accepted in the authors' files: those of RTE have the columns of WNLI, but words where WNLI has
+    digits.
+    """
+    names = task.spellings if place.source.kind == ".tsv" else task.labels
+    if not task.labels:
+        with suppress(ValueError, OverflowError):
+            if (
+                isinstance(value, str | int | float)
+                and not isinstance(value, bool)
+                and 0 <= float(value) <= HIGHEST_SCORE
+            ):
+                return float(value)
+    elif isinstance(value, str):
+        if value.lower() in names:
+            return names.index(value.lower())
+    elif isinstance(value, int):
+        hub_names = task.hub_labels or names
+        if 0 <= value < len(hub_names):
+            return names.index(hub_names[value])
+    raise LitebertError(
+        "LB-825",
+        f"{place}: not a label of {task.name}",
+        received=str(value),
+        expected=f"one of {', '.join(names)}" if names else f"a score from 0 to {HIGHEST_SCORE}",
+        next="get the file again, or take this row out",
+    )
+
+
+# The leaderboard
 
 SUBMISSION_FILES = tuple(
     f"{name}.tsv" for task in GLUE_TASKS for name in (("MNLI-m", "MNLI-mm") if task.name == "mnli" else (task.folder,))
@@ -26,18 +265,16 @@ def submission(
     task: GlueTask, split: str, examples: Sequence[TextExample], answers: Sequence[Scores]
 ) -> dict[str, str]:
     """Return the answers as a file for gluebenchmark.com, by its name."""
-    matching = {"_matched": "-m", "_mismatched": "-mm"}
-    suffix = next((short for long, short in matching.items() if split.endswith(long)), "")
-    rows = (f"{example.id}\t{_prediction(task, answer)}\n" for example, answer in zip(examples, answers, strict=True))
-    return {f"{task.folder}{suffix}.tsv": "index\tprediction\n" + "".join(rows)}
+    suffix = "-m" if split.endswith("_matched") else "-mm" if split.endswith("_mismatched") else ""
+    lines = ["index\tprediction\n"]
+    for example, answer in zip(examples, answers, strict=True):
+        score = f"{min(max(answer.values[0], 0.0), HIGHEST_SCORE):.3f}"
+        lines.append(f"{example.id}\t{task.spellings[answer.best] if task.labels else score}\n")
+    return {f"{task.folder}{suffix}.tsv": "".join(lines)}
 
 
 def glue_zip(files: Mapping[str, str]) -> bytes:
-    """Pack the files of all tasks, by name, into the archive to upload.
-
-    Raises:
-        LitebertError: LB-826, a task has no file; the leaderboard requires all.
-    """
+    """Pack the files of all tasks, by name, into the archive to upload; the leaderboard requires all."""
     if missing := [name for name in SUBMISSION_FILES if name not in files]:
         raise LitebertError(
             "LB-826",
@@ -53,23 +290,14 @@ def glue_zip(files: Mapping[str, str]) -> bytes:
     return packed.getvalue()
 
 
-def _prediction(task: GlueTask, answer: Scores) -> str:
-    if task.labels:
-        return task.spellings[answer.best]
-    return f"{min(max(answer.values[0], 0.0), HIGHEST_SCORE):.3f}"
-
-
 def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
-    head = HeadConfig(
-        kind="sequence-classification",
-        labels=task.labels or ("score",),
-        problem_type="single_label_classification" if task.labels else "regression",
-    )
+    problem = "single_label_classification" if task.labels else "regression"
+    head = HeadConfig(kind="sequence-classification", labels=task.labels or ("score",), problem_type=problem)
     return Dataset(
         name=task.name,
         family=TextClassification(head),
         read=partial(read_glue, task),
-        key_measure=KEY_MEASURES.get(task.name, "accuracy"),
+        key_measure=task.key_measure,
         dev_splits=tuple(split for split in task.splits if split.startswith("dev")),
         test_splits=tuple(split for split in task.splits if split.startswith("test")),
         submission=partial(submission, task),

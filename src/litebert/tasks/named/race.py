@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, Self
@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from litebert.config.allowed import expected
 from litebert.errors import LitebertError
 from litebert.reading.lines import read_lines
-from litebert.reading.source import Source, find_files
+from litebert.reading.source import find_files
 from litebert.reading.tables import RowPlace, parse_row
-from litebert.tasks.dataset import Dataset
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.classification import Scores
+from litebert.tasks.kinds.family import Dataset
+from litebert.tasks.kinds.text import Scores
 
 LETTERS = "ABCD"
 
@@ -49,49 +49,35 @@ class RacePassage(BaseModel):
 def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExample]:
     """Read the questions of one split, group after group.
 
-    The folder is RACE as it is distributed, with one file per passage or all in all.txt, or the
-    parent of that; or it has a file such as dev-middle.jsonl for each split and group.
-
-    Raises:
-        LitebertError: LB-820, the files are missing; LB-827, a line is not a passage of RACE.
+    The folder is RACE as it is distributed, with one file per passage or all in all.txt, or the parent of that; or it
+    has a file such as dev-middle.jsonl for each split and group.
     """
-    examples: list[ChoiceExample] = []
+    examples = []
     for group in groups:
         inside = [f"{split}/{group}/{name}" for name in ("all.txt", "*.txt")]
-        patterns = [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]
-        for source in find_files(folder, patterns):
-            examples += _examples(source, group)
+        for source in find_files(folder, [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]):
+            for number, line in read_lines(source):
+                passage = _passage(line, RowPlace(source, number))
+                rows = zip(passage.questions, passage.options, passage.answers, strict=True)
+                examples += [
+                    ChoiceExample(
+                        id=f"{passage.id}-{index}",
+                        context=passage.article,
+                        question=question,
+                        choices=tuple(options),
+                        label=LETTERS.index(answer),
+                        group=group,
+                    )
+                    for index, (question, options, answer) in enumerate(rows)
+                ]
     return examples
-
-
-def submission(name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]) -> dict[str, str]:
-    """Write the letter of each answer by the id of its question."""
-    letters = {example.id: LETTERS[answer.best] for example, answer in zip(examples, answers, strict=True)}
-    return {f"{name}-{split}.json": json.dumps(letters, indent=2) + "\n"}
-
-
-def _examples(source: Source, group: str) -> Iterator[ChoiceExample]:
-    for number, line in read_lines(source):
-        place = RowPlace(source, number)
-        passage = _passage(line, place)
-        rows = zip(passage.questions, passage.options, passage.answers, strict=True)
-        for index, (question, options, answer) in enumerate(rows):
-            yield ChoiceExample(
-                id=f"{passage.id}-{index}",
-                context=passage.article,
-                question=question,
-                choices=tuple(options),
-                label=LETTERS.index(answer),
-                group=group,
-            )
 
 
 def _passage(line: str, place: RowPlace) -> RacePassage:
     try:
         return RacePassage.model_validate(parse_row(line, place))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
         raise LitebertError(
             "LB-827",
             f"{place}: not a passage of RACE" + (f" ({where})" if where else ""),
@@ -101,18 +87,13 @@ def _passage(line: str, place: RowPlace) -> RacePassage:
         ) from error
 
 
-def _dataset(name: str, groups: Sequence[str]) -> Dataset[ChoiceExample, Scores]:
-    return Dataset(
-        name=name,
-        family=MultipleChoice(),
-        read=partial(read_race, groups),
-        key_measure="accuracy",
-        submission=partial(submission, name),
-    )
+def submission(name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]) -> dict[str, str]:
+    """Write the letter of each answer by the id of its question."""
+    letters = {example.id: LETTERS[answer.best] for example, answer in zip(examples, answers, strict=True)}
+    return {f"{name}-{split}.json": json.dumps(letters, indent=2) + "\n"}
 
 
 DATASETS = {
-    "race": _dataset("race", ("middle", "high")),
-    "race-middle": _dataset("race-middle", ("middle",)),
-    "race-high": _dataset("race-high", ("high",)),
+    name: Dataset(name, MultipleChoice(), partial(read_race, groups), "accuracy", partial(submission, name))
+    for name, groups in {"race": ("middle", "high"), "race-middle": ("middle",), "race-high": ("high",)}.items()
 }

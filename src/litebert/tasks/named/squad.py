@@ -1,55 +1,204 @@
-"""SQuAD as data sets: where its files are, and the files that the official scripts write."""
+"""SQuAD 1.1 and 2.0: questions on contexts, the files that the official scripts write, and scores of such files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from litebert.reading.source import find_file, find_files
-from litebert.tasks.dataset import Dataset
-from litebert.tasks.kinds.spans.answering import SpanAnswering
-from litebert.tasks.kinds.spans.conditional import ConditionalSpanAnswering
-from litebert.tasks.kinds.spans.decode import ProposedSpan, SpanAnswer
-from litebert.tasks.kinds.spans.example import SpanExample
-from litebert.tasks.kinds.spans.threshold import given_texts
-from litebert.tasks.named.squad_questions import read_squad, with_unanswerable
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-_UNANSWERABLE = ".unanswerable.json"
-_PARTS = ("fit", "tune")
-"""Parts of the training articles: about one in twenty to tune a threshold on, and the others."""
+from litebert.errors import LitebertError
+from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
+from litebert.reading.source import Source, find_file, find_files
+from litebert.reading.tables import read_layout
+from litebert.tasks.kinds.family import Dataset
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, given_texts, gold
+from litebert.tasks.kinds.windows import GoldAnswer, SpanExample, require_bounded_context
+from litebert.terminal import say
+
+# The files
+
+
+class _SquadPart(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class _SquadAnswer(_SquadPart):
+    text: str
+    answer_start: int
+
+
+class _SquadQuestion(_SquadPart):
+    id: str
+    question: str
+    answers: list[_SquadAnswer] | None = None
+    is_impossible: bool | None = None
+
+
+class _Paragraph(_SquadPart):
+    context: str
+    qas: list[_SquadQuestion]
+
+
+class _Article(_SquadPart):
+    title: str = ""
+    paragraphs: list[_Paragraph]
+
+
+class _SquadLayout(_SquadPart):
+    version: str | float = ""
+    data: list[_Article]
+
+
+_SQUAD = TypeAdapter(_SquadLayout)
+_UNANSWERABLE = TypeAdapter(dict[str, list[_SquadQuestion]])
+_TEXTS, _NUMBERS = TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
+
+
+@dataclass(frozen=True)
+class SquadFile:
+    """The questions of a file, and whether some may have no answer (SQuAD 2.0)."""
+
+    examples: list[SpanExample]
+    is_version_2: bool
+
+
+def read_squad(source: Source) -> SquadFile:
+    """Read a file of SQuAD 1.1 or 2.0; each answer must stand where its start says, and ids must differ."""
+    file = read_layout(source, _SQUAD, what="SQuAD")
+    is_version_2 = str(file.version).removeprefix("v").startswith("2")
+    examples = []
+    for article in file.data:
+        for paragraph in article.paragraphs:
+            for question in paragraph.qas:
+                examples.append(_example(question, paragraph.context, article.title, source.name))
+                is_version_2 = is_version_2 or question.is_impossible is not None
+    _require_distinct(examples, source.name)
+    return SquadFile(examples, is_version_2)
+
+
+def _example(question: _SquadQuestion, context: str, title: str, name: str) -> SpanExample:
+    where = f"{name}, question {question.id}"
+    require_bounded_context(context, where)
+    answers = tuple(GoldAnswer(one.text, one.answer_start) for one in question.answers or ())
+    for answer in answers:
+        stands = context[answer.start : answer.start + len(answer.text)] if answer.start >= 0 else ""
+        if not answer.text.strip() or stands != answer.text:
+            raise LitebertError(
+                "LB-802",
+                f"{where}: the answer is not where answer_start says",
+                received=f"{answer.text!r} at {answer.start:,}, where {stands!r} stands",
+                expected=f"a part of the context, which has {len(context):,} characters (not bytes)",
+                next="correct answer_start: the position of the answer's first character, from 0",
+            )
+    if answers and question.is_impossible:
+        raise LitebertError(
+            "LB-805",
+            f"{where} has an answer and says it has none",
+            received=f"is_impossible and {answers[0].text!r}",
+            expected="is_impossible with no answers, or answers without it",
+            next="correct one of the two",
+        )
+    # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
+    is_empty_list = question.answers is not None and question.is_impossible is None
+    is_labelled = bool(answers or question.is_impossible or is_empty_list)
+    return SpanExample(question.id, question.question, context, answers if is_labelled else None, title)
+
+
+def _require_distinct(examples: Sequence[SpanExample], name: str) -> None:
+    seen: set[str] = set()
+    for example in examples:
+        if example.id in seen:
+            raise LitebertError(
+                "LB-803",
+                f"{name}: two questions have the same id",
+                received=example.id,
+                expected="a unique id for each question, because predictions are listed by id",
+                next="give one of them another id",
+            )
+        seen.add(example.id)
+
+
+def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanExample]:
+    """Add questions without an answer to the contexts they belong to.
+
+    The file is a JSON object: hex SHA-1 of a context in UTF-8 -> its questions, each with `id` and `question`. They
+    follow the other questions on their context; contexts that are not among the examples are ignored. If only the
+    file's questions are in lower case, a cased vocabulary gives away which questions have no answer.
+    """
+    source = find_file(path)
+    added = read_layout(source, _UNANSWERABLE, what="questions by the SHA-1 of their context")
+    by_context: dict[str, list[SpanExample]] = {}
+    for example in examples:
+        by_context.setdefault(example.context, []).append(example)
+    merged = []
+    for context, questions in by_context.items():
+        key = hashlib.sha1(context.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+        title = questions[0].title
+        merged += [*questions, *(SpanExample(one.id, one.question, context, (), title) for one in added.get(key, ()))]
+    if len(merged) == len(examples):
+        raise LitebertError(
+            "LB-804",
+            f"{source.name} has no question on any context of the data",
+            received=f"{len(added):,} contexts, none of them among these",
+            expected="hex SHA-1 of contexts in UTF-8 as keys",
+            next="use the file that was made for this version of the data",
+        )
+    _require_distinct(merged, source.name)
+    return merged
+
+
+# The splits
 
 
 def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
     """Read the questions of one split: train or dev; or fit or tune, which are parts of train.
 
-    `folder` has train-v1.1.json and so on, plain, compressed (.gz, .zst) or in parts
-    (dev-v2.0.part1.json); or it is a single file. Training questions of 2.0 may also be split into
-    train-v1.1.json and train-v2.0.unanswerable.json; see `with_unanswerable`.
-
-    Raises:
-        LitebertError: LB-820, there are no such files; what `read_squad` raises.
+    Of the training articles about one in twenty is there to tune a threshold on (tune), the others are fit. `folder`
+    has train-v1.1.json and so on, plain, compressed (.gz, .zst) or in parts (dev-v2.0.part1.json); or it is a single
+    file. Training questions of 2.0 may also be split into train-v1.1.json and train-v2.0.unanswerable.json; see
+    `with_unanswerable`.
     """
-    if split in _PARTS:
+    if split in ("fit", "tune"):
         train = read_split(version, folder, "train")
         return [example for example in train if _is_held_out(example) == (split == "tune")]
     if folder.is_file():
         return read_squad(find_file(folder)).examples
-    stem = f"{split}-v{version}"
-    names = [f"{stem}.json", f"{stem}.part*.json", stem + _UNANSWERABLE]
-    sources = find_files(folder, names)
-    if _UNANSWERABLE in sources[0].name:
-        answerable = read_split("1.1", folder, split)
-        return with_unanswerable(answerable, Path(sources[0].name))
+    stem, unanswerable = f"{split}-v{version}", ".unanswerable.json"
+    sources = find_files(folder, [f"{stem}.json", f"{stem}.part*.json", stem + unanswerable])
+    if unanswerable in sources[0].name:
+        return with_unanswerable(read_split("1.1", folder, split), Path(sources[0].name))
     return [example for source in sources for example in read_squad(source).examples]
+
+
+def _is_held_out(example: SpanExample) -> bool:
+    """Choose by article, so that no context is in both parts."""
+    name = (example.title or example.context).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(name).digest()[0] % 20 == 0
+
+
+# What the official scripts write and print
 
 
 def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
     ids = [example.id for example in examples]
-    n_best = [[_proposal(span) for span in answer.n_best] for answer in answers]
+    n_best = [
+        [
+            {
+                "text": span.text,
+                "probability": span.probability,
+                "start_log_prob": span.start_score,
+                "end_log_prob": span.end_score,
+            }
+            for span in answer.n_best
+        ]
+        for answer in answers
+    ]
     files: dict[str, object] = {
         "predictions.json": dict(zip(ids, given_texts(examples, answers), strict=True)),
         "nbest_predictions.json": dict(zip(ids, n_best, strict=True)),
@@ -60,36 +209,62 @@ def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAn
     return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
 
 
-def _proposal(span: ProposedSpan) -> dict[str, str | float]:
+def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | None = None) -> dict[str, float]:
+    """Score question id -> answer against a file of SQuAD 1.1 or 2.0; which one, the file says.
+
+    Questions without a prediction are named on stderr and counted as `unanswered`. As officially, they are wrong in 1.1
+    and left out in 2.0. `null_odds` (2.0) has question id -> null score.
+    """
+    source = find_file(dataset)
+    file = read_squad(source)
+    wanted = gold([example for example in file.examples if example.answers is not None])
+    found = read_layout(find_file(predictions), _TEXTS, what="question id to answer")
+    if not wanted:
+        raise LitebertError(
+            "LB-808",
+            f"{source.name} does not tell the answers",
+            received="questions without answers",
+            expected="a labelled file, such as dev-v1.1.json or dev-v2.0.json",
+            next=f"litebert evaluate --predictions {predictions} --data dev-v1.1.json",
+        )
+    if wanted.keys().isdisjoint(found):
+        raise LitebertError(
+            "LB-809",
+            f"{predictions} answers no question of {source.name}",
+            received=f"ids such as {next(iter(found), 'none')}",
+            expected=f"ids such as {next(iter(wanted))}",
+            next="choose the file of questions that the predictions were made for",
+        )
+    missing = [key for key in wanted if key not in found]
+    if missing:
+        consequence = "are left out" if file.is_version_2 else "count as wrong"
+        shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        say(f"{len(missing):,} of {len(wanted):,} questions have no prediction and {consequence}: {shown}")
+    if not file.is_version_2:
+        return {**squad1_measures(wanted, found), "unanswered": len(missing)}
+    if null_odds is None:
+        return {**squad2_measures(wanted, found), "unanswered": len(missing)}
+    nulls = read_layout(find_file(null_odds), _NUMBERS, what="question id to number")
+    if lacking := [key for key in wanted if key in found and key not in nulls]:
+        raise LitebertError(
+            "LB-810",
+            f"{null_odds} lacks questions that are answered",
+            received=f"{len(nulls):,} null scores, none for {lacking[0]}",
+            expected="one for each prediction",
+            next="write both files in one go, or omit --null-odds",
+        )
     return {
-        "text": span.text,
-        "probability": span.probability,
-        "start_log_prob": span.start_score,
-        "end_log_prob": span.end_score,
+        **squad2_measures(wanted, found, nulls),
+        **threshold_measures(wanted, found, nulls),
+        "unanswered": len(missing),
     }
 
 
-def _is_held_out(example: SpanExample) -> bool:
-    """Choose by article, so that no context is in both parts."""
-    name = (example.title or example.context).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(name).digest()[0] % 20 == 0
+def _dataset(name: str, version: str, family: SpanAnswering) -> Dataset[SpanExample, SpanAnswer]:
+    return Dataset(name, family, partial(read_split, version), "f1", submission, test_splits=())
 
 
-DATASETS: dict[str, Dataset[SpanExample, SpanAnswer]] = {
-    "squad": Dataset(
-        name="squad",
-        family=SpanAnswering(),
-        read=partial(read_split, "1.1"),
-        key_measure="f1",
-        test_splits=(),
-        submission=submission,
-    ),
-    "squad2": Dataset(
-        name="squad2",
-        family=ConditionalSpanAnswering(),
-        read=partial(read_split, "2.0"),
-        key_measure="f1",
-        test_splits=(),
-        submission=submission,
-    ),
+DATASETS = {
+    "squad": _dataset("squad", "1.1", SpanAnswering()),
+    "squad2": _dataset("squad2", "2.0", ConditionalSpanAnswering()),
 }

@@ -1,22 +1,234 @@
-"""Which column of a table is what: by the names that people use, otherwise by what stands in it."""
+"""Columns of a table: what stands in their cells, what a user says they are, and what can be guessed."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from statistics import fmean
+from typing import Literal, TypeAlias, get_args
 
-from litebert.errors import RequestError
+from litebert.errors import RequestError, did_you_mean
 from litebert.reading.tables import Row
-from litebert.tasks.own.roles import CHOSEN, NAMES, PAIRS, Columns, Role, normal
-from litebert.tasks.own.values import Contents
+from litebert.tokenizer.normalize import replace_surrogates
 
 RowShape: TypeAlias = Literal["texts", "words", "choices", "spans"]
 Names: TypeAlias = tuple[str, ...]
-Found: TypeAlias = dict[Role, Names]
+Role: TypeAlias = Literal[
+    "id", "text", "second", "label", "tokens", "tags", "context", "question", "choices", "answers",
+    "start",
+]  # fmt: skip
+ROLES: tuple[Role, ...] = get_args(Role)
+SYNONYMS = {"pair": "second"}
+"""Other names of roles, which commands may use."""
+SEVERAL: tuple[Role, ...] = ("label", "choices")
+"""Roles that several columns can share: a column for each label, or for each choice."""
+LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
+"""Roles that are not needed in a file without labels."""
+
+# The usual names of columns, without spaces and signs, the likelier first
+
+PAIRS = (
+    ("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("text1", "text2"),
+    ("texta", "textb"), ("premise", "hypothesis"), ("question1", "question2"),
+    ("question", "passage"), ("question", "sentence"), ("question", "context"),
+    ("query", "passage"), ("query", "document"), ("first", "second"),
+)  # fmt: skip
+NAMES: Mapping[Role, Names] = {
+    "id": ("id", "idx", "index", "guid", "uid", "uuid", "pairid", "exampleid", "questionid", "qid",
+           "docid", "rowid", "sentenceid", "sentid"),
+    "text": ("text", "sentence", "review", "reviewtext", "reviewbody", "content", "comment",
+             "commenttext", "tweet", "utterance", "message", "body", "document", "description",
+             "query", "sentence1", "premise", "question", "passage", "title", "input"),
+    "second": ("second", "sentence2", "text2", "textb", "hypothesis", "textpair", "pair"),
+    "label": ("label", "labels", "goldlabel", "class", "classindex", "target", "category",
+              "categories", "sentiment", "topic", "intent", "emotion", "score", "similarity",
+              "similarityscore", "relatednessscore", "entailmentjudgment", "rating", "stars",
+              "isduplicate", "quality", "output", "answer", "y"),
+    "tokens": ("tokens", "words", "token"),
+    "tags": ("nertags", "tags", "tag", "labels", "ner", "iobtags", "biotags", "wordlabels",
+             "postags", "pos", "chunktags"),
+    "context": ("context", "passage", "article", "paragraph", "story", "ctx", "premise", "sent1",
+                "text", "document"),
+    "question": ("question", "questionstem", "query", "prompt", "goal", "sent2", "sentence"),
+    "choices": ("choices", "options", "candidates", "endings", "alternatives"),
+    "answers": ("answers", "answer", "answertext"),
+    "start": ("answerstart", "startposition", "answeroffset", "start"),
+}  # fmt: skip
+CHOSEN = ("answerkey", "correct", "correctanswer", "correctanswerid", "gold")
+"""More names of the label column if it says which choice is right."""
+KNOWN_NAMES = frozenset([*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)])
+
+
+def normal(name: str) -> str:
+    """Return a column's name normalised for comparison: letters and digits, in lower case.
+
+    >>> normal("Review Text"), normal("sentence_A")
+    ('reviewtext', 'sentencea')
+    """
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+# What stands in a cell; None if nothing does
+
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def text_of(value: object) -> str | None:
+    """Return a cell as text.
+
+    >>> text_of("a b"), text_of(3.0), text_of(True), text_of(""), text_of(float("nan"))
+    ('a b', '3', 'true', None, None)
+    """
+    if isinstance(value, str):
+        return replace_surrogates(value) or None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and not math.isnan(value):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return None
+
+
+def label_of(value: object) -> str | None:
+    """Return a cell as the name of a label, without surrounding white space.
+
+    >>> label_of(" positive "), label_of(1), label_of("  ")
+    ('positive', '1', None)
+    """
+    return (text_of(value) or "").strip() or None
+
+
+def number_of(value: object) -> float | None:
+    """Return a cell as a finite number.
+
+    >>> number_of("4.5"), number_of(3), number_of("NaN"), number_of("four")
+    (4.5, 3.0, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str) and "_" in value:  # Python reads 1_000 as a number; data do not
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def list_of(value: object) -> list[object] | None:
+    """Return a cell as a list: a list, or a text that JSON, Python or numpy wrote for one.
+
+    >>> list_of('["a", "b"]'), list_of("['a', 'b']"), list_of("['a' 'b']"), list_of("a b")
+    (['a', 'b'], ['a', 'b'], ['a', 'b'], None)
+    """
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    text = value.strip() if isinstance(value, str) else ""
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    try:
+        parsed = json.loads(text)
+        return parsed if isinstance(parsed, list) else None
+    except (ValueError, RecursionError):
+        inside = text[1:-1]
+    if "'" not in inside and '"' not in inside:  # bare words
+        return [word for word in re.split(r"[\s,]+", inside) if word]
+    strings: list[object] = []
+    end = 0
+    for found in _QUOTED.finditer(inside):
+        if not _BETWEEN.fullmatch(inside, end, found.start()):
+            return None
+        strings.append(re.sub(r"\\(.)", r"\1", found[1] if found[1] is not None else found[2]))
+        end = found.end()
+    return strings if _BETWEEN.fullmatch(inside, end) else None
+
+
+# What a user says: role=name
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of each role; most roles have one column."""
+
+    names: Mapping[Role, Names]
+
+    def one(self, role: Role) -> str | None:
+        """Return the column of a role, the first of several; None if it has none."""
+        names = self.names.get(role, ())
+        return names[0] if names else None
+
+    def all(self, role: Role) -> Names:
+        """Return the columns that share a role."""
+        return self.names.get(role, ())
+
+    @property
+    def used(self) -> Names:
+        """The columns that have a role."""
+        return tuple(name for names in self.names.values() for name in names)
+
+    def words(self) -> Names:
+        """Return the assignments that a user would type for these columns.
+
+        >>> Columns({"text": ("body",), "choices": ("a", "b")}).words()
+        ('text=body', 'choices=a,b')
+        """
+        return tuple(f"{role}={','.join(names)}" for role, names in self.names.items())
+
+    def require_in(self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = "") -> None:
+        """Check that a table has the columns of all roles, or of all but some."""
+        for role, names in self.names.items():
+            for name in names:
+                if role not in without and name not in columns:
+                    raise RequestError(
+                        "LB-851",
+                        f"there is no column {name}{where}",
+                        received=f"{role}={name}",
+                        expected=f"one of {', '.join(columns)}",
+                        next=f"--column {role}=NAME ({did_you_mean(name, columns)})",
+                    )
+
+
+def chosen_header(words: Iterable[str]) -> bool | None:
+    """Return True or False for header=yes or header=no among the words, None for neither."""
+    headers = {"header=yes": True, "header=no": False}
+    return next((headers[word] for word in words if word in headers), None)
+
+
+def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Columns:
+    """Read assignments as a user types them: role=name, or role=name,name for several columns.
+
+    Names must be among `columns`, if these are known.
+    """
+    names: dict[Role, Names] = {}
+    for word in words:
+        if chosen_header([word]) is not None:
+            continue
+        role, equals, name = word.partition("=")
+        role = SYNONYMS.get(role, role)
+        if role not in ROLES or not equals or not name:
+            raise RequestError(
+                "LB-850",
+                "this does not say what a column is",
+                received=word,
+                expected=f"ROLE=NAME, with a role of {', '.join(ROLES)}; or header=no",
+                next=f"--column text=NAME ({did_you_mean(role, ROLES)})",
+            )
+        is_one = role not in SEVERAL or name in (columns or ())
+        names[role] = (name,) if is_one else tuple(name.split(","))
+    chosen = Columns(names)
+    if columns is not None:
+        chosen.require_in(columns)
+    return chosen
+
+
+# What is guessed: by the names that people use, otherwise by what stands in the first rows
 
 _SIGNS: Mapping[Role, RowShape] = {
     "choices": "choices",
@@ -28,20 +240,20 @@ _SIGNS: Mapping[Role, RowShape] = {
     "second": "texts",
 }
 """A column chosen for one of these says what the rows are."""
-
 _POSE: Mapping[RowShape, str] = {
     "texts": "texts with a label",
     "words": "words with tags",
     "choices": "questions with choices",
     "spans": "questions on a context",
 }
-
 _NUMBERED = re.compile(r"(.*?)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
 _FEWEST = {"": 3} | dict.fromkeys(
     ("choice", "option", "opt", "op", "ending", "answer", "ans", "sol", "solution", "candidate",
      "alternative"), 2
 )  # fmt: skip
 """How many columns ending in a number or letter, by what is before it, are choices."""
+_TEXT_CHARACTERS = 10
+"""The mean length of texts, at least."""
 
 
 def guess_columns(
@@ -51,18 +263,13 @@ def guess_columns(
 
     What was chosen stays; `shape` None is guessed, too.
 
-    Raises:
-        LitebertError: LB-854, a role that the rows need cannot be given to one column; LB-841, a
-            role was chosen that they do not have.
-
     >>> rows = [{"body": "It was good.", "stars": "5"}, {"body": "I fell asleep.", "stars": "1"}]
     >>> guess_columns(["body", "stars"], rows, Columns({}), None)[1].words()
     ('text=body', 'label=stars')
     """
     guess = _Guess(names, Contents(sample), chosen)
     shape = shape or guess.shape()
-    find = {"texts": guess.texts, "words": guess.words, "choices": guess.choices, "spans": guess.spans}
-    found = find[shape]()
+    found = {"texts": guess.texts, "words": guess.words, "choices": guess.choices, "spans": guess.spans}[shape]()
     for role in chosen.names:
         if role not in found:
             raise RequestError(
@@ -73,6 +280,56 @@ def guess_columns(
                 next="omit this choice; or name the problem: --problem NAME",
             )
     return shape, Columns({role: columns for role, columns in found.items() if columns})
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the first rows of a table say about its columns."""
+
+    rows: Sequence[Row]
+
+    def is_text(self, name: str) -> bool:
+        """Whether most rows have a text of several words here, and most of these differ."""
+        values = self.strings(name)
+        return self.is_worded(name) and len(set(values)) * 2 > len(values)
+
+    def is_worded(self, name: str) -> bool:
+        """Whether most rows have several words here."""
+        values = self.strings(name)
+        if not values or len(values) * 2 < len(self.rows):
+            return False
+        num_worded = sum(" " in value or not value.isascii() for value in values)
+        return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
+
+    def is_label(self, name: str) -> bool:
+        """Whether there are few distinct values, or fractions, or nothing but lists."""
+        filled = [value for row in self.rows if (value := label_of(row.get(name))) is not None]
+        if not filled:
+            return self.is_list(name)
+        num_distinct = len(set(filled))
+        numbers = [number for value in filled if (number := number_of(value)) is not None]
+        if len(numbers) < len(filled):
+            return 1 < num_distinct <= max(2, len(filled) // 2)
+        is_whole = all(number.is_integer() for number in numbers)
+        return num_distinct > 1 and (num_distinct * 2 <= len(filled) or not is_whole)
+
+    def is_list(self, name: str) -> bool:
+        """Whether any row has a list here, or a text that is a list."""
+        return any(list_of(row.get(name)) is not None for row in self.rows)
+
+    def is_object(self, name: str) -> bool:
+        """Whether any row has an object with named values here."""
+        return any(isinstance(row.get(name), Mapping) for row in self.rows)
+
+    def is_span(self, name: str) -> bool:
+        """Whether any row says where an answer starts."""
+        return any("answer_start" in str(row.get(name)) for row in self.rows)
+
+    def strings(self, name: str) -> list[str]:
+        """Return the texts of a column that are not numbers."""
+        cells = (row.get(name) for row in self.rows)
+        values = (text_of(cell) for cell in cells if isinstance(cell, str))
+        return [value for value in values if value is not None and number_of(value) is None]
 
 
 @dataclass(frozen=True)
@@ -89,24 +346,30 @@ class _Guess:
         tokens = self._named("tokens")
         if tokens and (self._named("tags", *tokens) or self.contents.is_list(tokens[0])):
             return "words"
-        if self._named("question") and self._named("context") and self._has_spans():
-            return "spans"
+        if self._named("question") and self._named("context"):
+            answers = self._named("answers")
+            if self._named("start") or (answers and self.contents.is_span(answers[0])):
+                return "spans"
         return "choices" if self._choices() else "texts"
 
-    def texts(self) -> Found:
-        """Find one or two texts with a label."""
+    def texts(self) -> dict[Role, Names]:
+        """Find a text, or a pair of texts by their usual names, with a label."""
         texts = self._texts()
-        label = self._named("label", *texts) or self._like_label(texts)
+        label = self._named("label", *texts)
+        if not label:  # the only other column that looks like labels, if there is one
+            taken = (*texts, *self._named("id", *texts))
+            like = [name for name in self.names if name not in taken and self.contents.is_label(name)]
+            label = self._only(like, "label") if like else ()
         id_ = self._named("id", *texts, *label)
         return {"text": texts[:1], "second": texts[1:], "label": label, "id": id_}
 
-    def words(self) -> Found:
+    def words(self) -> dict[Role, Names]:
         """Find words and their tags."""
         tokens = self._needed("tokens")
         tags = self._named("tags", *tokens)
         return {"tokens": tokens, "tags": tags, "id": self._named("id", *tokens, *tags)}
 
-    def choices(self) -> Found:
+    def choices(self) -> dict[Role, Names]:
         """Find choices, the question, and which choice is right."""
         choices = self._choices() or self._cannot_tell("choices", [])
         label = self.chosen.all("label") or self._first([*CHOSEN, *NAMES["label"]], *choices)
@@ -115,19 +378,18 @@ class _Guess:
         context = self._named("context", *taken, *question)
         if not question and not context:
             question = self._only(self._like_text(taken), "question")
-        found: Found = {"question": question, "context": context, "choices": choices}
-        return found | {"label": label, "id": self._named("id", *taken, *question, *context)}
+        id_ = self._named("id", *taken, *question, *context)
+        return {"question": question, "context": context, "choices": choices, "label": label, "id": id_}
 
-    def spans(self) -> Found:
+    def spans(self) -> dict[Role, Names]:
         """Find question, context and answers."""
         question = self._needed("question")
         context = self._needed("context", *question)
         answers, start = self._named("answers"), self._named("start")
-        found: Found = {"question": question, "context": context, "answers": answers}
-        return found | {"start": start, "id": self._named("id", *question, *context)}
+        id_ = self._named("id", *question, *context)
+        return {"question": question, "context": context, "answers": answers, "start": start, "id": id_}
 
     def _texts(self) -> Names:
-        """Find a text, or a pair of texts by their usual names."""
         second = self.chosen.all("second")
         if text := self.chosen.all("text"):
             return text + second
@@ -139,25 +401,17 @@ class _Guess:
 
     def _choices(self) -> Names:
         """Find the column with the list of choices, or the columns with one choice each."""
-        if named := self._named("choices"):
-            if self.chosen.all("choices") or self.contents.is_list(named[0]):
-                return named
-            if self.contents.is_object(named[0]):
-                return named
+        named = self._named("choices")
+        is_list = named and (self.contents.is_list(named[0]) or self.contents.is_object(named[0]))
+        if self.chosen.all("choices") or is_list:
+            return named
         stems: dict[str, list[str]] = {}
         for name in self.names:
             if numbered := _NUMBERED.fullmatch(name):
                 stems.setdefault(normal(numbered[1]), []).append(name)
         alike = [group for stem, group in stems.items() if len(group) >= _FEWEST.get(stem, 99)]
         spelt = [tuple(group) for group in alike if not group[0].isdigit()]
-        most = max(map(len, spelt), default=0)
-        return next((group for group in spelt if len(group) == most), ())
-
-    def _like_label(self, texts: Names) -> Names:
-        """Return the only other column that looks like labels; none where there is none."""
-        taken = (*texts, *self._named("id", *texts))
-        like = [name for name in self.names if name not in taken and self.contents.is_label(name)]
-        return self._only(like, "label") if like else ()
+        return max(spelt, key=len, default=())
 
     def _like_text(self, taken: Names) -> list[str]:
         """Return columns of texts; else of texts that repeat; else of strings but no labels."""
@@ -170,10 +424,6 @@ class _Guess:
             or [name for name in strings if self.contents.is_worded(name)]
             or [name for name in strings if not self.contents.is_label(name)]
         )
-
-    def _has_spans(self) -> bool:
-        answers = self._named("answers")
-        return bool(self._named("start") or (answers and self.contents.is_span(answers[0])))
 
     def _named(self, role: Role, *taken: str) -> Names:
         return self.chosen.all(role) or self._first(NAMES[role], *taken)
@@ -192,25 +442,19 @@ class _Guess:
 
     def _cannot_tell(self, role: Role, candidates: Sequence[str]) -> Names:
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
+        advice = f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
         raise RequestError(
             "LB-854",
             f"it is unclear which column is the {role}: {which}",
             received=f"columns {', '.join(self.names)}",
             expected="a usual name, or one column alone that looks like it",
-            next=_advice(role, candidates),
+            next=pair_flags(candidates) if role == "text" and len(candidates) == 2 else advice,
         )
 
     @cached_property
     def _by_normal(self) -> dict[str, str]:
         """Return each column by its name as it is compared; the first of several counts."""
         return {normal(name): name for name in reversed(self.names)}
-
-
-def _advice(role: Role, candidates: Sequence[str]) -> str:
-    """Return flags that settle it: of two possible texts both may be meant."""
-    if role == "text" and len(candidates) == 2:
-        return pair_flags(candidates)
-    return f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
 
 
 def pair_flags(names: Sequence[str]) -> str:

@@ -1,10 +1,13 @@
-"""A user's own files as a data set: how to read them is guessed and reported, or can be set."""
+"""A user's own files as a data set: how to read them is settled once on the training file, and reported.
+
+What is not set is guessed from the columns and, for labels, from all rows.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -15,25 +18,126 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert import rng
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.files import Json
-from litebert.tasks.dataset import Dataset
-from litebert.tasks.kinds.classification import Scores
-from litebert.tasks.kinds.family import Answer, AnswerRow, Example, Family
-from litebert.tasks.own.roles import chosen_header
-from litebert.tasks.own.rows import open_table
-from litebert.tasks.own.settle import Settled, recalled, settle
+from litebert.reading.tables import Row
+from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
+from litebert.tasks.own.columns import (
+    LEARNT,
+    Contents,
+    chosen_columns,
+    chosen_header,
+    guess_columns,
+    label_of,
+    pair_flags,
+)
+from litebert.tasks.own.examples import EVERY_PROBLEM, READINGS, RowReading
+from litebert.tasks.own.table import TableFile, open_table
 
 HELD_OUT = 0.1
 SPLITS = ("train", "dev", "test")
+
+
+# How the rows of a table become examples
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A reading, and what is known about the files: whether they have headers, and their names."""
+
+    reading: RowReading[Any, Any]
+    has_header: bool | None = None
+    names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def open(self, path: Path, *, is_labelled: bool) -> TableFile:
+        """Open a file with the same columns; only with `is_labelled` does it need the labels."""
+        table = open_table(path, has_header=self.has_header, known=self.names)
+        optional = ("id",) if is_labelled else ("id", *LEARNT)
+        self.reading.columns.require_in(table.columns, without=optional, where=f" in {path}")
+        return table
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The assignments that a user would type for these columns."""
+        header = ("header=no",) if self.has_header is False else ()
+        return (*self.reading.columns.words(), *header)
+
+    def example(self, table: TableFile, number: int, row: Row, *, is_labelled: bool) -> Any:
+        """Turn a row into an example; its id is in the id column or, without one, its number."""
+        id_column = self.reading.columns.one("id")
+        own = label_of(row.get(id_column)) if id_column else None
+        return self.reading.example(own or str(number), row, table.place(number), is_labelled=is_labelled)
+
+
+def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Settled:
+    """Read a training table once to settle what its rows are."""
+    chosen = chosen_columns(columns, table.columns)
+    sample = table.sample()
+    shape, found = guess_columns(table.columns, sample, chosen, _reading_of(problem).shape if problem else None)
+    role = READINGS[shape].learnt
+    if not found.all(role):
+        raise LitebertError(
+            "LB-861",
+            f"{table.source.name} has no column of labels",
+            received=f"columns {', '.join(table.columns)}",
+            expected="a column with the right answer in every row, to learn from",
+            next=f"--column {role}=NAME",
+        )
+    reading, summary = READINGS[shape].settle(table, found, problem)
+    unused = [name for name in table.columns if name not in found.used]
+    aside = f"; not used: {', '.join(unused)}" if unused else ""
+    notes = [
+        f"{table.source.name}: {table.writing}",
+        f"columns: {' '.join(found.words())}{aside}",
+        f"problem: {reading.problem}; {summary}",
+    ]
+    # A column that is not read although it looks like the other half of a pair
+    text, contents = found.one("text"), Contents(sample)
+    worded = [name for name in unused if contents.is_worded(name)]
+    if text and worded and not chosen.all("text") and not found.one("second"):
+        pair = pair_flags([name for name in sample[0] if name in (text, worded[0])])
+        notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
+    has_header = False if table.has_header is False else chosen_header(columns)
+    return Settled(reading, has_header, table.columns, tuple(notes))
+
+
+def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str]) -> Settled:
+    """Return what was settled earlier, from what a run recorded."""
+    chosen, known = chosen_columns(columns, None), tuple(labels)
+    reading = _reading_of(problem) if problem else None
+    if reading is None or not chosen.names or (reading.needs_labels and not known):
+        raise LitebertError(
+            "LB-868",
+            "without a training file the columns, the problem and the labels are needed",
+            received=f"columns {' '.join(columns)}, problem {problem}, {len(known)} labels",
+            expected="what was settled when the model was trained",
+            next="give the file that it was trained on",
+        )
+    return Settled(reading(chosen, known), chosen_header(columns), chosen.used)
+
+
+def _reading_of(problem: str) -> type[RowReading[Any, Any]]:
+    if problem not in EVERY_PROBLEM:
+        raise RequestError(
+            "LB-855",
+            "there is no such problem",
+            received=problem,
+            expected=f"one of {', '.join(EVERY_PROBLEM)}",
+            next=f"--problem classification ({did_you_mean(problem, EVERY_PROBLEM)})",
+        )
+    return EVERY_PROBLEM[problem]
+
+
+# The data set
 
 
 @dataclass(frozen=True)
 class TableDataset(Dataset[Example, Answer]):
     """A data set of the user's own files.
 
-    `columns`, `problem` and `labels` are what was settled. Given to `table_dataset`, they suffice
-    to read new files without the training file.
+    `columns`, `problem` and `labels` are what was settled. Given to `table_dataset`, they suffice to read new files
+    without the training file.
     """
 
     columns: tuple[str, ...] = ()
@@ -60,32 +164,27 @@ def table_dataset(
 ) -> TableDataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
 
-    `columns` are assignments such as text=review or header=no; everything else is guessed. Without
-    `dev`, the share `held_out` of `train` is evaluated on, the same share of each label. These rows
-    are chosen by a hash of their texts, so that equal ones stay together and the order of rows does
-    not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the notes.
-    For any other file, `read` returns all rows: with labels as "train" or "dev", without as "test".
-
-    Raises:
-        LitebertError: LB-868, there is no training file, and `columns`, `problem` and `labels` do
-            not replace it; or the file or the assignments are not valid.
+    `columns` are assignments such as text=review or header=no; everything else is guessed. Without `dev`, the share
+    `held_out` of `train` is evaluated on, the same share of each label. These rows are chosen by a hash of their texts,
+    so that equal ones stay together and the order of rows does not matter. With `skips_unlabelled`, rows without a
+    label are omitted and counted in the notes. For any other file, `read` returns all rows: with labels as "train" or
+    "dev", without as "test".
     """
     if train:
-        table = open_table(train, has_header=chosen_header(columns))
-        settled = settle(table, columns, problem)
+        settled = settle(open_table(train, has_header=chosen_header(columns)), columns, problem)
     else:
         settled = recalled(columns, problem, labels)
-    files = _Files(settled, train, dev, held_out, skips_unlabelled)
     reading = settled.reading
     part = f"{held_out * 100:g} % of the rows, the same share of each label"
     notes = [*settled.notes, f"evaluated on: {dev or part}"]
     if skips_unlabelled:
-        counts = files.num_unlabelled().items()
-        notes += [f"{name}: {number:,} rows without a label are omitted" for name, number in counts]
+        for path in filter(None, (train, dev)):
+            number = sum(reading.lacks_label(row) for _, row in settled.open(path, is_labelled=True).rows())
+            notes.append(f"{path.name}: {number:,} rows without a label are omitted")
     return TableDataset(
         name="table",
         family=reading.family,
-        read=files.read,
+        read=_Files(settled, train, dev, held_out, skips_unlabelled).read,
         key_measure=reading.key_measure,
         submission=partial(answer_table, reading.family),
         notes=tuple(notes),
@@ -106,13 +205,6 @@ class _Files:
     held_out: float
     skips_unlabelled: bool = False
 
-    def num_unlabelled(self) -> dict[str, int]:
-        """Count the rows without a label in each file that should have them."""
-        paths = [path for path in (self.train, self.dev) if path]
-        tables = {path.name: self.settled.open(path, is_labelled=True) for path in paths}
-        lacks = self.settled.reading.lacks_label
-        return {name: sum(lacks(row) for _, row in table.rows()) for name, table in tables.items()}
-
     def read(self, path: Path, split: str) -> list[Any]:
         """Return the examples of a split: a part of the training file, or all of another file."""
         if split not in SPLITS:
@@ -130,8 +222,9 @@ class _Files:
         if not is_train or self.dev or split == "test":
             return examples
         reading = self.settled.reading
-        keys, strata = map(reading.key, examples), map(reading.stratum, examples)
-        is_out = drawn(list(keys), self.held_out, list(strata))
+        is_out = drawn(
+            [reading.key(each) for each in examples], self.held_out, [reading.stratum(each) for each in examples]
+        )
         return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
     def _examples(self, path: Path, *, is_labelled: bool) -> list[Any]:
@@ -151,8 +244,7 @@ class _Files:
 def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDArray[np.bool_]:
     """Draw a share of the distinct keys, the same share of each stratum, but at least one key.
 
-    Equal keys are drawn together unless all keys are equal; if their strata differ, the first by
-    name counts.
+    Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts.
 
     >>> drawn(["a", "b", "a", "c"], 0.25).tolist()
     [True, False, True, False]
@@ -174,35 +266,50 @@ def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDAr
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 
+def _hash(key: str) -> int:
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
 def answer_table(
     family: Family[Example, Answer], split: str, examples: Sequence[Example], answers: Sequence[Answer]
 ) -> dict[str, str]:
     """Return one CSV file, named after the split, with a line for each example.
 
-    After `id` and `prediction` come the probability of each label or choice, the score, or the
-    confidence of the answer, depending on the kind of task.
+    After `id` and `prediction` come the probability of each label or choice, the score, or the confidence of the
+    answer, depending on the kind of task.
     """
     rows = family.rows(examples, answers)
-    numbers = [_answer_numbers(row, answer) for row, answer in zip(rows, answers, strict=True)]
+    numbers = [family.numbers(*pair) for pair in zip(rows, answers, strict=True)]
     width = max(map(len, numbers), default=0)
-    classified = ("sequence-classification", "vector-classification")
-    names = {
-        **dict.fromkeys(classified, family.head.labels),
-        "multiple-choice": tuple(f"choice {place}" for place in range(1, width + 1)),
-    }.get(family.head.kind, ("confidence",))
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(["id", "prediction", *names])
+    writer.writerow(["id", "prediction", *family.columns(width)])
     for row, values in zip(rows, numbers, strict=True):
-        writer.writerow([row.id, row.answer, *values, *[""] * (width - len(values))])
+        cells = ["" if value is None else f"{value:.6g}" for value in values]
+        writer.writerow([row.id, row.answer, *cells, *[""] * (width - len(cells))])
     return {f"{split}.csv": written.getvalue()}
 
 
-def _answer_numbers(row: AnswerRow, answer: object) -> list[str]:
-    values = answer.values if isinstance(answer, Scores) else (row.confidence,)
-    return ["" if value is None else f"{value:.6g}" for value in values]
-
-
-def _hash(key: str) -> int:
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> None:
+    """Check that runs may be averaged: none may have trained on rows that others hold out."""
+    own = {name: each for name, each in datasets.items() if isinstance(each, TableDataset)}
+    columns = {name: " ".join(dataset.columns) for name, dataset in own.items()}
+    if len({*columns.values()}) > 1:
+        raise LitebertError(
+            "LB-880",
+            "runs that read different columns cannot be averaged",
+            received="; ".join(f"{name}: {words}" for name, words in columns.items()),
+            expected="runs with the same columns",
+            next="evaluate them one by one, or add --column ROLE=NAME for all",
+        )
+    trained_on = {name: dataset.train for name, dataset in own.items() if dataset.train}
+    held_out_by = [name for name, path in trained_on.items() if path.absolute() == data.absolute()]
+    if held_out_by and len(held_out_by) < len(datasets):
+        raise LitebertError(
+            "LB-881",
+            f"these runs do not hold out the same rows of {data}",
+            received="; ".join(f"{name}: trained on {path}" for name, path in trained_on.items()),
+            expected="a file that none of them was trained on, or the training file of all",
+            next="add --data FILE",
+        )

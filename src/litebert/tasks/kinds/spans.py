@@ -1,0 +1,569 @@
+"""Question answering by spans of a text, as in SQuAD 1.1 and 2.0 (official squad_utils.py).
+
+In order: the head of 2.0, candidates and how they become answers, the two kinds of task, and the threshold for "no
+answer". How questions and contexts are cut into windows is told in `windows`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.metrics import (
+    best,
+    best_threshold,
+    raw_scores,
+    require_some,
+    squad1_measures,
+    squad2_measures,
+    threshold_measures,
+    word_f1,
+)
+from litebert.nn import AlbertForTask, Batch
+from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Family, Feature, Output
+from litebert.tasks.kinds.windows import SpanExample, SpanFeature, span_windows
+from litebert.tokenizer import Tokenizer
+
+LINEAR = HeadConfig(kind="question-answering")
+CONDITIONAL = HeadConfig(kind="conditional-question-answering")
+Map: TypeAlias = Callable[[Tensor], Tensor]
+Candidates: TypeAlias = NDArray[np.float32]
+"""Rows of (start, end, start score, end score); start and end are positions in a window, both inclusive."""
+
+EVEN_ODDS = 0.0
+"""The null score, a logit, at which "no answer" has probability one half."""
+NO_WINDOW = 1e6
+"""The null score of a question without any window (squad_utils.py L1262)."""
+
+
+# The head of SQuAD 2.0: an end depends on its start (squad_utils.py L1230-1330)
+
+
+class SpanPieces(NamedTuple):
+    """The layers of a conditional span head, as functions."""
+
+    start: Map
+    end_token: Map
+    end_start: Map
+    end_norm: Map
+    end: Map
+    answer_hidden: Map
+    answer: Map
+
+
+class ConditionalSpans(NamedTuple):
+    """Log-probabilities of starts and of ends given each chosen start; a logit for "no answer"."""
+
+    start: Float[Tensor, "sequences width"]
+    chosen: Int[Tensor, "sequences starts"]
+    end: Float[Tensor, "sequences starts width"]
+    no_answer: Float[Tensor, " sequences"]
+
+
+def conditional_spans(
+    hidden: Float[Tensor, "sequences width hidden"],
+    allowed: Bool[Tensor, "sequences width"],
+    starts: Int[Tensor, "sequences starts"] | int,
+    pieces: SpanPieces,
+) -> ConditionalSpans:
+    """Score ends for the given starts; if `starts` is a number, for that many likeliest ones."""
+    start = pieces.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
+    chosen = start.topk(starts).indices if isinstance(starts, int) else starts
+    index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+    # W [token, start] as two products: each token is multiplied only once.
+    at_starts = pieces.end_start(hidden.gather(1, index))  # (sequences, starts, hidden)
+    mixed = torch.tanh(pieces.end_token(hidden)[:, None] + at_starts[:, :, None])
+    end = pieces.end(pieces.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
+    end = end.masked_fill(~allowed[:, None], NEVER).log_softmax(-1)
+    summed = (start.exp().unsqueeze(-1) * hidden).sum(1)  # (sequences, hidden)
+    answer = torch.tanh(pieces.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
+    return ConditionalSpans(start, chosen, end, pieces.answer(answer).squeeze(-1))
+
+
+class ConditionalSpanHead(nn.Module):
+    """A start for each token, an end for each pair of start and token, and answerability.
+
+    Works on padded rectangles; `allowed` is true on [CLS] and on the paragraph.
+    """
+
+    def __init__(self, config: AlbertConfig, _head: HeadConfig) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.start = nn.Linear(size, 1)
+        self.end_hidden = nn.Linear(2 * size, size)
+        self.end_norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.end = nn.Linear(size, 1)
+        self.answer_hidden = nn.Linear(2 * size, size)
+        self.answer = nn.Linear(size, 1, bias=False)
+        self.dropout_prob = config.classifier_dropout_prob
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "sequences width hidden"],
+        allowed: Bool[Tensor, "sequences width"],
+        starts: Int[Tensor, "sequences starts"] | int,
+    ) -> ConditionalSpans:
+        """Score ends for the given starts; a number means that many likeliest ones, best first."""
+        for_token, for_start = self.end_hidden.weight.chunk(2, dim=1)
+        pieces = SpanPieces(
+            start=self.start,
+            end_token=lambda x: F.linear(x, for_token, self.end_hidden.bias),
+            end_start=lambda x: F.linear(x, for_start),
+            end_norm=self.end_norm,
+            end=self.end,
+            answer_hidden=self.answer_hidden,
+            answer=lambda x: self.answer(F.dropout(x, self.dropout_prob, self.training)),
+        )
+        number = min(starts, hidden.shape[1]) if isinstance(starts, int) else starts
+        return conditional_spans(hidden, allowed, number, pieces)
+
+
+def score_spans(
+    network: AlbertForTask,
+    batch: Batch,
+    allowed: Bool[Tensor, "sequences width"],
+    starts: Int[Tensor, "sequences starts"] | int,
+) -> ConditionalSpans:
+    """Apply a conditional head to a batch, laid out as a rectangle of the width of `allowed`."""
+    hidden = batch.to_padded(network.albert(batch), width=allowed.shape[1])
+    spans: ConditionalSpans = network.head(hidden.float(), allowed, starts)
+    return spans
+
+
+def padded(batch: Batch, values: Tensor, *, fill: float) -> Tensor:
+    """Lay per-token values out as a rectangle with `fill` where there is no token."""
+    width = max(batch.lengths)
+    is_token = batch.to_padded(torch.ones_like(batch.ids, dtype=torch.bool), width=width)
+    rows = batch.to_padded(values, width=width)
+    return rows.masked_fill(~is_token.view(*is_token.shape, *[1] * (rows.ndim - 2)), fill)
+
+
+# From scores of starts and ends to answers (squad_utils.py L870-1600)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedSpan:
+    """A proposed answer: its characters in the context, and its scores.
+
+    Scores are logits from a linear head and log-probabilities from a conditional one; `probability` is its share among
+    the proposals of its question.
+    """
+
+    text: str
+    start: int
+    stop: int
+    start_score: float
+    end_score: float
+    probability: float = 1.0
+
+    @property
+    def score(self) -> float:
+        """What proposals are ranked by."""
+        return self.start_score + self.end_score
+
+
+EMPTY = ProposedSpan("empty", 0, 0, 0.0, 0.0)
+"""The answer for SQuAD 1.1 if no span is possible (squad_utils.py L957)."""
+NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
+"""The answer for SQuAD 2.0 if no span is possible (squad_utils.py L1389)."""
+
+
+@dataclass(frozen=True)
+class SpanAnswer:
+    """The answer to one question, empty if none is given, and the proposals, best first.
+
+    `null_score` (conditional head) is the logit of "no answer"; at `threshold` or more, if one was set, no answer is
+    given.
+    """
+
+    text: str
+    n_best: tuple[ProposedSpan, ...]
+    null_score: float | None = None
+    threshold: float | None = None
+
+    def kept(self, threshold: float | None) -> str:
+        """Return the best proposal, or "" if the null score reaches a threshold (None: never)."""
+        is_answered = threshold is None or self.null_score is None or self.null_score < threshold
+        return self.n_best[0].text if is_answered else ""
+
+
+def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
+    """Return the indices of the highest scores along the last axis, best first; ties keep order.
+
+    >>> likeliest(np.array([1.0, 3.0, 3.0, 2.0]), 3).tolist()
+    [1, 2, 3]
+    """
+    found: NDArray[np.int64] = np.argsort(-scores, axis=-1, kind="stable")[..., :number]
+    return found
+
+
+def candidates(
+    starts: NDArray[np.int64],
+    start_scores: NDArray[np.floating],
+    ends: NDArray[np.int64],
+    end_scores: NDArray[np.floating],
+    *,
+    max_answer_length: int,
+) -> Candidates:
+    """Pair starts (n,) with their ends (n or 1, m), in order; spans that are too long are omitted.
+
+    >>> starts, ends = np.array([4, 2]), np.array([[3, 9]])
+    >>> candidates(starts, np.zeros(2), ends, np.zeros((1, 2)), max_answer_length=6)[:, :2].tolist()
+    [[4.0, 9.0], [2.0, 3.0]]
+    """
+    pairs = np.broadcast_arrays(starts[:, None], ends, start_scores[:, None], end_scores)
+    rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)
+    length = rows[:, 1] - rows[:, 0] + 1
+    chosen: Candidates = rows[(length >= 1) & (length <= max_answer_length)]
+    return chosen
+
+
+def proposals(
+    context: str, windows: Iterable[tuple[SpanFeature, Candidates]], *, n_best: int, nothing: ProposedSpan
+) -> tuple[ProposedSpan, ...]:
+    """Return the best spans of all windows on a context, or `nothing`.
+
+    A span counts only in the window that has the most context around its start.
+    """
+    tables = [np.zeros((0, 4))]
+    for window, rows in windows:
+        places = rows[:, :2].astype(np.int64) - window.first
+        # A start in the question or at [CLS] is not a span of the context.
+        is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
+        places, scores = places[is_inside], rows[is_inside, 2:]
+        counts = window.has_most_context[places[:, 0]]
+        first, last = places[counts].T
+        characters = np.stack([window.offsets[first, 0], window.offsets[last, 1]], axis=1)
+        tables.append(np.concatenate([characters, scores[counts]], axis=1).astype(np.float64))
+    found = np.concatenate(tables)
+
+    def spans() -> Iterator[ProposedSpan]:
+        for start, stop, start_score, end_score in found[np.argsort(-found[:, 2:].sum(axis=1), kind="stable")]:
+            cut = context[int(start) : int(stop)]
+            text = cut.strip()
+            begin = int(start) + cut.find(text)
+            yield ProposedSpan(text, begin, begin + len(text), float(start_score), float(end_score))
+
+    return _ranked(spans(), n_best, nothing)
+
+
+def merge_spans(answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
+    """Return the best proposals of several parts of a context, or `nothing`."""
+    spans = [span for answer in answers for span in answer.n_best if replace(span, probability=1.0) != nothing]
+    return _ranked(sorted(spans, key=lambda span: -span.score), n_best, nothing)
+
+
+def average_spans(
+    answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan
+) -> tuple[tuple[ProposedSpan, ...], float | None]:
+    """Return proposals and null score of an ensemble (paper 4.9; squad_utils.py L1330).
+
+    The scores of a span are averaged over the models that propose it, null scores over all.
+    """
+    proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
+    for answer in answers:
+        for span in answer.n_best:
+            if replace(span, probability=1.0) != nothing:
+                proposed.setdefault((span.start, span.stop), []).append(span)
+    spans = []
+    for same in proposed.values():
+        start_score = sum(span.start_score for span in same) / len(same)
+        end_score = sum(span.end_score for span in same) / len(same)
+        spans.append(replace(same[0], start_score=start_score, end_score=end_score))
+    nulls = [answer.null_score for answer in answers if answer.null_score is not None]
+    kept = _ranked(sorted(spans, key=lambda span: -span.score), n_best, nothing)
+    return kept, sum(nulls) / len(nulls) if nulls else None
+
+
+def _ranked(best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
+    """Keep the first span of each text, `n_best` in all; their probabilities are the softmax of their scores."""
+    kept: list[ProposedSpan] = []
+    seen: set[str] = set()
+    for span in best_first:
+        if len(kept) == n_best:
+            break
+        if span.text not in seen:
+            seen.add(span.text)
+            kept.append(span)
+    kept = kept or [nothing]
+    powers = [math.exp(span.score - kept[0].score) for span in kept]
+    return tuple(replace(span, probability=power / sum(powers)) for span, power in zip(kept, powers, strict=True))
+
+
+# The kinds of task
+
+
+@dataclass(frozen=True)
+class SpanAnswering(Family[SpanExample, SpanAnswer]):
+    """SQuAD 1.1: every question is answered by a span, with a linear head (squad_utils.py L708-1026).
+
+    Lengths are in pieces; in each window the `num_starts` likeliest starts are paired with the `num_ends` likeliest
+    ends.
+    """
+
+    head: HeadConfig = LINEAR
+    max_query_length: int = 64
+    doc_stride: int = 128
+    max_answer_length: int = 30
+    n_best: int = 20
+    num_starts: int = 20
+    num_ends: int = 20
+    learns_from_teacher: ClassVar[bool] = False
+    nothing: ClassVar[ProposedSpan] = EMPTY
+
+    def features(
+        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool
+    ) -> list[Feature]:
+        """Cut each example into windows."""
+        return list(self.windows(examples, tokenizer, max_length=max_length, training=training))
+
+    def windows(
+        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool = False
+    ) -> Iterator[SpanFeature]:
+        """Yield the features one by one, so that those of a long context need not fit in memory."""
+        return span_windows(
+            examples,
+            tokenizer,
+            max_length=max_length,
+            max_query_length=self.max_query_length,
+            doc_stride=self.doc_stride,
+            training=training,
+        )
+
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        """Return the mean of both cross entropies, of start and of end, over all positions."""
+        start, end, _ = targets.view(-1, 3).T
+        logits = padded(batch, network(batch).float(), fill=NEVER)  # (windows, width, 2)
+        of_start = F.cross_entropy(logits[..., 0], start, reduction="none")
+        of_end = F.cross_entropy(logits[..., 1], end, reduction="none")
+        return (of_start + of_end) / 2
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        """Return the likeliest candidates of each window."""
+        logits = network(batch).float().cpu().numpy()
+        return [self.likely(*window.T) for window in np.split(logits, np.cumsum(batch.lengths)[:-1])]
+
+    def likely(self, start: NDArray[np.float32], end: NDArray[np.float32]) -> Candidates:
+        """Pair the likeliest starts of a window with the likeliest ends, given the scores of both (tokens,)."""
+        starts, ends = likeliest(start, self.num_starts), likeliest(end, self.num_ends)
+        return candidates(starts, start[starts], ends[None], end[ends][None], max_answer_length=self.max_answer_length)
+
+    def answers(
+        self, examples: Sequence[SpanExample], features: Sequence[Feature], outputs: Sequence[Output], /
+    ) -> list[SpanAnswer]:
+        """Merge the windows of each question."""
+        windows: list[list[tuple[SpanFeature, Output]]] = [[] for _ in examples]
+        for feature, output in zip(features, outputs, strict=True):
+            assert isinstance(feature, SpanFeature), "windows come from features()"
+            windows[feature.example].append((feature, output))
+        return [self._merged_windows(*pair) for pair in zip(examples, windows, strict=True)]
+
+    def _merged_windows(self, example: SpanExample, windows: Sequence[tuple[SpanFeature, Output]]) -> SpanAnswer:
+        return self.decided(proposals(example.context, windows, n_best=self.n_best, nothing=self.nothing), None)
+
+    def decided(self, found: tuple[ProposedSpan, ...], null_score: float | None) -> SpanAnswer:  # noqa: ARG002
+        """Return the answer that follows from the proposals: the best one."""
+        return SpanAnswer(found[0].text, found)
+
+    def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
+        """Return the answer to a question, given the answers from parts of its windows."""
+        nulls = [answer.null_score for answer in answers if answer.null_score is not None]
+        found = merge_spans(answers, n_best=self.n_best, nothing=self.nothing)
+        return self.decided(found, min(nulls, default=NO_WINDOW))
+
+    def averaged(self, answers: Sequence[Sequence[SpanAnswer]], /) -> list[SpanAnswer]:
+        """Return the answers of an ensemble: scores are averaged, span by span."""
+        each_example = zip(*answers, strict=True)
+        return [
+            self.decided(*average_spans(of_one, n_best=self.n_best, nothing=self.nothing)) for of_one in each_example
+        ]
+
+    def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
+        """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
+        questions, given = labelled(examples, answers)
+        return _without_totals(squad1_measures(gold(questions), answered(questions, given, None)))
+
+    def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
+        """Answer nothing: no span is commoner than another."""
+        return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
+
+    @property
+    def baseline(self) -> str:
+        return "no answer"
+
+    def expected(self, example: SpanExample, /) -> str | None:
+        if example.answers is None:
+            return None
+        return " | ".join(dict.fromkeys(one.text for one in example.answers))
+
+    def rows(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> list[AnswerRow]:
+        """Return each question with right and given answers; `score` is F1."""
+        rows = []
+        for example, answer, text in zip(examples, answers, given_texts(examples, answers), strict=True):
+            confidence = answer.n_best[0].probability
+            if answer.null_score is not None:  # the probability of the answer, or of "no answer"
+                answerable = 1 / (1 + math.exp(min(answer.null_score, 700.0)))
+                confidence = confidence * answerable if text else 1 - answerable
+            wanted = [one.text for one in example.answers or ()] or [""]
+            score = None if example.answers is None else best(word_f1, wanted, text)
+            rows.append(AnswerRow(example.id, example.question, self.expected(example), text, confidence, score))
+        return rows
+
+    def item(self, example: SpanExample, /) -> CheckItem:
+        texts = (example.question, example.context)
+        if example.answers is None:
+            return CheckItem(texts, example.context)
+        labels = ("answered" if example.answers else "unanswerable",)
+        answer = " | ".join(one.text for one in example.answers)
+        return CheckItem(texts, example.context, labels=labels, answer=answer)
+
+
+@dataclass(frozen=True)
+class ConditionalSpanAnswering(SpanAnswering):
+    """SQuAD 2.0: an end depends on its start, and a question may have no answer (squad_utils.py L1230-1733).
+
+    At a null score of `null_threshold` or more, no answer is given. With None, measures tune it on the answers that
+    they measure, as the official evaluation does; otherwise even odds decide.
+    """
+
+    head: HeadConfig = CONDITIONAL
+    num_starts: int = 5
+    num_ends: int = 5
+    null_threshold: float | None = None
+    nothing: ClassVar[ProposedSpan] = NO_SPAN
+
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        """Return half of three cross entropies: start, end after the right start, "no answer"."""
+        start, end, is_impossible = targets.view(-1, 3).T
+        spans = score_spans(network, batch, _allowed(batch), start[:, None])
+        likelihood = spans.start.gather(1, start[:, None]) + spans.end[:, 0].gather(1, end[:, None])
+        wanted = is_impossible.to(spans.no_answer)
+        no_answer = F.binary_cross_entropy_with_logits(spans.no_answer, wanted, reduction="none")
+        return (no_answer - likelihood[:, 0]) / 2
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        """Return the likeliest candidates of each window; row 0 is the null score."""
+        spans = score_spans(network, batch, _allowed(batch), self.num_starts)
+        start_scores = spans.start.gather(1, spans.chosen)
+        on_host = (part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer))
+        found = []
+        for starts, of_starts, of_ends, null_score in zip(*on_host, strict=True):
+            ends = likeliest(of_ends, self.num_ends)  # (starts, ends)
+            end_scores = np.take_along_axis(of_ends, ends, axis=-1)
+            rows = candidates(starts, of_starts, ends, end_scores, max_answer_length=self.max_answer_length)
+            found.append(np.concatenate([np.array([[0, 0, null_score, 0]], dtype=np.float32), rows]))
+        return found
+
+    def _merged_windows(self, example: SpanExample, windows: Sequence[tuple[SpanFeature, Output]]) -> SpanAnswer:
+        null_score = min((float(output[0, 2]) for _, output in windows), default=NO_WINDOW)
+        spans = [(window, output[1:]) for window, output in windows]
+        return self.decided(proposals(example.context, spans, n_best=self.n_best, nothing=self.nothing), null_score)
+
+    def decided(self, found: tuple[ProposedSpan, ...], null_score: float | None) -> SpanAnswer:
+        """Return the best proposal, or no answer where the null score says so."""
+        answer = SpanAnswer(found[0].text, found, null_score, self.null_threshold)
+        return replace(answer, text=answer.kept(EVEN_ODDS if self.null_threshold is None else self.null_threshold))
+
+    def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
+        """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
+        questions, given = labelled(examples, answers)
+        wanted, nulls, tuned = gold(questions), null_scores(questions, given), self.null_threshold
+        if tuned is None:
+            tuned = official_threshold(questions, given)
+        measured = squad2_measures(
+            wanted, answered(questions, given, tuned), nulls if self.null_threshold is None else None
+        )
+        measured |= threshold_measures(wanted, answered(questions, given, None), nulls)
+        return _without_totals(measured | {"threshold": tuned})
+
+    def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
+        """Give no answer to any question."""
+        return [SpanAnswer("", (NO_SPAN,), NO_WINDOW, self.null_threshold) for _ in examples]
+
+
+SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())}
+"""The families of the heads that answer with spans."""
+
+
+def _allowed(batch: Batch) -> Tensor:
+    """Mark where answers may start and end: in the context, and at [CLS] for "no answer"."""
+    is_context = (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
+    return padded(batch, is_context | (batch.positions == 0), fill=False)
+
+
+def _without_totals(measures: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in measures.items() if not name.endswith("total")}
+
+
+# The threshold for "no answer": the official rule with its quirks, and a clean one
+#
+# The official evaluation (squad_utils.py L1693) tunes the threshold on the answers that it measures, does not answer
+# the very question that set it (tuned with `>`, applied with `<`), and takes a null score above 1.0 as "no answer",
+# tuned or not. `tuned_threshold` does none of this; tune it on questions held out of training, and pass it as
+# `null_threshold`.
+
+
+def official_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
+    """Return the threshold that the official evaluation tunes on the answers it measures."""
+    wanted, found = gold(examples), answered(examples, answers, None)
+    _, f1 = raw_scores(wanted, found)
+    return best_threshold(f1, found, null_scores(examples, answers), wanted)[1]
+
+
+def tuned_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
+    """Return the threshold with the highest F1, midway between two null scores; the lowest of equally good ones."""
+    require_some(len(answers))
+    wanted = gold(examples)
+    _, f1 = raw_scores(wanted, answered(examples, answers, None))
+    gains = np.array([f1[key] - float(not wanted[key]) for key in wanted])  # of answering over not answering
+    nulls = np.array(list(null_scores(examples, answers).values()))
+    values, places = np.unique(nulls, return_inverse=True)
+    gained = np.concatenate([[0.0], np.cumsum(np.bincount(places, weights=gains))])
+    between = np.concatenate([[values[0]], (values[1:] + values[:-1]) / 2, [values[-1] + 1.0]])
+    return float(between[gained.argmax()])
+
+
+def given_texts(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> list[str]:
+    """Return the answers to submit, as in the official files.
+
+    If no threshold was set and the right answers are known, it is tuned on these.
+    """
+    questions, measured = labelled(examples, answers)
+    if not questions or measured[0].null_score is None or measured[0].threshold is not None:
+        return [answer.text for answer in answers]
+    threshold = official_threshold(questions, measured)
+    return [answer.kept(threshold) for answer in answers]
+
+
+def labelled(
+    examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
+) -> tuple[list[SpanExample], list[SpanAnswer]]:
+    """Omit questions whose answer is unknown."""
+    kept = [pair for pair in zip(examples, answers, strict=True) if pair[0].answers is not None]
+    return [example for example, _ in kept], [answer for _, answer in kept]
+
+
+def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
+    """Return the right answers by question."""
+    return {example.id: [one.text for one in example.answers or ()] for example in examples}
+
+
+def answered(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], threshold: float | None) -> dict[str, str]:
+    """Return the answers by question, "" for those whose null score reaches the threshold."""
+    return {example.id: answer.kept(threshold) for example, answer in zip(examples, answers, strict=True)}
+
+
+def null_scores(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, float]:
+    """Return the null scores by question."""
+    pairs = zip(examples, answers, strict=True)
+    return {example.id: answer.null_score for example, answer in pairs if answer.null_score is not None}

@@ -1,0 +1,202 @@
+"""Open a table of any kind: how it is written, its columns, and its rows one by one, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from statistics import fmean
+
+from litebert.errors import LitebertError
+from litebert.reading.source import DELIMITED, JSON_LINES, TAGGED, Source, find_table, no_rows
+from litebert.reading.tables import (
+    NO_DELIMITER,
+    Dialect,
+    Quoting,
+    Row,
+    RowPlace,
+    Scanned,
+    first_lines,
+    header_names,
+    read_parquet,
+    scan_columns,
+    scan_delimited,
+    scan_json,
+    scan_json_lines,
+    scan_tagged,
+)
+from litebert.tasks.own.columns import KNOWN_NAMES, normal, number_of
+
+SAMPLE_ROWS = 1_000
+"""Rows from which the columns of a table and their contents are guessed."""
+_DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
+_NAME = re.compile(r"[\w .()/#-]{1,30}")
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of rows: its format in words, its columns, and a function that reads it.
+
+    `has_header` is None if this kind of file has none.
+    """
+
+    source: Source
+    writing: str
+    columns: tuple[str, ...]
+    scan: Callable[[], Iterator[Scanned]]
+    has_header: bool | None = None
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Yield each row with its number; a row that is not valid is an error."""
+        for number, row in self.scan():
+            if isinstance(row, LitebertError):
+                raise row
+            yield number, row
+
+    def sample(self) -> list[Row]:
+        """Return the valid ones of the first rows; if none is, their first error."""
+        scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
+        good = [row for row in scanned if not isinstance(row, LitebertError)]
+        if not good:
+            raise next((row for row in scanned if isinstance(row, LitebertError)), self._no_rows())
+        return good
+
+    def place(self, number: int) -> str:
+        """Name the place of a row: the file, and the line, row or item."""
+        return str(RowPlace(self.source, number))
+
+    def _no_rows(self) -> LitebertError:
+        return no_rows(self.source.name, self.source.size)
+
+
+def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> TableFile:
+    """Find out the format of a file and its columns.
+
+    `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess); without a header
+    they are called 1, 2, 3, … `known` are names that a header is likely to have.
+    """
+    source = find_table(path)
+    if source.kind in DELIMITED:
+        return _delimited(source, has_header, known)
+    if source.kind == ".parquet":
+        columns = tuple(next(read_parquet(source, ""), {}))
+        return TableFile(source, "parquet", columns, partial(scan_columns, source, columns))
+    if source.kind in JSON_LINES:
+        writing, scan = "an object per line", partial(scan_json_lines, source)
+    elif source.kind in TAGGED:
+        writing, scan = "a word per line", partial(scan_tagged, source)
+    else:
+        writing, scan = "a list of objects", partial(scan_json, source)
+    keys = chain.from_iterable(TableFile(source, writing, (), scan).sample())  # in order of appearance
+    return TableFile(source, writing, tuple(dict.fromkeys(keys)), scan)
+
+
+def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> TableFile:
+    lines = first_lines(source)
+    if not any(lines):
+        raise no_rows(source.name, source.size)
+    dialect = guess_dialect(lines, kind=source.kind, known=known)
+    sample = [cells for cells, _ in dialect.sized(lines) if cells]
+    if not sample:  # raises the error of the first row
+        cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
+        TableFile(source, str(dialect), ("1",), cells).sample()
+    named = guess_header(sample, known) if has_header is None else has_header
+    columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
+    writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
+    return TableFile(
+        source, writing, columns, partial(scan_delimited, source, dialect, columns, has_header=named), named
+    )
+
+
+# How a delimited file is written: its delimiter, its quotes, whether it has a header
+#
+# The sniffer of the csv module reads no header, and takes letters for delimiters where texts are long.
+
+
+def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = ()) -> Dialect:
+    """Choose the dialect that fits the first lines best; they have no line ends.
+
+    The suffix decides only which dialects are preferred: each one is tried, and the one with which most lines have as
+    many cells as the first is taken. If none gives two cells, each line is one cell. `known` are names that a header is
+    likely to have.
+
+    >>> guess_dialect(['text;stars', '"good; really";5'], kind=".csv")
+    Dialect(delimiter=';', quoting='doubled')
+    """
+    names = KNOWN_NAMES | set(map(normal, known))
+    best, best_fit = None, (False, 0.0)
+    for dialect in _candidates(lines, kind):
+        fit = _fit(dialect, lines, names)
+        if fit > best_fit:
+            best, best_fit = dialect, fit
+    if best is not None:
+        return best
+    quoted = Dialect(NO_DELIMITER, "doubled")
+    num_read = sum(size for _, size in quoted.sized(lines))
+    return quoted if num_read == len(lines) else Dialect(NO_DELIMITER, "none")
+
+
+def _candidates(lines: Sequence[str], kind: str) -> Iterator[Dialect]:
+    """Yield the dialects, preferred first: with tabs, quotes are rarely special.
+
+    They are if they stand around the first name, or doubled inside a quoted cell.
+    """
+    has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
+    for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
+        quotings: tuple[Quoting, ...] = ("doubled", "escaped", "none")
+        if delimiter == "\t" and not has_quoted_cells:
+            quotings = ("none", "doubled", "escaped")
+        yield from (Dialect(delimiter, quoting) for quoting in quotings)
+
+
+def _fit(dialect: Dialect, lines: Sequence[str], names: Collection[str]) -> tuple[bool, float]:
+    """Return whether the first row has a known name, and the share of lines of its width; (False, 0) for one cell."""
+    first: list[str] = []
+    num_fitting = 0
+    for cells, size in dialect.sized(lines):
+        first = first or cells
+        if len(cells) in (0, len(first)):
+            num_fitting += size
+    if len(first) < 2:
+        return False, 0.0
+    return any(normal(cell) in names for cell in first), num_fitting / len(lines)
+
+
+def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:
+    """Tell whether the first row names the columns.
+
+    >>> guess_header([["text", "stars"], ["good", "5"]])
+    True
+    >>> guess_header([["good", "5"], ["bad", "1"], ["fine", "5"]])
+    False
+    """
+    first, rest = [cell.strip() for cell in rows[0]], rows[1:]
+    names = KNOWN_NAMES | set(map(normal, known))
+    num_known = sum(normal(cell) in names for cell in first)
+    below = [[row[index].strip() for row in rest if index < len(row)] for index in range(len(first))]
+    columns = list(zip(first, below, strict=True))
+    if num_known > 1 or set(known) & set(first):
+        return True
+    # One of the few values of its column is no name.
+    if any(cell in column and len(set(column)) <= max(2, len(column) // 2) for cell, column in columns):
+        return False
+    if num_known:
+        return True
+    if any(number_of(cell) is not None for cell in first):
+        return False
+    if any(_stands_out(cell, column) for cell, column in columns):
+        return True
+    # Distinct short words, and one of them has far longer cells below it
+    are_names = len(set(first)) == len(first) and all(map(_NAME.fullmatch, first))
+    return are_names and any(column and fmean(map(len, column)) > 3 * len(cell) for cell, column in columns)
+
+
+def _stands_out(cell: str, column: Sequence[str]) -> bool:
+    """Whether a cell, which is no number, differs from its column: others are numbers, or few repeated values."""
+    filled = [value for value in column if value]
+    if filled and all(number_of(value) is not None for value in filled):
+        return True
+    return len(filled) >= 4 and len(set(filled)) <= len(filled) // 2 and cell not in filled
