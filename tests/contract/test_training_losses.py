@@ -59,6 +59,7 @@ def test_golden_losses_of_a_continuation(tiny: Tiny, tmp_path: Path) -> None:
     run = package.pretrain(
         corpus=tiny.corpus,
         start=tiny.run,
+        recipe="laptop",  # the default of a continuation has lower rates
         runs=tmp_path,
         name="further",
         settings={**settings, "optim.learning_rate": 0.001},
