@@ -1,43 +1,161 @@
-"""The verbs of a loaded model, on strings."""
+"""The verbs of a loaded model in Python: what they take, what they answer, and what they refuse."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from functools import cache
 from itertools import count, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import litebert
-from litebert.config import AlbertConfig
-from litebert.errors import LitebertError
-from litebert.folder import save_model
-from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.tokenizer import Tokenizer
+from litebert import LitebertError, Model
+
+from .desk import Desk
+from .tiny import Random
+
+PAIR = "Bert found a red ball."
+TEXTS = ["Anna walked to the house.", "Nobody at the river knew."]
+
+
+class Verb(NamedTuple):
+    """A verb, the run that has it, what it is asked about a text, and the fields of an answer."""
+
+    run: str
+    ask: Callable[[Model, object], object]
+    fields: set[str]
+    is_list: bool = False
+    blank: str = ""
+
+
+OF_TEXTS = {
+    "fill": Verb("base", lambda m, t: m.fill(t), {"text", "words", "probability", "offsets"}, True, " [MASK]"),
+    "score": Verb("base", lambda m, t: m.score(t), {"text", "log_likelihood", "perplexity", "words"}),
+    "classify": Verb("reviews", lambda m, t: m.classify(t), {"labels", "values"}),
+    "regress": Verb("stars", lambda m, t: m.classify(t), {"labels", "values"}),
+    "tag": Verb("tags", lambda m, t: m.tag(t), {"word", "tag", "start", "end"}, True),
+    "embed": Verb("base", lambda m, t: m.embed(t), set()),
+}
+"""Verbs that take one text or several."""
+
+OTHERS = {
+    "order": Verb("base", lambda m, _: m.order(TEXTS[0], PAIR), {"is_in_order", "probability"}),
+    "coherence": Verb("base", lambda m, _: m.order(" ".join(TEXTS)), {"joins"}),
+    "choose": Verb(
+        "choices", lambda m, _: m.choose("Who?", ["Anna", "Bert"], context=PAIR), {"index", "text", "probabilities"}
+    ),
+    "answer": Verb(
+        "spans",
+        lambda m, _: m.answer("Who?", PAIR, top=2),
+        {"text", "start", "stop", "probability", "document", "no_answer"},
+        True,
+    ),
+    "search": Verb("base", lambda m, _: m.search(PAIR, TEXTS), {"number", "text", "score"}, True),
+    "explain": Verb(
+        "reviews",
+        lambda m, _: m.explain("classify", TEXTS[0]),
+        {"verb", "answer", "kind", "score", "blank", "error", "words"},
+    ),
+}
 
 
 @pytest.fixture(scope="module")
-def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a random model with the stories' vocabulary."""
-    path = tmp_path_factory.mktemp("model")
-    tokenizer = Tokenizer.load(corpus / "tokenizer")
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
-    network = AlbertForPretraining(config)
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(1))
-    save_model(network, path)
-    tokenizer.save(path)
-    return path
+def loaded(desk: Desk) -> Callable[[str], Model]:
+    """Give the model of a run, loaded once."""
+    return cache(lambda run: litebert.load(getattr(desk, run)))
+
+
+KINDS: dict[str, Callable[[list[str]], object]] = {
+    "list": list,
+    "tuple": tuple,
+    "generator": lambda texts: (text for text in texts),
+    "array": np.array,
+    "array of objects": lambda texts: np.array(texts, dtype=object),
+    "series": pd.Series,
+}
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_one_text_has_one_answer_and_any_kind_of_list_a_list(loaded: Callable[[str], Model], name: str) -> None:
+    verb = OF_TEXTS[name]
+    model = loaded(verb.run)
+    texts = [text + verb.blank for text in TEXTS]
+    several = verb.ask(model, texts)
+    assert len(several) == 2
+    for kind in KINDS.values():
+        found = verb.ask(model, kind(texts))
+        assert type(found) is type(several)
+        assert np.array_equal(found, several) if name == "embed" else found == several
+    assert len(verb.ask(model, [])) == 0
+    alone = verb.ask(model, texts[0])
+    if name == "embed":
+        assert (several.shape, alone.shape, several.dtype) == ((2, 128), (128,), np.float32)
+        assert verb.ask(model, []).shape == (0, 128)
+        return
+    answers = list(alone) if verb.is_list else [alone]
+    assert answers
+    for answer in answers:
+        assert is_dataclass(answer)
+        assert {field.name for field in fields(answer)} == verb.fields
+        assert len(answer.to_pandas()) >= 1
+    assert type(several[0]) is type(alone)
+    assert "<t" in several._repr_html_()
+    assert len(several.to_pandas()) >= 2
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_answer_has_its_fields_and_is_a_table(loaded: Callable[[str], Model], name: str) -> None:
+    verb = OTHERS[name]
+    found = verb.ask(loaded(verb.run), None)
+    for answer in list(found) if verb.is_list else [found]:
+        assert is_dataclass(answer)
+        assert {field.name for field in fields(answer)} == verb.fields
+    assert len(found.to_pandas()) >= 1
+    assert repr(found)
+
+
+VERBS = {
+    "base": ("fill", "score", "order", "embed"),
+    "reviews": ("classify", "embed"),
+    "stars": ("classify", "embed"),
+    "tags": ("tag", "embed"),
+    "choices": ("choose", "embed"),
+    "spans": ("answer", "embed"),
+}
+
+
+@pytest.mark.parametrize("run", VERBS)
+def test_a_model_names_its_verbs_and_refuses_others(loaded: Callable[[str], Model], run: str) -> None:
+    model = loaded(run)
+    assert model.verbs == VERBS[run]
+    for name, verb in {**OF_TEXTS, **OTHERS}.items():
+        word = {"regress": "classify", "coherence": "order"}.get(name, name)
+        if word in (*model.verbs, "search", "explain"):
+            continue
+        with pytest.raises(LitebertError) as caught:
+            verb.ask(model, TEXTS[0] + verb.blank)
+        assert word in caught.value.what
+        assert caught.value.next
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_a_text_without_a_word_breaks_no_verb(loaded: Callable[[str], Model], text: str) -> None:
+    assert loaded("base").score(text).words == ()
+    assert loaded("tags").tag(text) == ()
+    assert loaded("spans").answer("Who?", text) == ()
+    assert np.isfinite(loaded("base").embed([text, "Anna"])).all()
+    with pytest.raises(LitebertError, match=r"MASK"):
+        loaded("base").fill(text)
+
+
+@pytest.fixture(scope="module")
+def folder(random_model: Random) -> Path:
+    """Give a model of large random weights: its answers differ from text to text."""
+    return random_model("AlbertForPreTraining")
 
 
 def test_fill_ranks_words_by_the_probability_of_the_network(folder: Path) -> None:
@@ -63,17 +181,6 @@ def test_two_blanks_are_filled_together(folder: Path) -> None:
 def test_a_text_without_a_blank_is_refused(folder: Path) -> None:
     with pytest.raises(LitebertError, match="LB-610"):
         litebert.load(folder).fill("Anna walked home.")
-
-
-def test_order_is_the_softmax_of_the_head(folder: Path) -> None:
-    model = litebert.load(folder)
-    answer = model.order("Anna walked.", "Bert slept.")
-    encoding = model.tokenizer.encode("Anna walked.", "Bert slept.")
-    batch = Batch.from_lists([encoding.ids], [encoding.segments])
-    with torch.no_grad():
-        logits = model.network(batch, torch.zeros(0, dtype=torch.int64)).sentence_order
-    assert answer.probability == pytest.approx(float(logits.softmax(-1)[0, 0]), abs=1e-6)
-    assert answer.is_in_order == (answer.probability >= 0.5)
 
 
 def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
@@ -122,25 +229,6 @@ def test_a_blank_beyond_what_the_model_reads_is_filled_by_what_is_around_it(fold
 def test_blanks_too_far_apart_are_refused(folder: Path) -> None:
     with pytest.raises(LitebertError, match="LB-934"):
         litebert.load(folder).fill("[MASK] walked." + " Anna walked." * 100 + " [MASK] slept.")
-
-
-def test_a_score_is_what_masking_each_piece_gives(folder: Path) -> None:
-    model = litebert.load(folder)
-    text = "Anna found it."
-    found = model.score(text)
-    ids = model.tokenizer.encode(text).ids
-    total = 0.0
-    for place, id_ in enumerate(ids):
-        masked = [*ids[:place], model.tokenizer.mask_id, *ids[place + 1 :]]
-        framed = [model.tokenizer.cls_id, *masked, model.tokenizer.sep_id]
-        batch = Batch.from_lists([framed], [[0] * len(framed)])
-        with torch.no_grad():
-            logits = model.network(batch, torch.tensor([place + 1])).masked_lm
-        total += float(logits.log_softmax(-1)[0, id_])
-    assert found.log_likelihood == pytest.approx(total, abs=1e-3)
-    assert sum(word.log_probability for word in found.words) == pytest.approx(total, abs=1e-3)
-    assert [text[word.start : word.end] for word in found.words] == ["Anna", "found", "it."]
-    assert len(model.score(f"{text} " * 40).words) == 120
 
 
 def test_the_joins_of_a_text_are_its_sentences_two_by_two(folder: Path) -> None:
@@ -247,16 +335,3 @@ def test_a_missing_head_is_named_when_its_verb_is_called(folder: Path, tmp_path:
     assert len(model.fill("Anna [MASK].")) == 5
     with pytest.raises(LitebertError, match=r"LB-612[\s\S]*sentence_order"):
         model.order("a", "b")
-
-
-def test_a_folder_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match="LB-620"):
-        litebert.load(tmp_path / "nowhere")
-
-
-def test_the_public_face_is_what_design_says() -> None:
-    assert litebert.Albert is Albert
-    assert litebert.Lamb.__name__ == "Lamb"
-    assert litebert.preset("base-v2").hidden_size == 768
-    with pytest.raises(AttributeError):
-        _ = litebert.nothing

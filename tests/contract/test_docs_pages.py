@@ -1,0 +1,88 @@
+"""The pages: Python blocks run, commands have the verbs and options that there are, links lead somewhere."""
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from .shell import QUICK, litebert
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = ["README", "docs/tutorial", "docs/transformers", "docs/estimators", "docs/explain"]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [code for kind, code in BLOCK.findall(page.read_text("utf-8")) if kind == language]
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    blocks = _blocks(ROOT / f"{name}.md", "python")
+    assert blocks
+    for block in blocks:
+        exec(compile(block, f"{name}.md", "exec"), names)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the words of every command of litebert on a page."""
+    text = "\n".join(_blocks(page, "sh")).replace("\\\n", " ")
+    words = [shlex.split(line, comments=True) for line in text.splitlines()]
+    return [line[1:] for line in words if line[:1] == ["litebert"]]
+
+
+@cache
+def options(words: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the options of a command, as its help lists them; None if there is no such command."""
+    done = litebert(*words, "--help")
+    usage = " ".join(done.stdout.split()).partition("Usage: litebert ")[2]
+    if done.code or not usage.startswith(" ".join(words)):
+        return None
+    return frozenset(re.findall(r"(?<![\w-])--?[a-z][\w-]*", done.stdout))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_a_page_have_the_verbs_and_options_that_there_are(page: Path) -> None:
+    for words in commands(page):
+        known = None
+        for size in range(min(3, len(words)), -1, -1):
+            verb = tuple(words[:size])
+            if not any(word.startswith("-") for word in verb) and (known := options(verb)) is not None:
+                break
+        assert known is not None and (size or words[0].startswith("-")), words
+        typed = {word.split("=")[0] for word in words[size:] if re.match(r"--?[a-z]", word)}
+        assert typed <= known | {"--help", "-h", "--debug", "--version"}, words
+
+
+def test_the_site_lists_pages_that_there_are_each_once() -> None:
+    listed = re.findall(r"(\S+\.md)", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    there = {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
+    assert set(listed) <= there
+    assert len(set(listed)) == len(listed)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_a_page_links_to_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+        assert "://" in target or (page.parent / target).exists(), target
+
+
+SHORT = {"finetune": QUICK, "pretrain": (*QUICK, "--vocab-size", 70, "--held-out", 0.2, "--preset", "tiny")}
+
+
+def test_what_readme_shows_first_runs_as_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    ours = ("fill", "search", "finetune", "classify")
+    shown = [
+        words for words in commands(ROOT / "README.md") if words[0] in ours and "albert/albert-base-v2" not in words
+    ]
+    shown = [words for words in shown if "runs/mine" not in words and "mrpc" not in words]
+    assert {words[0] for words in shown} == set(ours)
+    for words in shown:
+        done = litebert(*words, *SHORT.get(words[0], ()), cwd=tmp_path)
+        assert done.code == 0, (words, done.stderr)

@@ -1,0 +1,198 @@
+"""Models: whatever a path may name is loaded, copies answer alike, and one model comes with the package."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import litebert
+from litebert import LitebertError, Model
+
+from . import golden
+from .desk import Desk
+from .shell import litebert as shell
+
+TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
+SENTENCES = [*TEXTS, "Nobody was at home.", "Where is the station?"]
+
+
+def packaged_folder() -> Path:
+    return Path(litebert.load().source)
+
+
+@pytest.mark.parametrize("kind", ["run", "folder", "best", "text", "relative", "Run.model"])
+def test_what_names_a_model_is_loaded(desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.chdir(desk.folder)
+    expected = litebert.load(desk.reviews).classify(TEXTS)
+    found = {
+        "run": lambda: litebert.load(desk.reviews),
+        "folder": lambda: litebert.load(desk.reviews / "model"),
+        "best": lambda: litebert.load(desk.reviews / "best"),
+        "text": lambda: litebert.load(str(desk.reviews)),
+        "relative": lambda: litebert.load("runs/reviews"),
+        "Run.model": lambda: litebert.Run.open(desk.reviews).model(),
+    }[kind]()
+    assert isinstance(found, Model)
+    assert found.classify(TEXTS) == expected
+
+
+def test_what_names_no_model_is_one_clear_error(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "nowhere", tmp_path / "empty", desk.table("reviews.csv"), "nobody/nothing"):
+        with pytest.raises(LitebertError) as caught:
+            litebert.load(path)
+        assert Path(path).name in str(caught.value)
+        assert caught.value.next
+
+
+def test_bf16_and_depth_are_chosen_when_a_model_is_loaded(desk: Desk) -> None:
+    plain, half = litebert.load(desk.base).embed(TEXTS), litebert.load(desk.base, precision="bf16").embed(TEXTS)
+    assert np.abs(plain - half).max() < 0.05 * np.abs(plain).max()
+    assert not np.array_equal(litebert.load(desk.base, depth=1).embed(TEXTS), plain)
+    np.testing.assert_array_equal(litebert.load(desk.base, depth=3).embed(TEXTS), plain)
+
+
+def pickled(model: Model) -> Model:
+    return pickle.loads(pickle.dumps(model))
+
+
+def saved(model: Model) -> Model:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+RUNS = {"base": "embed", "reviews": "classify", "tags": "tag", "choices": "embed", "spans": "embed"}
+
+
+@pytest.mark.parametrize("run", [*RUNS, "packaged"])
+def test_copies_of_a_model_answer_alike(desk: Desk, run: str) -> None:
+    verb = RUNS.get(run, "embed")
+    model = litebert.load() if run == "packaged" else litebert.load(getattr(desk, run))
+    for copied in (copy.deepcopy, pickled, saved):
+        for _ in range(2):  # before the first answer, and after
+            twin = copied(model)
+            assert twin is not model
+            assert twin.verbs == model.verbs
+            found, expected = (getattr(each, verb)(TEXTS) for each in (twin, model))
+            assert np.array_equal(found, expected) if verb == "embed" else found == expected
+
+
+def test_a_pickled_model_answers_in_another_process(desk: Desk, tmp_path: Path) -> None:
+    model = litebert.load(desk.reviews)
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps(model))
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).classify('Anna left.').labels[0])"
+    words = [sys.executable, "-c", code, str(tmp_path / "model.pickle")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.strip()) == (0, model.classify("Anna left.").labels[0]), done.stderr
+
+
+def test_networks_are_made_copied_and_pickled() -> None:
+    config = litebert.AlbertConfig(vocab_size=30, embedding_size=8, hidden_size=16, num_attention_heads=2)
+    head = litebert.HeadConfig(kind="sequence-classification", labels=("no", "yes"))
+    batch = litebert.Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])
+    for network in (litebert.Albert(config), litebert.AlbertForTask(config, head)):
+        twin = pickle.loads(pickle.dumps(copy.deepcopy(network.eval())))
+        with torch.no_grad():
+            torch.testing.assert_close(twin(batch), network(batch), rtol=0, atol=0)
+    assert pickle.loads(pickle.dumps(litebert.AlbertForPretraining(config))).state_dict().keys()
+
+
+def test_a_quantized_model_answers_nearly_as_before(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES * 4))
+    done = shell("quantize", desk.base, tmp_path / "int8", "--texts", tmp_path / "t.txt")
+    assert done.code == 0, done.stderr
+    plain, small = litebert.load(desk.base).embed(TEXTS), litebert.load(tmp_path / "int8").embed(TEXTS)
+    cosines = (plain * small).sum(1) / np.linalg.norm(plain, axis=1) / np.linalg.norm(small, axis=1)
+    assert cosines.min() > 0.99
+
+
+# ---- the packaged model ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return litebert.load()
+
+
+def test_it_takes_eight_megabytes_at_most() -> None:
+    files = [path for path in packaged_folder().rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 8_000_000
+
+
+def test_verbs_work_without_a_path(model: Model) -> None:
+    assert {"fill", "embed"} <= set(model.verbs)
+    words = [filling.words[0] for filling in model.fill("He closed the [MASK].", top=20)]
+    assert "door" in words
+
+
+def test_it_does_not_guess_what_it_has_not_learnt(model: Model) -> None:
+    with pytest.raises(LitebertError, match="LB-612"):
+        model.order("He opened the door.", "Nobody was there.")
+
+
+def test_texts_of_like_meaning_are_near(model: Model) -> None:
+    first, second, other = model.embed(TEXTS)
+    assert first @ second > first @ other + 0.2
+
+
+def test_transformers_computes_the_same() -> None:
+    from transformers import AlbertModel, AutoTokenizer
+
+    folder = packaged_folder()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    theirs = AlbertModel.from_pretrained(folder, dtype=torch.float32).eval()
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden = theirs(**batch).last_hidden_state
+    mask = batch["attention_mask"][..., None]
+    means = (hidden * mask).sum(1) / mask.sum(1)
+    wanted = torch.nn.functional.normalize(means).numpy()
+    np.testing.assert_allclose(litebert.load().embed(TEXTS), wanted, atol=1e-5)
+
+
+def test_sentence_transformers_gives_the_same_vectors(model: Model) -> None:
+    import sentence_transformers
+
+    theirs = sentence_transformers.SentenceTransformer(str(packaged_folder()), device="cpu")
+    vectors = theirs.encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(model.embed(TEXTS), vectors, atol=1e-5)
+
+
+def test_its_card_says_what_it_was_made_of() -> None:
+    card = (Path(packaged_folder()) / "README.md").read_text(encoding="utf-8")
+    assert "all-MiniLM-L6-v2" in card
+    assert "license: apache-2.0" in card
+
+
+def test_its_words_can_be_measured_though_it_has_no_order(tmp_path: Path) -> None:
+    text = "The train was late. Nobody seemed surprised.\n\nThe river rose. The bridge was gone.\n"
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    (measures,) = litebert.evaluate(packaged_folder(), data=tmp_path / "text.txt", quiet=True).measures.values()
+    assert 0 < measures["masked_lm_loss"] < 15
+    assert not any("order" in name for name in measures)
+
+
+def test_golden_vectors_of_five_sentences(model: Model) -> None:
+    vectors = model.embed(SENTENCES)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    found = {"vectors": [[float(x) for x in row[:12]] for row in vectors]}
+    found["cosines"] = [[float(x) for x in row] for row in vectors @ vectors.T]
+    golden.require("embeddings", "packaged", found, rel=1e-4, is_exact=False)
+
+
+def test_fillings_are_words_with_probabilities(model: Model) -> None:
+    found = model.fill("She [MASK] the door.", top=5)
+    assert len({filling.words for filling in found}) == 5
+    assert [f.probability for f in found] == sorted((f.probability for f in found), reverse=True)
+    assert all(0 < f.probability < 1 and f.text == f"She {f.words[0]} the door." for f in found)
+    assert all(f.offsets == ((4, 10),) for f in found)
