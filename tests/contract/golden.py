@@ -21,11 +21,13 @@ def machine() -> str:
     """Describe what the last bits of a sum depend on."""
     import torch
 
-    cpu = (
-        re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
-    )
+    path = Path("/proc/cpuinfo")
+    told = path.read_text().partition("\n\n")[0] if path.exists() else ""
+    cpu = [
+        value for name, value in re.findall(r"(.+?)\s*: (.+)", told) if name in ("model name", "cpu family", "model")
+    ]
     capability = torch.backends.cpu.get_cpu_capability()
-    return f"{cpu[1] if cpu else platform.processor()}, {capability}, torch {torch.__version__}"
+    return f"{', '.join(cpu) or platform.processor()}, {capability}, torch {torch.__version__}"
 
 
 def near(value: object, rel: float) -> object:

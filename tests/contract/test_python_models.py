@@ -3,8 +3,6 @@
 import copy
 import io
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -85,15 +83,6 @@ def test_copies_of_a_model_answer_alike(desk: Desk, run: str) -> None:
             assert twin.verbs == model.verbs
             found, expected = (getattr(each, verb)(TEXTS) for each in (twin, model))
             assert np.array_equal(found, expected) if verb == "embed" else found == expected
-
-
-def test_a_pickled_model_answers_in_another_process(desk: Desk, tmp_path: Path) -> None:
-    model = litebert.load(desk.reviews)
-    (tmp_path / "model.pickle").write_bytes(pickle.dumps(model))
-    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).classify('Anna left.').labels[0])"
-    words = [sys.executable, "-c", code, str(tmp_path / "model.pickle")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout.strip()) == (0, model.classify("Anna left.").labels[0]), done.stderr
 
 
 def test_networks_are_made_copied_and_pickled() -> None:

@@ -244,3 +244,9 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
     assert locate("litebert") == packaged_model()
     shutil.copytree(small_model, "litebert")
     assert locate("litebert") == Path("litebert")
+
+
+def test_a_build_without_a_model_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("litebert.hub.location.files", lambda _: tmp_path)
+    with pytest.raises(LitebertError, match="LB-938"):
+        packaged_model()

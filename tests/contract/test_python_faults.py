@@ -1,0 +1,240 @@
+"""Faults of issue 25 that are seen from Python: each is a strict expected failure until it is mended."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import litebert
+from litebert import LitebertError, Run
+
+from .desk import Desk
+from .shell import TABLES, fault
+from .tiny import FINETUNING, PRETRAINING, Tiny, rows, weights
+
+# ---- 6, 9: trainings that end early, and trainings that diverge -----------------------------------------------------
+
+
+def test_a_training_that_ends_early_is_that_of_its_last_evaluation(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
+    settings = {**FINETUNING, "train.steps": 40, "train.patience": 1, "optim.learning_rate": 1e-6}
+    settings |= {"train.eval_every": 4, "train.save_every": 1, "train.keep_checkpoints": 40}
+
+    def train() -> Run:
+        table = str(tmp_path / "reviews.csv")
+        return litebert.finetune(table, model=tiny.run, runs=tmp_path, settings=settings, quiet=True)
+
+    run = train()
+    last = rows(run)[-1]
+    assert (last["kind"], run.result["last"]["step"]) == ("eval", last["step"])
+    assert last["step"] < 40
+    newest = max((run.folder / "checkpoints").iterdir())
+    assert newest.name.endswith(f"{last['step']:09d}")
+    (of_checkpoint,) = newest.glob("*model*.safetensors")
+    assert of_checkpoint.read_bytes() == weights(run)
+    before = weights(run), rows(run)
+    assert (weights(train()), rows(run)) == before  # nothing is left to do
+    for path in ("model", "answers"):
+        shutil.rmtree(run.folder / path)
+    (run.folder / "result.json").unlink()  # as if it had been killed before the end was written
+    assert (weights(train()), rows(run)) == before
+
+
+def test_a_loss_that_grows_without_end_is_said_and_a_checkpoint_from_before_stays(
+    tiny: Tiny, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny.pretrain(
+        tmp_path,
+        **{"optim.name": "adamw", "optim.learning_rate": 10, "optim.warmup_steps": 4},
+        **{"train.steps": 24, "train.save_every": 2, "train.eval_every": 24},
+    )
+    losses = {row["step"]: row["masked_lm_loss"] for row in rows(run) if row["kind"] == "train"}
+    assert losses[24] > 10 * losses[1]
+    said = capfd.readouterr().err
+    assert "diverges" in said
+    assert "learning_rate" in said
+    kept = [int(path.name.removeprefix("step-")) for path in (run.folder / "checkpoints").iterdir()]
+    assert min(losses[step] for step in kept) < 2 * losses[1], (kept, losses)
+
+
+# ---- 10: a prompt before every text ---------------------------------------------------------------------------------
+
+
+def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp_path: Path) -> None:
+    plain = litebert.load()
+    prompted = shutil.copytree(plain.source, tmp_path / "prompted")
+    settings = json.loads((prompted / "config_sentence_transformers.json").read_text("utf-8"))
+    settings |= {"prompts": {"query": "find this: "}, "default_prompt_name": "query"}
+    (prompted / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    texts = {"first": "Anna left.", "second": "Bert came."}
+    model = litebert.load(prompted)
+    assert not np.allclose(model.embed("Anna left."), plain.embed("Anna left."), atol=1e-3)
+    found = model.explain("similar", *texts.values())
+    words = [(word.part, word.word) for word in found.words if word.part in texts]
+    assert words == [("first", "Anna"), ("first", "left."), ("second", "Bert"), ("second", "came.")]
+    assert all(texts[word.part][word.start : word.end] == word.word for word in found.words if word.part in texts)
+    assert found.score == pytest.approx(model.similar(*texts.values()), abs=1e-4)
+
+
+# ---- 17, 18, 24: what functions take --------------------------------------------------------------------------------
+
+
+@fault(17, "an empty cell has a confident label")
+def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('text,label\nAnna,good\n"   ",bad\n"",good\n')
+    try:
+        found = litebert.predict(desk.reviews, data=tmp_path / "t.csv", quiet=True).rows
+    except LitebertError as error:
+        assert "row" in str(error) or "line" in str(error)
+    else:
+        ((first, *others),) = found.values()
+        assert first.answer
+        assert not any(row.answer for row in others)
+
+
+TAKES_RUNS: dict[str, Callable[[Desk, Path], object]] = {
+    "load": lambda desk, _: litebert.load(Run.open(desk.reviews)),
+    "evaluate": lambda desk, _: litebert.evaluate(Run.open(desk.reviews), data=desk.table("reviews.csv"), quiet=True),
+    "evaluate several": lambda desk, _: litebert.evaluate(
+        [Run.open(desk.reviews), desk.reviews], data=desk.table("reviews.csv"), quiet=True
+    ),
+    "predict": lambda desk, _: litebert.predict(Run.open(desk.reviews), data=desk.table("reviews.csv"), quiet=True),
+    "finetune": lambda desk, place: litebert.finetune(
+        str(desk.table("reviews.csv")), model=Run.open(desk.base), runs=place, settings=FINETUNING, quiet=True
+    ),
+    "pretrain": lambda desk, place: litebert.pretrain(
+        corpus=desk.corpus,
+        start=Run.open(desk.base),
+        runs=place,
+        settings={name: value for name, value in PRETRAINING.items() if not name.startswith("model.")},
+        quiet=True,
+    ),
+}
+
+
+@fault(18, "functions refuse the run that another function returned")
+@pytest.mark.parametrize("name", TAKES_RUNS)
+def test_a_run_is_taken_wherever_a_model_is(desk: Desk, tmp_path: Path, name: str) -> None:
+    assert TAKES_RUNS[name](desk, tmp_path) is not None
+
+
+@fault(18, "evaluate has --on in the shell alone")
+def test_evaluate_measures_a_pretrained_model_on_scored_pairs(desk: Desk, real_data: Path) -> None:
+    data = real_data / "glue" / "STS-B" / "dev.tsv.gz"
+    found = litebert.evaluate(desk.base, on="sts", data=data, limit=40)
+    assert "spearman" in str(found)
+
+
+@fault(18, "advice names another function than the one that was called")
+@pytest.mark.parametrize("name", ["evaluate", "predict", "finetune"])
+def test_advice_about_a_type_names_the_function_that_was_called(name: str) -> None:
+    with pytest.raises(LitebertError) as caught:
+        getattr(litebert, name)(5)
+    assert name in caught.value.next
+    assert "pretrain" not in caught.value.next
+
+
+@pytest.fixture(scope="module")
+def both(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Give a finished run of two seeds."""
+    place = tmp_path_factory.mktemp("both")
+    (place / "reviews.csv").write_text(TABLES["reviews.csv"])
+    settings = {**FINETUNING, "train.steps": 2}
+    return litebert.finetune(
+        str(place / "reviews.csv"), model=tiny.run, runs=place, seeds=[1, 2], settings=settings, quiet=True
+    )
+
+
+@fault(24, "the result and the view of a run of several seeds are LB-004")
+@pytest.mark.parametrize("view", ["result", "_repr_html_"])
+def test_a_run_of_several_seeds_has_a_result_and_a_view(both: Run, view: str) -> None:
+    found = getattr(both, view)
+    assert "accuracy" in str(found() if callable(found) else found)
+
+
+WHOLE_NUMBERS: dict[str, Callable[[Desk, Path], object]] = {
+    "seeds": lambda desk, place: litebert.finetune(
+        str(desk.table("reviews.csv")),
+        model=desk.base,
+        runs=place,
+        seeds=list(np.arange(1, 3)),
+        settings={**FINETUNING, "train.steps": 2},
+        quiet=True,
+    ),
+    "top": lambda desk, _: litebert.load(desk.base).fill("Anna [MASK].", top=np.int64(2)),
+    "max_length": lambda desk, _: litebert.load(desk.base).embed("Anna left.", max_length=np.int32(4)),
+}
+
+
+@fault(24, "whole numbers of NumPy are refused")
+@pytest.mark.parametrize("name", WHOLE_NUMBERS)
+def test_whole_numbers_of_numpy_are_whole_numbers(desk: Desk, tmp_path: Path, name: str) -> None:
+    assert WHOLE_NUMBERS[name](desk, tmp_path) is not None
+
+
+@fault(24, "no choices are a bare ValueError")
+def test_no_choices_are_refused(desk: Desk) -> None:
+    with pytest.raises(LitebertError, match="choices"):
+        litebert.load(desk.choices).choose("Who?", [])
+
+
+@fault(24, "a teacher whose embeddings are as wide as its layers is an AssertionError")
+def test_a_teacher_of_any_width_is_distilled(desk: Desk, tmp_path: Path) -> None:
+    settings = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
+    settings |= {"train.steps": 2, "distil.texts": 4, "distil.text_length": 16}
+    run = litebert.distil(desk.base, corpus=desk.corpus, runs=tmp_path, settings=settings, quiet=True)
+    assert run.is_finished
+
+
+# ---- 26, 28, 29: other machines, other processes, other seeds -------------------------------------------------------
+
+ELSEWHERE = """
+import sys, pickle
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing, litebert
+if __name__ == "__main__":
+    model = litebert.load(sys.argv[1])
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(model.classify, "Anna left.").result().labels == model.classify("Anna left.").labels
+"""
+
+
+def test_a_model_is_sent_to_a_pool_of_processes(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "pool.py").write_text(ELSEWHERE)
+    words = [sys.executable, str(tmp_path / "pool.py"), str(desk.reviews)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_networks_are_computed_on_any_device() -> None:
+    import torch
+
+    config = litebert.AlbertConfig(vocab_size=30, embedding_size=8, hidden_size=16, num_attention_heads=2)
+    batch = litebert.Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]]).to(torch.device("meta"))
+    network = litebert.Albert(config).to("meta")
+    assert network(batch).shape == (7, 16)
+    assert network(batch).device.type == "meta"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("verb", ["pretrain", "distil", "finetune"])
+def test_every_training_runs_on_a_gpu(tiny: Tiny, tmp_path: Path, verb: str) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
+    settings = {**(FINETUNING if verb == "finetune" else PRETRAINING), "train.device": "cuda"}
+    given = {"runs": tmp_path, "settings": settings, "quiet": True}
+    if verb == "finetune":
+        run = litebert.finetune(str(tmp_path / "reviews.csv"), model=tiny.run, **given)
+    elif verb == "distil":
+        run = litebert.distil(tiny.run, corpus=tiny.corpus, **given)
+    else:
+        run = litebert.pretrain(corpus=tiny.corpus, **given)
+    assert run.is_finished
