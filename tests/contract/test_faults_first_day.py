@@ -356,7 +356,6 @@ runpy.run_module("litebert", run_name="__main__")
 """
 
 
-@fault(12, "Ctrl-C during the first imports is a traceback")
 @pytest.mark.parametrize("name", ["click"])
 def test_ctrl_c_during_the_first_imports_is_no_traceback(name: str) -> None:
     done = subprocess.run(
