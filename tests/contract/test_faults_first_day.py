@@ -322,7 +322,6 @@ def test_lengths_that_are_no_numbers_are_refused(desk: Desk, tmp_path: Path, len
     assert lengths in done.stderr or "--lengths" in done.stderr
 
 
-@fault(23, "a study that is not there is called a format")
 def test_a_study_that_is_not_there_is_no_format() -> None:
     assert "format" not in says(litebert("study", "atention"), 2, "attention")["what"]
 

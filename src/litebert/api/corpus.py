@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import fspath
 from pathlib import Path
 
 from litebert.api.settings import Paths, paths
@@ -47,7 +48,7 @@ def build_from_texts(
     report = Progress("text", "", is_quiet=quiet)
     vocabulary, corpus = Path(folder) / "tokenizer", Path(folder) / "corpus"
     if start is not None:
-        vocabulary = locate(start)
+        vocabulary = locate(fspath(start))
     elif not (vocabulary / "tokenizer_config.json").exists():
         report.say(f"training a vocabulary of {vocab_size:,} pieces")
         trained = train_vocabulary(texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from os import fspath
 from pathlib import Path
 
 from litebert.api.plan import RunPlan, needs_in_numbers, needs_in_words, processes_in_words
@@ -76,14 +77,14 @@ class FinetuneJob:
         require_task(task)
         given = flags(
             {
-                START: None if self.model is None else str(self.model),
+                START: None if self.model is None else fspath(self.model),
                 "model.random": self.random or None,
                 "data.folder": None if self.data is None else str(self.data),
                 "data.dev": None if self.dev is None else str(self.dev),
                 "data.columns": list(self.columns) or None,
                 "data.problem": self.problem,
                 "data.missing_labels": "skip" if self.skip_unlabelled else None,
-                "teacher.run": None if self.teacher is None else str(self.teacher),
+                "teacher.run": None if self.teacher is None else fspath(self.teacher),
                 "train.epochs": self.epochs,
                 "train.steps": None if self.epochs is None else 0,
                 "task.name": "table" if self.own else None,
@@ -213,7 +214,7 @@ def finetune(
 
 def _seeded(resolved: Resolved[FinetuneConfig], seed: int) -> Resolved[FinetuneConfig]:
     """Return the settings with another seed."""
-    train = resolved.config.train.model_copy(update={"seed": seed})
+    train = resolved.config.train.model_copy(update={"seed": int(seed)})
     config = resolved.config.model_copy(update={"train": train})
     return replace(resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import fspath
 from pathlib import Path
 
 from litebert.api.corpus import build_from_texts
@@ -89,8 +90,8 @@ class PretrainJob:
         given = flags(
             {
                 "data.corpus": str(self.corpus or self.folder / "corpus"),
-                "start.model": None if self.start is None else str(self.start),
-                "distil.teacher": None if self.teacher is None else str(self.teacher),
+                "start.model": None if self.start is None else fspath(self.start),
+                "distil.teacher": None if self.teacher is None else fspath(self.teacher),
                 "model.preset": self.preset,
                 "train.minutes": self.minutes,
             }
@@ -118,7 +119,7 @@ class PretrainJob:
         say("measuring a few steps on this machine")
         if self.corpus is not None or self._has_corpus:
             return plan(self.resolved, self.folder)
-        start = None if self.start is None else Tokenizer.load(locate(self.start))
+        start = None if self.start is None else Tokenizer.load(locate(fspath(self.start)))
         size = self.vocab_size if start is None else start.vocab_size
         return plan(self.resolved, self.folder, vocab_size=size)
 
@@ -159,7 +160,7 @@ class PretrainJob:
 
     def _run(self, world: World, *, quiet: bool) -> Run:
         if self.teacher is not None:
-            locate(self.teacher)  # before a vocabulary is trained for nothing
+            locate(fspath(self.teacher))  # before a vocabulary is trained for nothing
         was_finished = Run(self.folder).is_finished
         planned = None
         if not was_finished and not quiet:

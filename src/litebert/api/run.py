@@ -133,6 +133,10 @@ class Run:
             )
         return Model.load(path, precision=precision)
 
+    def __fspath__(self) -> str:
+        """Let a run stand for its folder: `litebert.load(run)`, `litebert.evaluate(run)`."""
+        return str(self.folder)
+
     def __repr__(self) -> str:
         """Describe the run and its state in one line."""
         state = "finished" if self.is_finished else "not finished"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TypeAlias, get_type_hints
 
@@ -49,19 +51,29 @@ def require_types(signature: Callable[..., object], values: Mapping[str, object]
         if name not in values:
             continue
         try:
-            TypeAdapter[object](hint).validate_python(values[name], strict=True)
+            TypeAdapter[object](hint).validate_python(as_paths(values[name]), strict=True)
         except ValidationError as error:
-            raise _wrong_type(name, values[name], signature.__annotations__[name]) from error
+            called = signature.__name__.removesuffix("Job").lower()
+            raise _wrong_type(name, values[name], signature.__annotations__[name], called) from error
 
 
-def _wrong_type(name: str, value: object, annotation: str) -> LitebertError:
+def _wrong_type(name: str, value: object, annotation: str, called: str = "pretrain") -> LitebertError:
     return LitebertError(
         "LB-533",
         f"{name} cannot be of this type",
         received=f"{value!r:.100} ({type(value).__name__})",
         expected={"Paths": "a path, or a list of paths"}.get(annotation, annotation),
-        next="help(litebert.pretrain), or that of the function you called",
+        next=f"help(litebert.{called})",
     )
+
+
+def as_paths(given: object) -> object:
+    """Return what stands for a folder, such as a run, as its path, and whole numbers of NumPy as Python's."""
+    if isinstance(given, list | tuple):
+        return type(given)(map(as_paths, given))
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    return Path(given) if isinstance(given, os.PathLike) else given
 
 
 def paths(given: Paths) -> list[str]:
@@ -70,7 +82,9 @@ def paths(given: Paths) -> list[str]:
     >>> paths("a.txt"), paths(["a.txt", "b.txt"])
     (['a.txt'], ['a.txt', 'b.txt'])
     """
-    return [str(given)] if isinstance(given, str | Path) else [str(path) for path in given]
+    if isinstance(given, str | os.PathLike):
+        return [os.fspath(given)]
+    return [os.fspath(path) for path in given]
 
 
 def require_models(given: Paths) -> list[str]:

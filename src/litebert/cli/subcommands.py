@@ -37,5 +37,5 @@ class Formats(click.Group):
         """Find a format, or say which one was meant."""
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
-            ctx.fail(f"no such format: {args[0]} ({did_you_mean(args[0], known)})")
+            ctx.fail(f"litebert {self.name} has no {args[0]} ({did_you_mean(args[0], known)})")
         return super().resolve_command(ctx, args)

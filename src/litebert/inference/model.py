@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from numbers import Integral
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args, overload
 
@@ -326,8 +327,12 @@ class Model:
 
         network = self._with_head("choose")
         _require_list(choices, "choose", "choices")
+        listed = several(choices, "choose")
+        if not listed:
+            what, expected = "there are no choices", "two choices or more"
+            raise LitebertError("LB-912", what, received="an empty list", expected=expected, next="give the choices")
         question, context = self._read([question, context], "choose")
-        return downstream.choose(network, self.tokenizer, question, self._read(choices, "choose"), context)
+        return downstream.choose(network, self.tokenizer, question, self._read(listed, "choose"), context)
 
     def answer(
         self, question: str, context: Texts, *, top: Top = 1, progress: Callable[[int], None] | None = None
@@ -446,12 +451,12 @@ def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], lis
 
 def count(value: int, name: str, *, least: int = 1) -> int:
     """Return a count, such as the number of answers, if it is a whole number that can be."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         expected = f"a whole number, {least} or more"
         raise LitebertError(
             "LB-932", f"{name} cannot have this value", received=value, expected=expected, next=f"{name}=5"
         )
-    return value
+    return int(value)
 
 
 def _one_of(value: Found, kind: object, code: str, name: str, example: str) -> Found:
