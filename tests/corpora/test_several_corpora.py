@@ -28,7 +28,7 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) ->
     assert np.array_equal(both.shards[-1].tokens, one.shards[-1].tokens)
     held_out = both.held_out()
     assert held_out is not None and held_out.num_documents > 0
-    with pytest.raises(LitebertError, match="LB-276"):
+    with pytest.raises(LitebertError, match="LB-619"):
         merge_corpora([corpus], tmp_path / "both")
 
 

@@ -84,7 +84,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "litebert order pairs.csv --column first=before --column second=after --model runs/mine",
     ),
     "embed": ('litebert embed "a cat" "a dog"', "litebert embed reviews.csv --column body --output vectors.npy"),
-    "similar": ('litebert similar "a cat" "a kitten"', "litebert similar pairs.csv --column first=a --column second=b"),
+    "similar": (
+        'litebert similar "a cat" "a kitten"',
+        "litebert similar pairs.csv --column first=before --column second=after",
+    ),
     "classify": (
         'litebert classify "A fine film." "Dull." --model runs/sst2',
         'litebert classify "It rains." --pair "It is wet." --model runs/rte --json',
@@ -92,7 +95,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "tag": (
         'litebert tag "Ada Lovelace lived in London." --model runs/names',
-        "litebert tag names.txt --model runs/names --output tags.jsonl",
+        'litebert tag "He left." "She stayed." --model runs/names --json',
     ),
     "answer": (
         'litebert answer "Who left?" --context "Ada left at noon." --model runs/squad',
