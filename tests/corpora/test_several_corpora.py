@@ -28,7 +28,7 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) ->
     assert np.array_equal(both.shards[-1].tokens, one.shards[-1].tokens)
     held_out = both.held_out()
     assert held_out is not None and held_out.num_documents > 0
-    with pytest.raises(LitebertError, match="LB-619"):
+    with pytest.raises(LitebertError, match="LB-276"):
         merge_corpora([corpus], tmp_path / "both")
 
 
@@ -119,7 +119,7 @@ def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatc
 
 def test_a_filter_replaces_no_file(write: Write, tmp_path: Path) -> None:
     source, mine = write("documents.txt", "Short.\n"), write("mine.jsonl", "precious")
-    with pytest.raises(LitebertError, match="LB-276"):
+    with pytest.raises(LitebertError, match="LB-619"):
         filter_documents([source], mine, settings=TextSettings())
     assert mine.read_text() == "precious"
 

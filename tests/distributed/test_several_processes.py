@@ -201,7 +201,7 @@ def test_every_row_of_the_log_equals_that_of_one_process(runs: Path, names: tupl
         step = row["step"]
         assert (row.pop("kind"), row.pop("step")) == (expected.pop("kind"), expected.pop("step"))
         norms = [each.pop("gradient_norm", 0.0) for each in (row, expected)]
-        assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+        assert norms[0] == pytest.approx(norms[1], rel=1e-3)
         # the first steps of a student are steep: what rounds differently in one grows in the next
         rel = 1e-4 if "vector_error" in row and step != 1 else 1e-6
         assert row == pytest.approx(expected, rel=rel, abs=3e-7)
