@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
@@ -60,36 +61,48 @@ ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "an
 """The verbs that answer rows; see `litebert.inference.verbs`."""
 
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
-    "explain": ("cli.verbs", {}),
-    "search": ("cli.verbs", {}),
-    "serve": ("api.serving", {"cors_origins": "--cors-origin"}),
+    "explain": ("cli.verbs:explain", {}),
+    "search": ("cli.verbs:search", {}),
+    "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
 }
-"""The module of the function that has a command's name, and options that are called otherwise than its arguments."""
+"""The function of a command, `module:name`, and options that are called otherwise than its arguments.
+
+A name of two words is a command of a group: "runs list".
+"""
+
+
+def function_of(name: str) -> Callable[..., object]:
+    """Import the function of a command."""
+    module, _, function = FUNCTIONS[name][0].partition(":")
+    found: Callable[..., object] = getattr(import_module(f"litebert.{module}"), function)
+    return found
 
 
 class Commands(click.Group):
-    """The verbs by name; their functions are imported when they are called."""
+    """Commands by name, all verbs or those of one group; their functions are imported when they are called."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """Name the verbs."""
-        return sorted(VERBS)
+        """Name the commands."""
+        if self.name == "litebert":
+            return sorted(VERBS)
+        return sorted(each.partition(" ")[2] for each in FUNCTIONS if each.startswith(f"{self.name} "))
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         """Make one command."""
-        from importlib import import_module
-
-        if cmd_name in ON_TEXTS:
-            from litebert.cli.verbs import verb_command
-
-            return verb_command(cmd_name)
-        if cmd_name in FUNCTIONS:
+        name = cmd_name if self.name == "litebert" else f"{self.name} {cmd_name}"
+        if name in FUNCTIONS:
             from litebert.cli.command import command_of
 
-            module, flags = FUNCTIONS[cmd_name]
-            return command_of(getattr(import_module(f"litebert.{module}"), cmd_name), cmd_name, flags=flags)
-        if cmd_name not in VERBS:
+            return command_of(function_of(name), cmd_name, flags=FUNCTIONS[name][1])
+        if name not in VERBS:
             return None
-        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        if any(each.startswith(f"{name} ") for each in FUNCTIONS):
+            return Commands(name, help=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.")
+        if name in ON_TEXTS:
+            from litebert.cli.verbs import verb_command
+
+            return verb_command(name)
+        name = f"{name}_" if iskeyword(name) else name
         command = getattr(import_module(f"litebert.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
@@ -97,18 +110,23 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a verb, or say which one was meant."""
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            ctx.fail(f"no such verb: {args[0]} ({did_you_mean(args[0], VERBS)})")
+        """Find a command, or say which one was meant."""
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            meant = did_you_mean(args[0], known)
+            ctx.fail(f"{'' if self.name == 'litebert' else f'{self.name} has '}no such verb: {args[0]} ({meant})")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs with their summaries, without importing them."""
+        if self.name != "litebert":
+            super().format_commands(ctx, formatter)
+            return
         with formatter.section("Verbs"):
             formatter.write_dl(sorted(VERBS.items()))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("litebert", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="litebert")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error; allowed anywhere.")
 def cli(debug: bool) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue, TypeAdapter
 
-from litebert.answers import Choice, Classification, Explanation, Filling, Join, Match, Order, Score, SpanFound, Tagged
+from litebert.answers import Choice, Classification, Filling, Join, Order, Score, SpanFound, Tagged
 from litebert.api.corpus import Mixture
 from litebert.api.doctor import Check
+from litebert.cli import FUNCTIONS, function_of
 from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
 from litebert.corpus.tools import CorpusStats
@@ -189,7 +191,6 @@ OUTPUTS: dict[str, Any] = {
     "evaluate": dict[str, dict[str, float]],
     "export google": GoogleReport,
     "export onnx": OnnxReport,
-    "explain": Explanation,
     "export program": ProgramReport,
     "export web": Page,
     "fill": list[Filling] | list[list[Filling]] | BulkRow,
@@ -209,7 +210,6 @@ OUTPUTS: dict[str, Any] = {
     "runs list": list[dict[str, Cell]],
     "runs tail": dict[str, Cell],
     "score": list[Score] | BulkRow,
-    "search": list[Match],
     "similar": Cosine | BulkRow,
     "sizes": list[dict[str, str | int | float]],
     "study ablation": Ablation,
@@ -225,15 +225,26 @@ OUTPUTS: dict[str, Any] = {
 """The commands that have `--json`, and what they print with it."""
 
 
-def schema_of(command: str) -> dict[str, JsonValue]:
-    """Return the JSON Schema of what a command prints with `--json`.
+def json_type(command: str) -> Any:
+    """Return the type of what a command prints with `--json`: what its function returns, or what `as_json` does."""
+    if command not in FUNCTIONS:
+        return OUTPUTS.get(command)
+    returned = get_type_hints(function_of(command), include_extras=True).get("return")
+    each_of = get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]
+    plain = [
+        get_type_hints(as_json)["return"] if (as_json := getattr(each, "as_json", None)) else each
+        for each in each_of
+        if each is not NoneType
+    ]
+    return Union[tuple(plain)] if plain else None  # noqa: UP007
 
-    Raises:
-        LitebertError: LB-887, the command has no `--json`.
-    """
-    if command not in OUTPUTS:
+
+def schema_of(command: str) -> dict[str, JsonValue]:
+    """Return the JSON Schema of what a command prints with `--json`."""
+    found = json_type(command)
+    if found is None:
         raise no_such_name(
             "LB-887", f"litebert {command} prints no JSON", command, OUTPUTS, next="litebert help --schema fill"
         )
-    adapter: TypeAdapter[object] = TypeAdapter(OUTPUTS[command])
+    adapter: TypeAdapter[object] = TypeAdapter(found)
     return adapter.json_schema(mode="serialization")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import click
 from annotated_types import Ge
 
+from litebert.answers import Explanation, Match
 from litebert.cli.command import ABSENT, Field, TextCommand, argument_of, field_of, help_of, option_of, options_of
 from litebert.cli.output import note, show, show_json
 from litebert.errors import LitebertError, RequestError
@@ -337,7 +338,7 @@ def search(
     top: Annotated[int, Ge(1), "Texts to show."] = 5,
     loading: Loading,
     quiet: Annotated[bool, "No progress on stderr."] = False,
-) -> Found:
+) -> Matches:
     """Find the texts of FILE that are nearest to QUERY.
 
     litebert search "a stormy night" stories.txt
@@ -350,7 +351,7 @@ def search(
     with Progress("texts", "embedded", total=len(texts), is_quiet=quiet) as progress:
         index = model.index(texts, progress=progress.advance)
     found = index.search(query, top=top)
-    return Found(found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found))
+    return Matches(found)
 
 
 def explain(
@@ -358,7 +359,7 @@ def explain(
     *texts: str,
     answer: Annotated[str | None, "The answer to explain; else the model's own."] = None,
     loading: Loading,
-) -> Found:
+) -> Explanation:
     """Say how much each word of the texts adds to an answer.
 
     VERB is answer, choose, classify, fill, order or similar, and TEXTS are what it takes. The numbers add up to the
@@ -367,21 +368,16 @@ def explain(
     litebert explain similar "A man plays a guitar." "Somebody makes music."
     litebert explain fill "The capital of France is [MASK]." --answer paris --json
     """
-    found = loading.load().explain(verb, *texts, answer=answer)
-    return Found(found, repr(found))
+    return loading.load().explain(verb, *texts, answer=answer)
 
 
-@dataclass(frozen=True)
-class Found:
-    """A result with its text for people."""
+class Matches(list[Match]):
+    """The texts that were found, the nearest first."""
 
-    value: object
-    text: str
-
-    def as_json(self) -> object:
+    def as_json(self) -> list[Match]:
         """Return what --json prints."""
-        return self.value
+        return list(self)
 
     def __str__(self) -> str:
-        """Return the text."""
-        return self.text
+        """Return a line for each."""
+        return "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in self)
