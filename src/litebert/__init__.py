@@ -18,12 +18,10 @@ from litebert.errors import LitebertError
 if TYPE_CHECKING:
     from litebert.api.embeddings import Embeddings
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
-    from litebert.api.evaluation import evaluate
-    from litebert.api.finetuning import finetune
+    from litebert.api.evaluation import evaluate, predict
     from litebert.api.glue_runs import glue
-    from litebert.api.prediction import predict
-    from litebert.api.pretraining import distil, pretrain
     from litebert.api.run import Run
+    from litebert.api.training import distil, finetune, pretrain
     from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
     from litebert.inference import Model
     from litebert.interop.in_transformers import optimize
@@ -75,14 +73,14 @@ _HOMES = {
     "Model": "inference",
     "Run": "api.run",
     "Tokenizer": "tokenizer",
-    "distil": "api.pretraining",
+    "distil": "api.training",
     "evaluate": "api.evaluation",
-    "finetune": "api.finetuning",
+    "finetune": "api.training",
     "glue": "api.glue_runs",
     "optimize": "interop.in_transformers",
-    "predict": "api.prediction",
+    "predict": "api.evaluation",
     "preset": "config",
-    "pretrain": "api.pretraining",
+    "pretrain": "api.training",
 }
 
 

@@ -290,7 +290,6 @@ IGNORED = {
 }
 
 
-@fault(22, "an option that cannot act is ignored in silence")
 @pytest.mark.parametrize("words", IGNORED.values(), ids=IGNORED)
 def test_an_option_that_cannot_act_is_refused(desk: Desk, tmp_path: Path, words: list[object]) -> None:
     (tmp_path / "p.json").write_text("{}")

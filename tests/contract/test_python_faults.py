@@ -122,7 +122,6 @@ def test_a_run_is_taken_wherever_a_model_is(desk: Desk, tmp_path: Path, name: st
     assert TAKES_RUNS[name](desk, tmp_path) is not None
 
 
-@fault(18, "evaluate has --on in the shell alone")
 def test_evaluate_measures_a_pretrained_model_on_scored_pairs(desk: Desk, real_data: Path) -> None:
     data = real_data / "glue" / "STS-B" / "dev.tsv.gz"
     found = litebert.evaluate(desk.base, on="sts", data=data, limit=40)

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from litebert.api.finetuning import finetune
+from litebert.api.training import finetune
 from litebert.config import Precision
 from litebert.errors import LitebertError
 from litebert.files import write_stream

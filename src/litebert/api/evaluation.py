@@ -1,24 +1,58 @@
-"""Evaluation as a function: of a fine-tuned model, an ensemble, or a pretrained model."""
+"""Evaluation and prediction as functions: of fine-tuned models, ensembles, pretrained models, prediction files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import inspect
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Any, Literal, Required, TypedDict
 
-from litebert.api.held_out import is_pretrained, measure_pretraining
+from annotated_types import Ge
+
 from litebert.api.progress import Progress
-from litebert.api.settings import require_models, require_types
-from litebert.errors import LitebertError, no_such_name
-from litebert.inference.finetuned import Finetuned, Kept, data_of, measured, with_clean_threshold, with_patience
+from litebert.api.settings import Paths, paths, require_types
+from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
+from litebert.corpus import Corpus, build_corpus
+from litebert.errors import LitebertError, RequestError
+from litebert.fast import refuse_non_finite
+from litebert.fast.steps import DTYPES
+from litebert.files import require_new, write_text
+from litebert.folder import load_model, read_head, read_weights
+from litebert.hub import locate
+from litebert.inference.finetuned import (
+    Finetuned,
+    data_of,
+    ensemble_answers,
+    measured,
+    recorded_config,
+    run_of,
+    trained_in,
+    with_clean_threshold,
+    with_patience,
+)
+from litebert.inference.model import Model
+from litebert.nn import AlbertForPretraining
+from litebert.objectives import evaluation_batches
 from litebert.report.table import Frame, frame
+from litebert.runs import read_run
+from litebert.study.zero_shot import MEASURES
+from litebert.tasks import Pretraining
 from litebert.tasks.finetuning import doubts
+from litebert.tasks.kinds.family import AnswerRow
 from litebert.tasks.named.squad import score_predictions
+from litebert.tasks.registry import OWN
+from litebert.tokenizer import Tokenizer
+from litebert.train.sources import Sources, vocabulary_of
 
-if TYPE_CHECKING:
-    from litebert.config import Precision
+Models = Annotated[Paths, "Runs or model folders."]
+Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
+TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
+Columns = Annotated[Sequence[str], "ROLE=NAME, columns of your file: text=review, ..."]
+Best = Annotated[bool, "The run's best evaluation instead of its last step."]
+Quiet = Annotated[bool, "No progress on stderr."]
 
 
 @dataclass(frozen=True)
@@ -45,6 +79,15 @@ class Evaluation:
             ]
         )
 
+    def as_json(self) -> dict[str, dict[str, float]]:
+        """Return what --json prints."""
+        return self.measures
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Reasons not to trust a result."""
+        return tuple(f"warning {doubt}" for doubt in self.doubts)
+
     def __str__(self) -> str:
         """Write a line per measure, with its value for always giving the constant answer."""
         lines = []
@@ -59,42 +102,93 @@ class Evaluation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+USED_BY = {
+    "a prediction file": ("predictions", "data", "null_odds"),
+    "a measure without fine-tuning": ("models", "on", "data", "limit", "precision"),
+    "a pretrained model": ("models", "data", "columns", "precision"),
+    "a fine-tuned run": (*("models", "data", "split", "columns", "best", "clean", "precision", "depth", "patience"),),
+    "a model folder without its run": (
+        *("models", "data", "split", "task", "columns", "best", "clean", "precision", "depth", "patience"),
+    ),
+}
+"""The options that act on what is evaluated; the others are refused."""
+
+
 def evaluate(
-    models: str | Path | Sequence[str | Path],
+    models: Models = (),
     *,
-    data: str | Path | None = None,
-    split: str | None = None,
-    task: str | None = None,
-    columns: Sequence[str] = (),
-    best: bool = False,
-    clean: bool = False,
-    precision: Precision | None = None,
-    depth: int | None = None,
-    patience: int | None = None,
-    quiet: bool = False,
+    data: Data = None,
+    on: Annotated[
+        Literal["blimp", "sts", "retrieval"] | None, "What a pretrained model knows without fine-tuning."
+    ] = None,
+    limit: Annotated[int | None, Ge(1), "With --on: most rows to use (BLiMP: of each paradigm)."] = None,
+    split: Annotated[str | None, "Any split of the task; dev by default."] = None,
+    task: TaskName = None,
+    columns: Columns = (),
+    best: Best = False,
+    clean: Annotated[bool, "SQuAD 2.0: tune the threshold on part of train."] = False,
+    precision: Annotated[Precision | None, "Precision of activations; by default that of the training."] = None,
+    depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None,
+    patience: Annotated[
+        int | None, "Stop once this many consecutive classifiers agree; needs train.exits=true."
+    ] = None,
+    predictions: Annotated[str | Path | None, "Score this file instead of a model."] = None,
+    null_odds: Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."] = None,
+    quiet: Quiet = False,
 ) -> Evaluation:
-    """Measure a run or a model folder; the answers of several fine-tuned runs are averaged.
+    """Measure a model, by its run or its folder; the answers of several fine-tuned runs are averaged.
 
-    A pretrained model is measured by masked LM and sentence order, on the texts `data` or on what
-    its run held out. `precision` defaults to the one that the run was trained in; `columns` name
-    the roles of your own file's columns; `task` is for a model folder without its run; `best` takes
-    the best evaluation's model; `clean` tunes SQuAD 2.0's threshold on training articles;
-    `patience` is that of `Model.classify`.
+    A pretrained model is measured by masked LM and sentence order, on the texts of `data` or on what its run held out;
+    with `on`, by what it knows without fine-tuning: minimal pairs (BLiMP), scored sentence pairs, questions and their
+    paragraphs in SQuAD's layout.
 
-    Raises:
-        LitebertError: The models, the data and the task do not fit together.
+    litebert evaluate runs/mrpc --data glue
+    litebert evaluate runs/mine --data my-text.txt
+    litebert evaluate models/mine --on sts --data STS-B/dev.tsv
+    litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
-    require_types(evaluate, locals())
-    chosen = require_models(models)
-    if len(chosen) == 1 and task is None and is_pretrained(chosen[0]):
-        texts = [] if data is None else [str(data)]
-        values, used = measure_pretraining(chosen[0], texts, column=_text_column(columns), precision=precision)
-        return Evaluation({"texts" if texts else "held out": values}, used)
-    kept: Kept = "best" if best else "last"
+    given = locals()
+    require_types(evaluate, given)
+    chosen = paths(models)
+    if (predictions is None) == (not chosen):
+        raise LitebertError(
+            "LB-525",
+            "evaluation needs runs or a prediction file, one of the two",
+            received=f"{len(chosen)} runs and --predictions {predictions}",
+            expected="litebert evaluate RUN..., or litebert evaluate --predictions FILE",
+            next="litebert evaluate --help",
+        )
+    if predictions is not None:
+        _require_use("a prediction file", given)
+        odds = None if null_odds is None else Path(null_odds)
+        found = _required(data, "LB-526", "a prediction file is scored against a data set", "dev-v1.1.json")
+        return Evaluation({"predictions": score_predictions(found, Path(predictions), null_odds=odds)})
+    if on is not None:
+        _require_use("a measure without fine-tuning", given)
+        if len(chosen) != 1:
+            raise LitebertError(
+                "LB-995",
+                "--on measures one model",
+                received=f"{len(chosen)} models",
+                next="litebert evaluate RUN --on ...",
+            )
+        found = _required(data, "LB-996", f"--on {on} needs the data to measure on", "STS-B/dev.tsv")
+        used = precision or "fp32"
+        return Evaluation({on: MEASURES[on](Model.load(chosen[0], precision=used), found, limit=limit)}, used)
+    if len(chosen) == 1 and task is None and _is_pretrained(chosen[0]):
+        _require_use("a pretrained model", given)
+        return _of_pretrained(chosen[0], data, columns, precision)
+    _require_use("a fine-tuned run" if run_of(chosen[0]) else "a model folder without its run", given)
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
         opened = [
             Finetuned.open(
-                path, kept=kept, task=task, columns=columns, precision=precision, depth=depth, progress=progress.advance
+                path,
+                kept="best" if best else "last",
+                task=task,
+                columns=columns,
+                precision=precision,
+                depth=depth,
+                progress=progress.advance,
             )
             for path in chosen
         ]
@@ -103,85 +197,249 @@ def evaluate(
             opened = with_clean_threshold(opened, folder)
         if patience is not None:
             opened = with_patience(opened, patience)
-        return _of_splits(opened, folder, [split] if split else opened[0].dataset.dev_splits)
+        first = opened[0]
+        progress.say(f"precision: {first.precision}")
+        family, key = first.dataset.family, first.dataset.key_measure
+        measures, constant, doubtful = {}, {}, list[str]()
+        for name in [split] if split else first.dataset.dev_splits:
+            values, examples, answers = measured(opened, folder, name)
+            always = family.constant(examples, examples)
+            measures[name], constant[name] = values, {} if always is None else family.measures(examples, always)
+            rows = {name: family.rows(examples, answers)}
+            doubtful += doubts(key, values, constant[name], rows, family.baseline)
+        return Evaluation(measures, first.precision, constant, tuple(doubtful), family.baseline)
 
 
-def _of_splits(opened: Sequence[Finetuned], data: Path, splits: Sequence[str]) -> Evaluation:
-    """Measure fine-tuned models, and the baseline beside them, on splits of a data set."""
-    family, key = opened[0].dataset.family, opened[0].dataset.key_measure
-    measures, constant, doubtful = {}, {}, list[str]()
-    for name in splits:
-        values, examples, answers = measured(opened, data, name)
-        always = family.constant(examples, examples)
-        measures[name], constant[name] = values, {} if always is None else family.measures(examples, always)
-        rows = {name: family.rows(examples, answers)}
-        doubtful += doubts(key, values, constant[name], rows, family.baseline)
-    return Evaluation(measures, opened[0].precision, constant, tuple(doubtful), family.baseline)
+def _require_use(what: str, given: Mapping[str, object]) -> None:
+    """Refuse options that do not act on what is evaluated."""
+    defaults = {name: each.default for name, each in inspect.signature(evaluate).parameters.items()}
+    for name, value in given.items():
+        if name not in (*USED_BY[what], "quiet") and value != defaults[name]:
+            flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
+            acting = ", ".join(each for each, names in USED_BY.items() if name in names)
+            raise RequestError(
+                "LB-916",
+                f"{flag} has nothing to act on",
+                received=f"{flag} for {what}",
+                expected=f"{flag} for {acting}",
+                next=f"omit {flag}",
+            )
 
 
-def evaluate_zero_shot(
-    models: str | Path | Sequence[str | Path],
+def _required(data: str | Path | None, code: str, what: str, example: str) -> Path:
+    if data is None:
+        next_step = f"litebert evaluate ... --data {example}"
+        raise LitebertError(code, what, received="no --data", expected=f"--data {example}, or another", next=next_step)
+    return Path(data)
+
+
+# ---- pretrained models ----------------------------------------------------------------------------------------------
+
+NUM_SEQUENCES, BATCH_SIZE, SEED = 1_024, 32, 12_345
+"""What is drawn from texts: the same sequences and masks for every model with one vocabulary."""
+
+
+def _is_pretrained(path: str) -> bool:
+    """Tell whether a run or a model folder has pretraining heads only."""
+    if (run := run_of(path)) is not None:
+        return _pretraining_of(run) is not None
+    folder = locate(path)
+    tensors = {name: tuple(tensor.shape) for name, tensor in read_weights(folder).items()}
+    return read_head(folder, tensors=tensors) is None
+
+
+def _pretraining_of(run: Path) -> PretrainConfig | None:
+    """Return the settings of a pretraining run; None for a fine-tuning run."""
+    recorded = read_run(run)
+    if recorded is None or recorded.kind == "fine-tuning":
+        return None
+    return recorded_config(PretrainConfig, recorded.settings)
+
+
+def _of_pretrained(
+    path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
+) -> Evaluation:
+    """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
+    run = run_of(path)
+    config = None if run is None else _pretraining_of(run)
+    folder = Path(path) / "model" if run == Path(path) else locate(path)
+    if config is None and data is None:
+        raise LitebertError(
+            "LB-926",
+            "a pretrained model is measured on texts",
+            received=f"{path}, without its run and without --data",
+            expected="a text that the model was not trained on",
+            next=f"litebert evaluate {path} --data my-text.txt",
+        )
+    used = precision or trained_in(config)
+    loaded = load_model(folder, dtype=DTYPES[used])
+    of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
+    if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
+        raise LitebertError(
+            "LB-927",
+            f"{folder} lacks the masked-LM head",
+            received=", ".join(sorted(loaded.missing)[:5]) or "another head",
+            expected="a masked-LM head, and a sentence-order head where order is to be measured",
+            next="choose a model that litebert pretrained",
+        )
+    if of_order:  # its logits are computed, but nothing measures them
+        loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
+        for parameter in loaded.network.sentence_order.parameters():
+            parameter.zero_()
+    refuse_non_finite(loaded.network)
+    if data is None:
+        assert config is not None
+        held_out = Sources.open(config).evaluation(config)
+    else:  # as in the run's own evaluation, where there is a run
+        longest = min(loaded.network.config.max_position_embeddings, 512)
+        objective = ObjectiveConfig(max_seq_length=longest) if config is None else config.objective
+        if of_order:
+            objective = objective.model_copy(update={"sentence": "none"})
+        column = dict(choice.split("=", 1) for choice in columns if "=" in choice).get("text", "text")
+        with tempfile.TemporaryDirectory() as scratch:
+            corpus = Path(scratch) / "corpus"
+            build_corpus([str(data)], tokenizer=folder, output=corpus, documents="blank-line", column=column, workers=1)
+            held_out = list(
+                evaluation_batches(
+                    Corpus.open(corpus).shards,
+                    vocabulary=vocabulary_of(Tokenizer.load(folder)),
+                    config=objective,
+                    batch_size=BATCH_SIZE,
+                    seed=SEED,
+                    num_sequences=NUM_SEQUENCES,
+                )
+            )
+    size = None if config is None else config.train.micro_batch_size
+    task = Pretraining(loaded.network, held_out=held_out, train=TrainConfig(micro_batch_size=size))
+    return Evaluation({"held out" if data is None else "texts": task.evaluate()}, used)
+
+
+# ---- predictions ----------------------------------------------------------------------------------------------------
+
+
+class PredictionFile(TypedDict):
+    """A file of answers."""
+
+    file: str
+    split: str
+    examples: int
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Answers by split, in the order of the examples, and the files that a leaderboard wants."""
+
+    rows: dict[str, tuple[AnswerRow, ...]]
+    files: dict[str, str]
+    split_of: dict[str, str]
+    precision: str = ""
+    folder: Path | None = None
+
+    def write(self, folder: str | Path, *, force: bool = False) -> list[Path]:
+        """Write the files to a new folder and return their paths; with `force`, over answers that are there."""
+        require_new(Path(folder), force=force, own=self.files)
+        for name, text in self.files.items():
+            write_text(Path(folder) / name, text)
+        return [Path(folder) / name for name in self.files]
+
+    def to_pandas(self) -> Frame:
+        """Return a row per answer: a DataFrame where pandas is installed, else a Table."""
+        return frame([{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows])
+
+    def as_json(self) -> list[PredictionFile]:
+        """Return what --json prints."""
+        folder = self.folder or Path()
+        return [
+            {"file": str(folder / name), "split": split, "examples": len(self.rows[split])}
+            for name, split in self.split_of.items()
+        ]
+
+    def __str__(self) -> str:
+        """Write a line for each file."""
+        return "\n".join(f"{each['file']}  {each['examples']:,} answers ({each['split']})" for each in self.as_json())
+
+    def __repr__(self) -> str:
+        """Count the answers of each split."""
+        counts = ", ".join(f"{split}: {len(rows):,} answers" for split, rows in self.rows.items())
+        return f"Predictions({counts})"
+
+    def _repr_html_(self) -> str:
+        shown = [row for rows in self.rows.values() for row in rows][:20]
+        cells = "".join(
+            f"<tr><td>{escape(row.id)}</td><td>{escape(row.text[:80])}</td><td>{escape(row.answer)}</td></tr>"
+            for row in shown
+        )
+        return f"<p>{escape(repr(self))}</p><table>{cells}</table>"
+
+
+def predict(
+    models: Models,
     *,
-    on: str,
-    data: str | Path | None,
-    limit: int | None = None,
-    precision: Precision | None = None,
-) -> Evaluation:
-    """Measure what a pretrained model knows without fine-tuning.
+    data: Data = None,
+    split: Annotated[str | None, "Split to answer; by default the task's test data."] = None,
+    task: TaskName = None,
+    columns: Columns = (),
+    best: Best = False,
+    precision: Annotated[Precision | None, "Precision of activations; by default that of the training."] = None,
+    output: Annotated[str | Path | None, "Folder to write.", Required] = None,
+    force: Annotated[bool, "Replace answers that are there."] = False,
+    quiet: Quiet = False,
+) -> Predictions:
+    """Answer every example of a split, or of your own file, in the form that a leaderboard wants.
 
-    `on` is `blimp` (minimal pairs by pseudo-log-likelihood), `sts` (sentence pairs with scores) or
-    `retrieval` (questions and their paragraphs, in SQuAD's layout); `limit` takes the first so many
-    rows, of each paradigm for BLiMP.
+    Several runs are averaged. In the shell an output is needed; in Python the answers are in `rows`, too.
 
-    Raises:
-        LitebertError: LB-994, there is no such measure; LB-995, there are several models; LB-996,
-            there is no data; or the model or the data cannot be used for it.
+    litebert predict runs/mrpc --data glue --output submission
+    litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
-    from litebert.inference import Model
-    from litebert.study.zero_shot import MEASURES
-
-    next_step = "litebert evaluate models/mine --on sts --data STS-B/dev.tsv"
-    chosen = require_models(models)
-    if on not in MEASURES:
-        raise no_such_name("LB-994", "there is no measure of this name", on, MEASURES, next=next_step)
-    if len(chosen) != 1:
+    require_types(predict, locals())
+    chosen = paths(models)
+    if not chosen:
+        raise LitebertError("LB-534", "there is no model to ask", next="litebert runs list")
+    if output is not None and not force:
+        require_new(Path(output))
+    with Progress("examples", "predicting", is_quiet=quiet) as progress:
+        opened = [
+            Finetuned.open(
+                path,
+                kept="best" if best else "last",
+                task=task,
+                columns=columns,
+                precision=precision,
+                progress=progress.advance,
+            )
+            for path in chosen
+        ]
+        dataset = opened[0].dataset
+        if data is None and dataset.name == OWN:  # never the training file, unless it is named
+            raise LitebertError(
+                "LB-923",
+                "there are no examples to answer",
+                received="no --data, and a model trained on a file of your own",
+                expected="the file to answer",
+                next=f"litebert predict {chosen[0]} --data FILE --output FOLDER",
+            )
+        folder = Path(data) if data is not None else data_of(chosen[0])
+        rows: dict[str, tuple[AnswerRow, ...]] = {}
+        files: dict[str, Any] = {}
+        split_of: dict[str, str] = {}
+        for name in [split] if split else dataset.test_splits:
+            examples = dataset.read(folder, name)
+            answers = ensemble_answers(opened, examples)
+            rows[name] = tuple(dataset.family.rows(examples, answers))
+            made = dataset.submission(name, examples, answers)
+            files |= made
+            split_of |= dict.fromkeys(made, name)
+        progress.say(f"precision: {opened[0].precision}")
+    if not files:
         raise LitebertError(
-            "LB-995",
-            "zero-shot measures are taken of one model",
-            received=f"{len(chosen)} models",
-            expected="one run or model folder",
-            next=next_step,
+            "LB-527",
+            f"{dataset.name} has no split without labels",
+            received="no --split",
+            expected=f"one of {', '.join(dataset.dev_splits)}",
+            next=f"litebert predict ... --split {dataset.dev_splits[0]}",
         )
-    if data is None:
-        raise LitebertError(
-            "LB-996",
-            "a zero-shot measure needs the data to measure on",
-            received="no --data",
-            expected="--data FILE: BLiMP's pairs, scored sentence pairs, or SQuAD's questions",
-            next=next_step,
-        )
-    used = precision or "fp32"
-    opened = Model.load(chosen[0], precision=used)
-    return Evaluation({on: MEASURES[on](opened, Path(data), limit=limit)}, used)
-
-
-def evaluate_predictions(
-    predictions: str | Path, data: str | Path | None, *, null_odds: str | Path | None = None
-) -> Evaluation:
-    """Score a prediction file of SQuAD against the data set."""
-    if data is None:
-        raise LitebertError(
-            "LB-526",
-            "a prediction file is scored against a data set",
-            received="no --data",
-            expected="--data dev-v1.1.json, or another file with the answers",
-            next="litebert evaluate --predictions FILE --data dev-v1.1.json",
-        )
-    odds = None if null_odds is None else Path(null_odds)
-    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
-
-
-def _text_column(columns: Sequence[str]) -> str:
-    """Return the text column of a file of texts."""
-    names = dict(choice.split("=", 1) for choice in columns if "=" in choice)
-    return names.get("text", "text")
+    found = Predictions(rows, files, split_of, opened[0].precision, None if output is None else Path(output))
+    if output is not None:
+        found.write(output, force=force)
+    return found

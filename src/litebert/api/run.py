@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from pydantic import JsonValue
 
@@ -16,24 +16,65 @@ from litebert.files import Json, as_path, read_json
 from litebert.inference import Model
 from litebert.report import write_report
 from litebert.report.page import REPORT_FILE
-from litebert.report.seeds import seed_folders
+from litebert.report.pretraining.results import doubts
+from litebert.report.seeds import seed_folders, spreads
 from litebert.report.table import Frame, TableRow, frame
-from litebert.runs import RESULT_FILE, RunFile, is_run, read_metrics, read_run
+from litebert.runs import RESULT_FILE, Result, RunFile, is_run, read_metrics, read_record, read_result, read_run
 from litebert.runs.run import Kind
+from litebert.terminal import say
 
 if TYPE_CHECKING:
     from litebert.config import Precision
+
+
+class Planned(TypedDict):
+    """What a run will need: `tokens` is the largest number that pretraining will read."""
+
+    num_parameters: int
+    seconds_per_step: float
+    memory_bytes: int
+    disk_bytes: int
+    steps: int
+    seconds: float
+    tokens: NotRequired[int]
+
+
+class Trained(TypedDict):
+    """The result of pretraining."""
+
+    model: str
+    report: str | None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run that has not begun: lines for people, the numbers behind them, and remarks on the data."""
+
+    lines: Mapping[str, str]
+    values: TableRow
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Write a line for each fact."""
+        width = max(map(len, self.lines), default=0)
+        facts = [f"{name:<{width}}  {text}" for name, text in self.lines.items()]
+        return "\n".join([*facts, *(f"{'note':<{width}}  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{escape(n)}</th><td>{escape(t)}</td></tr>" for n, t in self.lines.items())
+        return f"<table>{''.join(rows)}</table>"
 
 
 @dataclass(frozen=True)
 class Run:
     """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
 
-    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume.
+    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume. A dry run has a `plan`.
     """
 
     folder: Path
     exit_code: int = 0
+    plan: RunPlan | None = None
 
     def __post_init__(self) -> None:
         """Accept the folder as a string, too."""
@@ -143,6 +184,63 @@ class Run:
         several = f", {len(self.seeds)} seeds" if self.seeds else ""
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
 
+    def __str__(self) -> str:
+        """Write the plan of a dry run; the measures of a finished run, and where its model and report are."""
+        if self.plan is not None:
+            return str(self.plan)
+        if self.exit_code:
+            return ""
+        if not self.is_finished:
+            return repr(self)
+        page = self.folder / REPORT_FILE
+        report = f"report  {page if page.is_file() else 'not written'}"
+        if self.kind != "fine-tuning":
+            return f"model   {self.folder / 'model'}\n{report}"
+        parts = self.seeds or (self,)
+        found = [read_result(part.folder) for part in parts]
+        results = [result for result in found if result is not None]
+        last, best = spreads([each.last for each in results]), spreads([each.best for each in results])
+        number, baseline = len(results), results[0].baseline
+        head = f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)
+        lines = [head]
+        for name, each in last.items():
+            line = f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}"
+            line += f"{baseline[name]:>12.4f}" if name in baseline else f"{'':>12}"
+            spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)"
+            lines.append(line + (spread if number > 1 else ""))
+        lines += [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
+        return "\n".join([*lines, report])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Reasons not to trust the result, and the next command."""
+        if self.plan is not None or not self.is_finished:
+            return ()
+        model = self.folder / "model"
+        if self.kind == "fine-tuning":
+            parts = self.seeds or (self,)
+            found = [result for part in parts if (result := read_result(part.folder))]
+            doubtful = dict.fromkeys(doubt for result in found for doubt in result.doubts)
+            after = f"litebert predict {parts[0].folder} --data FILE --output answers"
+            return (*(f"warning {doubt}" for doubt in doubtful), f"next    {after}")
+        advice = "train longer, or lower optim.learning_rate"
+        verb, text = ("embed", "A text.") if self.settings.get("distil.teacher") else ("fill", "A [MASK] text.")
+        found_doubts = doubts(read_record(self.folder))
+        warnings = (f"warning {doubt}: {advice}" for doubt in found_doubts)
+        return (*warnings, f'next    litebert {verb} "{text}" --model {model}')
+
+    def as_json(self) -> Planned | Trained | Result | list[Result] | None:
+        """Return what --json prints."""
+        if self.plan is not None:
+            return cast("Planned", self.plan.values)
+        if self.exit_code:
+            return None
+        if self.kind == "fine-tuning":
+            results = [cast("Result", part.result) for part in self.seeds or (self,)]
+            return results if self.seeds else results[0]
+        page = self.folder / REPORT_FILE
+        return {"model": str(self.folder / "model"), "report": str(page) if page.is_file() else None}
+
     def _repr_html_(self) -> str:
         """Show the last measures in a notebook, with a link to the report."""
         rows = "".join(
@@ -172,15 +270,16 @@ def _shown(value: Json) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def concluded(run: Run, say: Callable[[str], None], *, was_finished: bool = False) -> Run:
+def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
     """Write the report of a finished run; say if there was nothing to do, or that it stopped."""
+    speak = (lambda _: None) if quiet else say
     if run.exit_code:
-        say("stopped with a checkpoint; rerun the command to resume")
+        speak("stopped with a checkpoint; rerun the command to resume")
         return run
     if was_finished:
-        say(f"{run.folder} is already finished: nothing was trained")
+        speak(f"{run.folder} is already finished: nothing was trained")
     try:
         run.write_report()
     except LitebertError as error:  # the model is written; only its page failed
-        say(str(error))
+        speak(str(error))
     return run

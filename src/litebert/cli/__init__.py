@@ -61,7 +61,12 @@ ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "an
 """The verbs that answer rows; see `litebert.inference.verbs`."""
 
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "distil": ("api.training:distil", {"start": "--from"}),
+    "evaluate": ("api.evaluation:evaluate", {"columns": "--column"}),
     "explain": ("cli.verbs:explain", {}),
+    "finetune": ("api.training:finetune", {"columns": "--column"}),
+    "predict": ("api.evaluation:predict", {"columns": "--column"}),
+    "pretrain": ("api.training:pretrain", {"start": "--from"}),
     "search": ("cli.verbs:search", {}),
     "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
 }

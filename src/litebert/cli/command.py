@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Required, Union, get_args, get_origin, get_type_hints
 
 import click
 from annotated_types import Ge, Gt, Le
@@ -35,22 +36,24 @@ class Field(NamedTuple):
     help: str
     is_optional: bool
     limits: tuple[Any, ...] = ()
+    is_required: bool = False
 
 
 def field_of(name: str, hint: Any, default: Any) -> Field:
     """Take an annotation apart."""
-    description, is_optional = "", False
+    description, is_optional, is_required = "", False, default is ABSENT
     limits: tuple[Any, ...] = ()
     while True:
         if get_origin(hint) is Annotated:
             hint, *notes = get_args(hint)
             limits = (*limits, *(each for each in notes if isinstance(each, Ge | Gt | Le)))
+            is_required |= Required in notes  # in the shell alone
             description = next((each for each in notes if isinstance(each, str)), description)
         elif get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
             is_optional = True
             hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
         else:
-            return Field(name, hint, default, description, is_optional, limits)
+            return Field(name, hint, default, description, is_optional, limits, is_required)
 
 
 def options_of(record: type, flags: Mapping[str, str]) -> list[click.Parameter]:
@@ -74,7 +77,7 @@ def option_of(field: Field, flags: Mapping[str, str] = {}) -> click.Option:
         multiple=is_several and item is not int,
         default=default,
         show_default=default not in (None, "", (), []),
-        required=field.default is ABSENT,
+        required=field.is_required,
         help=field.help,
     )
 
@@ -149,10 +152,12 @@ PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
 
 
 def present(found: object, written_as: str | None = None) -> None:
-    """Print what a function returned, and end the process if it failed."""
-    if found is not None:
+    """Print what a function returned, in the first process of several, and end the process if it failed."""
+    if found is not None and os.environ.get("RANK", "0") in ("", "0"):
         if written_as == "json":
-            show_json(found.as_json() if hasattr(found, "as_json") else found, indent=2)
+            shown = found.as_json() if hasattr(found, "as_json") else found
+            if shown is not None:
+                show_json(shown, indent=2)
         elif written_as is not None:
             show(getattr(found, f"as_{written_as}")())
         elif text := str(found):

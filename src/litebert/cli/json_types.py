@@ -27,7 +27,6 @@ from litebert.interop.huggingface import HuggingFaceImport
 from litebert.reading.findings import CheckReport
 from litebert.report.comparison import WrittenComparison
 from litebert.report.table import Cell
-from litebert.runs import Result
 from litebert.study.ablation.study import Ablation
 from litebert.study.claims import Costs
 from litebert.study.depth import Depths
@@ -64,33 +63,6 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What a run will need, with `--dry-run`."""
-
-    num_parameters: int
-    seconds_per_step: float
-    memory_bytes: int
-    disk_bytes: int
-    steps: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class PlannedPretraining(Planned):
-    """What pretraining will need, and the largest number of tokens that it will read."""
-
-    tokens: int
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The result of pretraining."""
-
-    model: str
-    report: str | None
-
-
-@dataclass(frozen=True)
 class RunSettings:
     """The settings of a run, and where each value came from."""
 
@@ -110,15 +82,6 @@ class Commit:
     """Where a model was published."""
 
     commit: str
-
-
-@dataclass(frozen=True)
-class PredictionFile:
-    """A file of answers."""
-
-    file: str
-    split: str
-    examples: int
 
 
 @dataclass(frozen=True)
@@ -185,24 +148,19 @@ OUTPUTS: dict[str, Any] = {
     "corpus mix": Mixture,
     "corpus stats": CorpusStats,
     "data check": DataReport,
-    "distil": PlannedPretraining | Trained,
     "doctor": list[Check],
     "embed": list[Vector] | BulkRow,
-    "evaluate": dict[str, dict[str, float]],
     "export google": GoogleReport,
     "export onnx": OnnxReport,
     "export program": ProgramReport,
     "export web": Page,
     "fill": list[Filling] | list[list[Filling]] | BulkRow,
-    "finetune": Planned | Result | list[Result],
     "glue": list[dict[str, Cell]],
     "hub pull": Folder,
     "hub push": PublicationPlan | Commit,
     "import google": GoogleImport,
     "import huggingface": HuggingFaceImport,
     "order": Order | list[Join] | BulkRow,
-    "predict": list[PredictionFile],
-    "pretrain": PlannedPretraining | Trained,
     "quantize": Quantized,
     "recipes list": dict[str, dict[str, str]],
     "report": WrittenReport,

@@ -134,7 +134,7 @@ def resume_run(folder: Path, quiet: bool) -> None:
     litebert runs resume runs/mine --quiet
     torchrun --nproc-per-node 2 -m litebert runs resume runs/mine
     """
-    from litebert.api.resuming import resume
+    from litebert.api.training import resume
 
     stop(resume(folder, quiet=quiet).exit_code)
 

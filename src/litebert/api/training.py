@@ -1,0 +1,434 @@
+"""Training as functions: `pretrain`, `distil`, `finetune`, and `resume` for a run that was begun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from os import fspath
+from pathlib import Path
+from typing import Annotated, Literal, TypedDict
+
+from annotated_types import Ge
+
+from litebert.api.corpus import build_from_texts
+from litebert.api.recipes import recipe_settings
+from litebert.api.run import Run, RunPlan, concluded
+from litebert.api.settings import Overrides, Paths, flags, overrides, paths, require_types, run_folder
+from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Resolved, Setting, resolve, without_retired
+from litebert.corpus.build import require_share
+from litebert.corpus.text import require_text, text_settings
+from litebert.distributed.world import World, joined, world_size
+from litebert.errors import LitebertError
+from litebert.files import Json
+from litebert.hub import locate, packaged_model
+from litebert.inference import PACKAGED
+from litebert.inference.model import count
+from litebert.reading.source import find_texts, is_url
+from litebert.runs import RunFile, read_run
+from litebert.tasks.registry import require_task
+from litebert.terminal import counted, say
+from litebert.tokenizer import Tokenizer
+from litebert.train import finetune as fine_tuning
+from litebert.train import pretrain as pretraining
+from litebert.train.estimate import Estimate, most_tokens
+from litebert.train.log import Listener, TensorBoard, duration
+from litebert.train.run import Outcome, choose_device
+
+# What `pretrain` and `distil` have in common, with its help in the shell.
+Texts = Annotated[Paths, "Text files, folders or URLs."]
+CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
+Minutes = Annotated[float | None, "Choose the steps so that training takes about this long here."]
+Name = Annotated[str, "Name of the run."]
+Runs = Annotated[str | Path, "Folder of the runs."]
+VocabSize = Annotated[int, Ge(1), "Pieces, with TEXT; fewer if the text is small."]
+Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
+Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
+Column = Annotated[str, "Text column of JSONL or Parquet files."]
+HeldOut = Annotated[float, "Share kept for evaluation."]
+WriteTensorBoard = Annotated[bool, "Also write TensorBoard files."]
+DryRun = Annotated[bool, "Print the plan and stop."]
+Quiet = Annotated[bool, "No progress on stderr."]
+
+
+def pretrain(
+    texts: Texts = (),
+    *,
+    corpus: CorpusFolder = None,
+    start: Annotated[str | Path | None, "Continue from this model: a folder, or a name on the Hub."] = None,
+    preset: Annotated[str | None, "Network: tiny, mini, small, base-v2, ... (litebert sizes)."] = None,
+    recipe: Annotated[str | None, "A name, or a TOML file: laptop by default, further with --from."] = None,
+    minutes: Minutes = None,
+    name: Name = "albert",
+    runs: Runs = "runs",
+    vocab_size: VocabSize = 8_000,
+    sentences: Sentences = "segment",
+    documents: Documents = "blank-line",
+    column: Column = "text",
+    held_out: HeldOut = 0.02,
+    settings: Overrides = (),
+    tensorboard: WriteTensorBoard = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> Run:
+    """Pretrain an ALBERT from texts, or from a corpus, with a report; do the same again to resume.
+
+    The vocabulary and the corpus are made from the texts first. Settings override the recipe: `train.steps=1000` in the
+    shell, `settings={"train.steps": 1000}` in Python. All that can be checked is checked before any work. A dry run
+    measures a few steps and writes nothing; its result has a `plan`.
+
+    litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
+    litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
+    litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
+    """
+    require_types(pretrain, locals())
+    folder = run_folder(runs, name)
+    if recipe is None:
+        recorded = read_run(folder) or RunFile()  # a run that an earlier version began resumes with its recipe
+        recipe = "further" if start and Origin("recipe", "laptop") not in recorded.origins.values() else "laptop"
+    build = _Build(vocab_size=vocab_size, sentences=sentences, documents=documents, column=column, held_out=held_out)
+    given: dict[str, Json] = {"model.preset": preset, "train.minutes": minutes}
+    training = _Pretraining(folder, texts, corpus, start, build, recipe, given, settings)
+    return training.plan() if dry_run else training.run(tensorboard=tensorboard, quiet=quiet)
+
+
+def distil(
+    teacher: Annotated[str | Path, "An ALBERT, a BERT or a sentence-transformers model."],
+    texts: Texts = (),
+    *,
+    corpus: CorpusFolder = None,
+    start: Annotated[str | Path | None, "Continue from this student instead of the teacher's layers."] = None,
+    recipe: Annotated[str, "A name, or a TOML file."] = "distil",
+    minutes: Minutes = None,
+    name: Name = "student",
+    runs: Runs = "runs",
+    vocab_size: VocabSize = 10_000,
+    sentences: Sentences = "segment",
+    documents: Documents = "blank-line",
+    column: Column = "text",
+    held_out: HeldOut = 0.02,
+    settings: Overrides = (),
+    tensorboard: WriteTensorBoard = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> Run:
+    """Distil TEACHER into an ALBERT that also fills blanks and orders sentences; do the same again to resume.
+
+    The teacher is a model folder or a name on the Hub: an ALBERT, a BERT, a sentence-transformers folder. The student
+    starts from its layers and learns from its hidden states and text vectors, with a vocabulary of its own. All else is
+    as in `pretrain`.
+
+    litebert distil all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
+    litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
+    """
+    require_types(distil, locals())
+    build = _Build(vocab_size=vocab_size, sentences=sentences, documents=documents, column=column, held_out=held_out)
+    given: dict[str, Json] = {"distil.teacher": fspath(teacher), "train.minutes": minutes}
+    folder = run_folder(runs, name)
+    training = _Pretraining(folder, texts, corpus, start, build, recipe, given, settings)
+    return training.plan() if dry_run else training.run(tensorboard=tensorboard, quiet=quiet)
+
+
+class _Build(TypedDict):
+    """How a vocabulary and a corpus are made from texts; see `build_from_texts`."""
+
+    vocab_size: int
+    sentences: str
+    documents: str
+    column: str
+    held_out: float
+
+
+class _Pretraining:
+    """A pretraining with or without a teacher, checked when it is made."""
+
+    def __init__(
+        self,
+        folder: Path,
+        texts: Paths,
+        corpus: str | Path | None,
+        start: str | Path | None,
+        build: _Build,
+        recipe: str,
+        given: Mapping[str, Json],
+        settings: Overrides,
+    ) -> None:
+        self.folder, self.texts, self.corpus, self.start, self.build = folder, paths(texts), corpus, start, build
+        if bool(self.texts) == (corpus is not None):
+            raise LitebertError(
+                "LB-523",
+                "pretraining needs texts or a corpus, one of the two",
+                received=f"{len(self.texts)} texts and --corpus {corpus}",
+                expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
+                next="litebert pretrain --help",
+            )
+        if corpus is None:
+            self.sources = find_texts(self.texts)
+            chosen = text_settings(sentences=build["sentences"], documents=build["documents"], column=build["column"])
+            if build["held_out"] and not any(is_url(source.location) for source in self.sources):
+                require_text(self.sources, chosen)
+        count(build["vocab_size"], "vocab_size")
+        require_share(build["held_out"])
+        chosen_settings = overrides(settings)
+        if given["train.minutes"] is not None and "train.steps" in chosen_settings:
+            raise LitebertError(
+                "LB-106",
+                "the run has two lengths",
+                received=f"--minutes {given['train.minutes']:g} and train.steps",
+                expected="one of the two: --minutes chooses the steps",
+                next="omit --minutes, or train.steps",
+            )
+        inputs: dict[str, Json] = {"data.corpus": str(corpus or folder / "corpus")}
+        inputs["start.model"] = None if start is None else fspath(start)
+        recipe_values = recipe_settings("pretrain", recipe)
+        self.resolved = resolve(PretrainConfig, recipe_values, flags(inputs | dict(given)), chosen_settings)
+
+    @property
+    def has_corpus(self) -> bool:
+        return self.corpus is not None or (self.folder / "corpus" / "corpus.json").is_file()
+
+    def plan(self) -> Run:
+        """Measure what the run will need; writes nothing, trains no vocabulary."""
+        return Run(self.folder, plan=self._describe(*self._measure()))
+
+    def _measure(self) -> tuple[PretrainConfig, Estimate]:
+        say("measuring a few steps on this machine")
+        if self.has_corpus:
+            return pretraining.plan(self.resolved, self.folder)
+        size = count(self.build["vocab_size"], "vocab_size")
+        if self.start is not None:
+            size = Tokenizer.load(locate(fspath(self.start))).vocab_size
+        return pretraining.plan(self.resolved, self.folder, vocab_size=size)
+
+    def _describe(self, config: PretrainConfig, needs: Estimate) -> RunPlan:
+        train, model = config.train, config.model
+        tokens = train.steps * most_tokens(config)
+        data = str(self.corpus)
+        if self.corpus is None:
+            megabytes = sum(source.size for source in self.sources) / 1e6
+            ends = "blank lines" if self.build["documents"] == "blank-line" else "the end of each file"
+            held_out = f"{self.build['held_out']:.1%} of them held out, at least one or the end of the only one"
+            data = f"{counted(len(self.sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {held_out}"
+        lines = {
+            "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, "
+            f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
+            "parameters": f"{needs.num_parameters:,}",
+            "data": data,
+            "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
+            "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
+            "tokens": f"{tokens / 1e6:,.1f} M at most",
+            **_needs_in_words(needs, train.steps),
+        }
+        if train.minutes is not None:
+            made = "the corpus is made" if self.start else "the vocabulary and the corpus are made"
+            before = "" if self.has_corpus else f"; before it {made}"
+            training = f"{duration(60 * train.minutes)} of training"
+            lines["time"] = f"{training}{before}; after it the model and its report are written"
+        lines |= {**_processes_in_words(needs, world_size(), train.batch_size), "results": str(self.folder)}
+        return RunPlan(lines, {**_needs_in_numbers(needs, train.steps), "tokens": tokens})
+
+    def run(self, *, tensorboard: bool, quiet: bool) -> Run:
+        """Build what is missing, train or resume, and write the report.
+
+        Started by torchrun, each process calls this: the first one writes, all train.
+        """
+        with joined(choose_device(self.resolved.config.train.device)) as world:
+            quiet = quiet or not world.is_first
+            if teacher := self.resolved.config.distil.teacher:
+                locate(teacher)  # before a vocabulary is trained for nothing
+            was_finished = Run(self.folder).is_finished
+            planned = None
+            if not was_finished and not quiet:
+                config, needs = self._measure()
+                planned = config.train
+                say(str(self._describe(config, needs)))
+            if self.corpus is None and not (was_finished and self.has_corpus):
+                world.from_first(lambda: str(self._build(quiet=quiet)))
+            listeners: tuple[Listener, ...] = ()
+            if tensorboard and world.is_first:
+                listeners = (TensorBoard(self.folder / "tensorboard"),)
+            outcome = pretraining.pretrain(
+                self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned, world=world
+            )
+            run = Run(self.folder, outcome.exit_code)
+            return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+
+    def _build(self, *, quiet: bool) -> Path:
+        return build_from_texts(self.texts, self.folder, start=self.start, quiet=quiet, **self.build)
+
+
+START = "model.start"
+
+
+def finetune(
+    task: Annotated[str | Path, "A named task, or your own file of examples."],
+    *,
+    model: Annotated[str | Path | None, "A model folder, a run, or a name on the Hub."] = None,
+    data: Annotated[str | Path | None, "Folder of a named task."] = None,
+    dev: Annotated[str | Path | None, "Your own evaluation file, for a TASK that is a file."] = None,
+    columns: Annotated[Sequence[str], "ROLE=NAME: text=review, label=stars, ..."] = (),
+    problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
+    recipe: Annotated[str | None, "A name, or a TOML file; the task's own by default."] = None,
+    epochs: Annotated[float | None, "Passes over the data."] = None,
+    name: Annotated[str | None, "Name of the run; the task's by default."] = None,
+    runs: Runs = "runs",
+    seeds: Annotated[Sequence[int], "Several runs, 1,2,3: median, mean and spread."] = (),
+    random: Annotated[bool, "Start from random weights, as a control."] = False,
+    teacher: Annotated[str | Path | None, "Also learn from a run fine-tuned on this task."] = None,
+    skip_unlabelled: Annotated[bool, "Omit rows without a label, and print their number."] = False,
+    settings: Overrides = (),
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> Run:
+    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file; do the same again to resume.
+
+    Without a model it starts from the packaged one. With several seeds there is a run for each, in `run.seeds`.
+
+    litebert finetune reviews.csv
+    litebert finetune mrpc --model models/mine --data glue
+    litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
+    """
+    require_types(finetune, locals())
+    path = Path(task)
+    own = path if path.suffix or path.is_file() else None
+    task = "table" if own else fspath(task)
+    require_task(task)
+    if own is None and data is None and not any(str(each).startswith("data.") for each in settings):
+        raise LitebertError(
+            "LB-531",
+            f"the data of {task} is missing",
+            received="no --data",
+            expected="the folder of a named task, or a file of your own instead of its name",
+            next=f"litebert finetune {task} --data FOLDER",
+        )
+    folder = run_folder(runs, name or (own.name.split(".")[0] if own else task))
+    given = flags(
+        {
+            START: None if model is None else fspath(model),
+            "model.random": random or None,
+            "data.folder": None if data is None else str(data),
+            "data.dev": None if dev is None else str(dev),
+            "data.columns": list(columns) or None,
+            "data.problem": problem,
+            "data.missing_labels": "skip" if skip_unlabelled else None,
+            "teacher.run": None if teacher is None else fspath(teacher),
+            "train.epochs": epochs,
+            "train.steps": None if epochs is None else 0,
+            "task.name": "table" if own else None,
+            "data.train": str(own) if own else None,
+        }
+    )
+    chosen = recipe_settings("finetune", recipe or task) | given | overrides(settings)
+    if START not in chosen:
+        chosen |= {START: Setting(str(packaged_model()), Origin())}
+    resolved = resolve(FinetuneConfig, chosen)
+    if dry_run:
+        return Run(folder, plan=_describe(fine_tuning.plan_finetuning(resolved, folder), resolved, folder))
+
+    folders = [folder / f"seed-{seed}" for seed in seeds] or [folder]
+    with joined(choose_device(resolved.config.train.device)) as world:
+        quiet = quiet or not world.is_first
+        was_finished = all(Run(each).is_finished for each in folders)
+        prepared = None
+        if not was_finished and not quiet:
+            found = fine_tuning.plan_finetuning(resolved, folder)
+            say(str(_describe(found, resolved, folder)))
+            prepared = None if seeds else found.prepared
+        for number, (each, seed) in enumerate(zip(folders, seeds or [resolved.config.train.seed], strict=True)):
+            seeded = resolved
+            if seeds:
+                train = resolved.config.train.model_copy(update={"seed": int(seed)})
+                config = resolved.config.model_copy(update={"train": train})
+                seeded = replace(resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")})
+            outcome = fine_tuning.finetune(
+                seeded, each, prepared=prepared, is_quiet=quiet, says_start=number == 0, world=world
+            )
+            if outcome.model is None:  # a signal stopped it
+                run = Run(folder, outcome.exit_code)
+                return concluded(run, quiet=quiet) if world.is_first else run
+        return concluded(Run(folder), quiet=quiet, was_finished=was_finished) if world.is_first else Run(folder)
+
+
+def _describe(found: fine_tuning.FinetunePlan, resolved: Resolved[FinetuneConfig], folder: Path) -> RunPlan:
+    """Say what a fine-tuning will do and need, measured on a few of its examples."""
+    prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
+    shape, head, optim = prepared.network_config, prepared.dataset.family.head, prepared.config.optim
+    start = PACKAGED if resolved.origins[START] == Origin() else resolved.config.model.start
+    key, rate = prepared.key_measure, prepared.resolved.origins["optim.learning_rate"]
+    commonest = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
+    lines = {
+        "model": f"{start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
+        "task": f"{prepared.dataset.name}, {head.kind}",
+        "parameters": f"{needs.num_parameters:,}",
+        "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
+        **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
+        "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
+        "rate": f"{optim.learning_rate:g} ({rate})"
+        + f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1),
+        "commonest": commonest,
+        "tokens": f"{found.tokens_per_step:,.0f} a step",
+        **_needs_in_words(needs, train.steps),
+        **_processes_in_words(needs, world_size(), train.batch_size),
+        "results": str(folder),
+    }
+    return RunPlan(lines, _needs_in_numbers(needs, train.steps), prepared.dataset.notes)
+
+
+def _needs_in_words(needs: Estimate, steps: int) -> dict[str, str]:
+    return {
+        "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
+        "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
+        "time": f"{duration(needs.seconds(steps))} on this machine, without evaluations",
+    }
+
+
+def _needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
+    return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}
+
+
+def _processes_in_words(needs: Estimate, size: int, batch_size: int) -> dict[str, str]:
+    """Say what each of several processes holds and sends; nothing for a single process.
+
+    In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan, 2009).
+    """
+    if size == 1:
+        return {}
+    gradients = 4 * needs.num_parameters  # bytes
+    sent = 2 * (size - 1) / size * gradients
+    low, high = batch_size // size, -(-batch_size // size)
+    share = f"{low:,}" if low == high else f"{low:,} or {high:,}"
+    return {
+        "processes": f"{size}; each holds all weights, gradients and moments "
+        f"({4 * gradients / 1e6:,.0f} MB) and {share} of {batch_size:,} sequences of a step",
+        "network": f"{gradients / 1e6:,.1f} MB of gradients a step; "
+        f"each process sends and receives {sent / 1e6:,.1f} MB",
+    }
+
+
+def resume(folder: str | Path, *, quiet: Quiet = False) -> Run:
+    """Continue a run, or those of its seeds that are not finished, as its command would.
+
+    litebert runs resume runs/mine
+    """
+    run = Run.open(folder)
+    was_finished = run.is_finished
+    for each in run.seeds or (run,):
+        device = choose_device(str(each.settings.get("train.device", "auto")))
+        with joined(device) as world:
+            outcome = _resume(each, world, quiet=quiet)
+        if outcome.exit_code:
+            return concluded(Run(run.folder, outcome.exit_code), quiet=quiet)
+    return concluded(run, quiet=quiet, was_finished=was_finished)
+
+
+def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
+    recorded = read_run(run.folder)
+    assert recorded is not None
+    # what a person chose; the other settings are derived from the data again
+    decided = {
+        name: Setting(value, recorded.origins[name])
+        for name, value in without_retired(recorded.settings).items()
+        if recorded.origins[name].kind in ("preset", "recipe", "file", "flag")
+    }
+    if run.kind == "fine-tuning":
+        return fine_tuning.finetune(resolve(FinetuneConfig, decided), run.folder, is_quiet=quiet, world=world)
+    return pretraining.pretrain(resolve(PretrainConfig, decided), run.folder, is_quiet=quiet, world=world)
