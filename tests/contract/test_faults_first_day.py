@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .desk import PRETRAIN, Desk
-from .shell import COMMAND, QUICK, fault, litebert, refusal, says, story
+from .shell import COMMAND, QUICK, litebert, refusal, says, story
 
 # ---- 7, 13: what is no text ----------------------------------------------------------------------------------------
 
@@ -206,7 +206,6 @@ def test_row_numbers_join_with_the_table(desk: Desk, tmp_path: Path, kind: str) 
     assert [row["row"] for row in rows] == [1, 2, 3]
 
 
-@fault(18, "classify does not know the column that the run was trained on")
 def test_a_run_reads_the_column_that_it_was_trained_on(desk: Desk) -> None:
     done = litebert("classify", desk.table("tickets.csv"), "--model", desk.tickets, "--json")
     assert done.code == 0, done.stderr
@@ -305,7 +304,6 @@ def test_an_option_that_cannot_act_is_refused(desk: Desk, tmp_path: Path, words:
     assert option in "".join(refusal(done).values())
 
 
-@fault(22, "an empty --context beside --file counts as none")
 def test_an_empty_context_beside_a_file_is_two_contexts(desk: Desk) -> None:
     done = litebert("answer", "Who?", "--context", "", "--file", desk.stories, "--model", desk.spans)
     assert "both" in refusal(done)["received"]

@@ -75,12 +75,18 @@ def is_file(words: Sequence[str]) -> bool:
     return False
 
 
-def rows_of(words: Sequence[str], columns: Sequence[str], verb: Verb, shared: Row | None = None) -> Iterator[Numbered]:
+def rows_of(
+    words: Sequence[str],
+    columns: Sequence[str],
+    verb: Verb,
+    shared: Row | None = None,
+    trained: Mapping[str, str] | None = None,
+) -> Iterator[Numbered]:
     """Yield rows of files, or of standard input ("-"), numbered from 1 through all of them.
 
     A row of a text file is a line, blank ones are passed over; of a table, a record, not counting the names of its
     columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
-    all rows without their own have.
+    all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
     """
     has_header = chosen_header(columns)
     chosen = dict(_chosen(choice, verb.roles) for choice in columns if chosen_header([choice]) is None)
@@ -102,19 +108,27 @@ def rows_of(words: Sequence[str], columns: Sequence[str], verb: Verb, shared: Ro
                 if line.strip():
                     yield before + number, {**shared, verb.roles[0]: line}
         else:
-            for number, row in enumerate(_table_rows(Path(word), verb, chosen, needed, has_header=has_header), 1):
+            rows = _table_rows(Path(word), verb, chosen, needed, trained or {}, has_header=has_header)
+            for number, row in enumerate(rows, 1):
                 yield before + number, row if isinstance(row, LitebertError) else {**shared, **row}
         before += number
 
 
 def _table_rows(
-    path: Path, verb: Verb, chosen: Mapping[str, str], needed: Sequence[str], *, has_header: bool | None
+    path: Path,
+    verb: Verb,
+    chosen: Mapping[str, str],
+    needed: Sequence[str],
+    trained: Mapping[str, str],
+    *,
+    has_header: bool | None,
 ) -> Iterator[Row | LitebertError]:
     """Yield the columns of some roles in a table; those that nobody chose, and no answer needs, may be missing."""
     table = open_table(path, has_header=has_header)
     if has_header is None and not set(chosen.values()) <= set(table.columns):
         table = open_table(path, has_header=True)  # a chosen name is in a header
     usual = {role: name for name, role in SYNONYMS.items() if role not in table.columns}
+    usual |= {role: name for role, name in trained.items() if role not in table.columns and name in table.columns}
     named = {role: chosen.get(role, usual.get(role, role)) for role in verb.roles}
     for role in dict.fromkeys([*needed, *chosen]):
         if named[role] not in table.columns:

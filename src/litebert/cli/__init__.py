@@ -61,10 +61,13 @@ ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "an
 """The verbs that answer rows; see `litebert.inference.verbs`."""
 
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "completion": ("cli.help:completion", {}),
     "distil": ("api.training:distil", {"start": "--from"}),
+    "doctor": ("api.doctor:doctor", {}),
     "evaluate": ("api.evaluation:evaluate", {"columns": "--column"}),
     "explain": ("cli.verbs:explain", {}),
     "finetune": ("api.training:finetune", {"columns": "--column"}),
+    "help": ("cli.help:show_help", {}),
     "predict": ("api.evaluation:predict", {"columns": "--column"}),
     "pretrain": ("api.training:pretrain", {"start": "--from"}),
     "search": ("cli.verbs:search", {}),

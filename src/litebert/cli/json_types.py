@@ -10,7 +10,6 @@ from pydantic import JsonValue, TypeAdapter
 
 from litebert.answers import Choice, Classification, Filling, Join, Order, Score, SpanFound, Tagged
 from litebert.api.corpus import Mixture
-from litebert.api.doctor import Check
 from litebert.cli import FUNCTIONS, function_of
 from litebert.config.load import Description
 from litebert.corpus.manifest import Counts
@@ -148,7 +147,6 @@ OUTPUTS: dict[str, Any] = {
     "corpus mix": Mixture,
     "corpus stats": CorpusStats,
     "data check": DataReport,
-    "doctor": list[Check],
     "embed": list[Vector] | BulkRow,
     "export google": GoogleReport,
     "export onnx": OnnxReport,

@@ -155,7 +155,8 @@ def typed_rows(verb: Verb, given: Mapping[str, Any]) -> Given:
     if verb.name == "answer":
         context, file = given["context"], given["file"]
         if context is not None and file is not None:
-            raise _needs("LB-535", "a question needs one text that contains its answer", ["--context", "--file"], verb)
+            both = ["both --context", "--file"]
+            raise _needs("LB-535", "a question needs one text that contains its answer", both, verb)
         if file is not None:
             context = _read(file)
         shared = {} if context is None else {"context": context}
@@ -194,6 +195,8 @@ def run_verb(verb: Verb, given: Given, loading: Loading, options: Mapping[str, A
     """Answer rows, chunk by chunk; print them or write them, and say at the end which had no answer."""
     from litebert.api.bulk import Answered, AnswerFile, answered, count_rows, rows_of
     from litebert.api.progress import Progress
+    from litebert.inference.finetuned import run_of
+    from litebert.runs import read_run
 
     _require_use(given, bulk)
     if given.rows and any(not row[verb.roles[0]].strip() for row in given.rows):
@@ -214,7 +217,10 @@ def run_verb(verb: Verb, given: Given, loading: Loading, options: Mapping[str, A
 
     rows: Iterator[Any] = iter(enumerate(given.rows, 1))
     if given.files:
-        rows = rows_of(given.files, bulk.columns, verb, given.shared)
+        recorded = None if (run := run_of(model.source)) is None else read_run(run)
+        found_columns = recorded.data.get("columns") if recorded else None
+        trained = dict(str(each).split("=", 1) for each in found_columns) if isinstance(found_columns, list) else {}
+        rows = rows_of(given.files, bulk.columns, verb, given.shared, trained)
     file = None
     if bulk.output is not None:
         if bulk.output.resolve() in [Path(name).resolve() for name in given.files]:
