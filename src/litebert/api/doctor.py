@@ -11,14 +11,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.failures import as_litebert_error, free_bytes
-from litebert.folder import save_model
-from litebert.inference import Model
-from litebert.nn import AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
 
@@ -76,6 +71,8 @@ def doctor() -> Checks:
     litebert doctor
     litebert doctor --json
     """
+    import torch
+
     free = free_bytes(Path.cwd())
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     missing = [name for name, module in EXTRAS.items() if find_spec(module) is None]
@@ -113,6 +110,12 @@ def _self_test(work: Callable[[], None]) -> Check:
 
 def _train_and_answer() -> None:
     """Lower the loss of a tiny network, save it, load it and fill a blank."""
+    import torch
+
+    from litebert.folder import save_model
+    from litebert.inference import Model
+    from litebert.nn import AlbertForPretraining, Batch
+
     texts = ["a small cat sat on a mat", "a small dog sat on a log"] * 20
     tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=26))
     config = AlbertConfig(

@@ -8,44 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 
 from annotated_types import Ge
+from typing_extensions import TypedDict
 
-from litebert.api.progress import Progress
 from litebert.api.settings import Paths, paths, require_types
 from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError
-from litebert.fast import refuse_non_finite
-from litebert.fast.steps import DTYPES
 from litebert.files import require_new, write_text
-from litebert.folder import load_model, read_head, read_weights
-from litebert.hub import locate
-from litebert.inference.finetuned import (
-    Finetuned,
-    data_of,
-    ensemble_answers,
-    measured,
-    recorded_config,
-    run_of,
-    trained_in,
-    with_clean_threshold,
-    with_patience,
-)
-from litebert.inference.model import Model
-from litebert.nn import AlbertForPretraining
 from litebert.objectives import evaluation_batches
 from litebert.report.table import Frame, frame
 from litebert.runs import read_run
-from litebert.study.zero_shot import MEASURES
-from litebert.tasks import Pretraining
-from litebert.tasks.finetuning import doubts
-from litebert.tasks.kinds.family import AnswerRow
-from litebert.tasks.named.squad import score_predictions
-from litebert.tasks.registry import OWN
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources, vocabulary_of
+
+if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
+    from litebert.tasks.kinds.family import AnswerRow
 
 Models = Annotated[Paths, "Runs or model folders."]
 Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
@@ -147,7 +127,14 @@ def evaluate(
     litebert evaluate models/mine --on sts --data STS-B/dev.tsv
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
-    given = locals()
+    given = dict(locals())
+    from litebert.api.progress import Progress
+    from litebert.inference.finetuned import Finetuned, data_of, measured, run_of, with_clean_threshold, with_patience
+    from litebert.inference.model import Model
+    from litebert.study.zero_shot import MEASURES
+    from litebert.tasks.finetuning import doubts
+    from litebert.tasks.named.squad import score_predictions
+
     require_types(evaluate, given)
     chosen = paths(models)
     if (predictions is None) == (not chosen):
@@ -241,6 +228,10 @@ NUM_SEQUENCES, BATCH_SIZE, SEED = 1_024, 32, 12_345
 
 def _is_pretrained(path: str) -> bool:
     """Tell whether a run or a model folder has pretraining heads only."""
+    from litebert.folder import read_head, read_weights
+    from litebert.hub import locate
+    from litebert.inference.finetuned import run_of
+
     if (run := run_of(path)) is not None:
         return _pretraining_of(run) is not None
     folder = locate(path)
@@ -250,6 +241,8 @@ def _is_pretrained(path: str) -> bool:
 
 def _pretraining_of(run: Path) -> PretrainConfig | None:
     """Return the settings of a pretraining run; None for a fine-tuning run."""
+    from litebert.inference.finetuned import recorded_config
+
     recorded = read_run(run)
     if recorded is None or recorded.kind == "fine-tuning":
         return None
@@ -260,6 +253,14 @@ def _of_pretrained(
     path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
     """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
+    from litebert.fast import refuse_non_finite
+    from litebert.fast.steps import DTYPES
+    from litebert.folder import load_model
+    from litebert.hub import locate
+    from litebert.inference.finetuned import run_of, trained_in
+    from litebert.nn import AlbertForPretraining
+    from litebert.tasks import Pretraining
+
     run = run_of(path)
     config = None if run is None else _pretraining_of(run)
     folder = Path(path) / "model" if run == Path(path) else locate(path)
@@ -393,6 +394,10 @@ def predict(
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
+    from litebert.api.progress import Progress
+    from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
+    from litebert.tasks.registry import OWN
+
     chosen = paths(models)
     if not chosen:
         raise LitebertError("LB-534", "there is no model to ask", next="litebert runs list")

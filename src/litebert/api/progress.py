@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from litebert.terminal import say
-from litebert.train.log import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -56,6 +55,8 @@ class Progress:
     def _line(self) -> str:
         rate = self._done / max(time.monotonic() - self._started, 1e-9)
         known = f"/{self._total:,}" if self._total is not None else ""
+        from litebert.train.log import duration
+
         left = ""
         if self._total is not None and rate:
             left = f"  left {duration((self._total - self._done) / rate)}"

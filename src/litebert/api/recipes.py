@@ -9,7 +9,6 @@ from pathlib import Path
 from litebert.config import Origin, Setting, Settings, settings_from_toml
 from litebert.errors import no_such_name
 from litebert.files import require_absent, write_text
-from litebert.tasks import registry
 
 KINDS = ("pretrain", "finetune")
 
@@ -68,6 +67,8 @@ def recipe_settings(kind: str, name: str) -> Settings:
 
     A task that another package registered needs no recipe: it gets the default settings.
     """
+    from litebert.tasks import registry  # needs torch
+
     if name not in recipe_names(kind) and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
     if kind == "finetune" and name not in recipe_names(kind) and name in registry.DATASETS:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, cast
 
 from pydantic import JsonValue
+from typing_extensions import TypedDict
 
 from litebert.errors import LitebertError
 from litebert.files import Json, as_path, read_json

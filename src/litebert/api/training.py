@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from os import fspath
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from annotated_types import Ge
 
-from litebert.api.corpus import build_from_texts
 from litebert.api.recipes import recipe_settings
 from litebert.api.run import Run, RunPlan, concluded
 from litebert.api.settings import Overrides, Paths, flags, overrides, paths, require_types, run_folder
 from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Resolved, Setting, resolve, without_retired
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
-from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.files import Json
-from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.model import count
 from litebert.reading.source import find_texts, is_url
 from litebert.runs import RunFile, read_run
-from litebert.tasks.registry import require_task
 from litebert.terminal import counted, say
 from litebert.tokenizer import Tokenizer
-from litebert.train import finetune as fine_tuning
-from litebert.train import pretrain as pretraining
-from litebert.train.estimate import Estimate, most_tokens
-from litebert.train.log import Listener, TensorBoard, duration
-from litebert.train.run import Outcome, choose_device
+
+if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
+    from litebert.distributed.world import World
+    from litebert.train.estimate import Estimate
+    from litebert.train.finetune import FinetunePlan
+    from litebert.train.log import Listener
+    from litebert.train.run import Outcome
 
 # What `pretrain` and `distil` have in common, with its help in the shell.
 Texts = Annotated[Paths, "Text files, folders or URLs."]
@@ -191,15 +190,21 @@ class _Pretraining:
         return Run(self.folder, plan=self._describe(*self._measure()))
 
     def _measure(self) -> tuple[PretrainConfig, Estimate]:
+        from litebert.hub import locate
+        from litebert.train.pretrain import plan
+
         say("measuring a few steps on this machine")
         if self.has_corpus:
-            return pretraining.plan(self.resolved, self.folder)
+            return plan(self.resolved, self.folder)
         size = count(self.build["vocab_size"], "vocab_size")
         if self.start is not None:
             size = Tokenizer.load(locate(fspath(self.start))).vocab_size
-        return pretraining.plan(self.resolved, self.folder, vocab_size=size)
+        return plan(self.resolved, self.folder, vocab_size=size)
 
     def _describe(self, config: PretrainConfig, needs: Estimate) -> RunPlan:
+        from litebert.train.estimate import most_tokens
+        from litebert.train.log import duration
+
         train, model = config.train, config.model
         tokens = train.steps * most_tokens(config)
         data = str(self.corpus)
@@ -223,7 +228,7 @@ class _Pretraining:
             before = "" if self.has_corpus else f"; before it {made}"
             training = f"{duration(60 * train.minutes)} of training"
             lines["time"] = f"{training}{before}; after it the model and its report are written"
-        lines |= {**_processes_in_words(needs, world_size(), train.batch_size), "results": str(self.folder)}
+        lines |= {**_processes_in_words(needs, train.batch_size), "results": str(self.folder)}
         return RunPlan(lines, {**_needs_in_numbers(needs, train.steps), "tokens": tokens})
 
     def run(self, *, tensorboard: bool, quiet: bool) -> Run:
@@ -231,6 +236,13 @@ class _Pretraining:
 
         Started by torchrun, each process calls this: the first one writes, all train.
         """
+        from litebert.api.corpus import build_from_texts
+        from litebert.distributed.world import joined
+        from litebert.hub import locate
+        from litebert.train.log import TensorBoard
+        from litebert.train.pretrain import pretrain
+        from litebert.train.run import choose_device
+
         with joined(choose_device(self.resolved.config.train.device)) as world:
             quiet = quiet or not world.is_first
             if teacher := self.resolved.config.distil.teacher:
@@ -242,18 +254,16 @@ class _Pretraining:
                 planned = config.train
                 say(str(self._describe(config, needs)))
             if self.corpus is None and not (was_finished and self.has_corpus):
-                world.from_first(lambda: str(self._build(quiet=quiet)))
+                make = partial(build_from_texts, self.texts, self.folder, start=self.start, quiet=quiet, **self.build)
+                world.from_first(lambda: str(make()))
             listeners: tuple[Listener, ...] = ()
             if tensorboard and world.is_first:
                 listeners = (TensorBoard(self.folder / "tensorboard"),)
-            outcome = pretraining.pretrain(
+            outcome = pretrain(
                 self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned, world=world
             )
             run = Run(self.folder, outcome.exit_code)
             return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
-
-    def _build(self, *, quiet: bool) -> Path:
-        return build_from_texts(self.texts, self.folder, start=self.start, quiet=quiet, **self.build)
 
 
 START = "model.start"
@@ -288,6 +298,12 @@ def finetune(
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     """
     require_types(finetune, locals())
+    from litebert.distributed.world import joined
+    from litebert.hub import packaged_model
+    from litebert.tasks.registry import require_task
+    from litebert.train import finetune as fine_tuning
+    from litebert.train.run import choose_device
+
     path = Path(task)
     own = path if path.suffix or path.is_file() else None
     task = "table" if own else fspath(task)
@@ -348,7 +364,7 @@ def finetune(
         return concluded(Run(folder), quiet=quiet, was_finished=was_finished) if world.is_first else Run(folder)
 
 
-def _describe(found: fine_tuning.FinetunePlan, resolved: Resolved[FinetuneConfig], folder: Path) -> RunPlan:
+def _describe(found: FinetunePlan, resolved: Resolved[FinetuneConfig], folder: Path) -> RunPlan:
     """Say what a fine-tuning will do and need, measured on a few of its examples."""
     prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
     shape, head, optim = prepared.network_config, prepared.dataset.family.head, prepared.config.optim
@@ -367,13 +383,15 @@ def _describe(found: fine_tuning.FinetunePlan, resolved: Resolved[FinetuneConfig
         "commonest": commonest,
         "tokens": f"{found.tokens_per_step:,.0f} a step",
         **_needs_in_words(needs, train.steps),
-        **_processes_in_words(needs, world_size(), train.batch_size),
+        **_processes_in_words(needs, train.batch_size),
         "results": str(folder),
     }
     return RunPlan(lines, _needs_in_numbers(needs, train.steps), prepared.dataset.notes)
 
 
 def _needs_in_words(needs: Estimate, steps: int) -> dict[str, str]:
+    from litebert.train.log import duration
+
     return {
         "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
@@ -385,12 +403,14 @@ def _needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
     return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}
 
 
-def _processes_in_words(needs: Estimate, size: int, batch_size: int) -> dict[str, str]:
+def _processes_in_words(needs: Estimate, batch_size: int) -> dict[str, str]:
     """Say what each of several processes holds and sends; nothing for a single process.
 
     In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan, 2009).
     """
-    if size == 1:
+    from litebert.distributed.world import world_size
+
+    if (size := world_size()) == 1:
         return {}
     gradients = 4 * needs.num_parameters  # bytes
     sent = 2 * (size - 1) / size * gradients
@@ -409,6 +429,9 @@ def resume(folder: str | Path, *, quiet: Quiet = False) -> Run:
 
     litebert runs resume runs/mine
     """
+    from litebert.distributed.world import joined
+    from litebert.train.run import choose_device
+
     run = Run.open(folder)
     was_finished = run.is_finished
     for each in run.seeds or (run,):
@@ -421,6 +444,9 @@ def resume(folder: str | Path, *, quiet: Quiet = False) -> Run:
 
 
 def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
+    from litebert.train.finetune import finetune
+    from litebert.train.pretrain import pretrain
+
     recorded = read_run(run.folder)
     assert recorded is not None
     # what a person chose; the other settings are derived from the data again
@@ -430,5 +456,5 @@ def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
         if recorded.origins[name].kind in ("preset", "recipe", "file", "flag")
     }
     if run.kind == "fine-tuning":
-        return fine_tuning.finetune(resolve(FinetuneConfig, decided), run.folder, is_quiet=quiet, world=world)
-    return pretraining.pretrain(resolve(PretrainConfig, decided), run.folder, is_quiet=quiet, world=world)
+        return finetune(resolve(FinetuneConfig, decided), run.folder, is_quiet=quiet, world=world)
+    return pretrain(resolve(PretrainConfig, decided), run.folder, is_quiet=quiet, world=world)

@@ -8,7 +8,6 @@ import click
 from click.shell_completion import get_completion_class
 
 from litebert.cli import cli
-from litebert.cli.json_types import schema_of
 from litebert.cli.output import show, show_json
 
 
@@ -20,6 +19,8 @@ def show_help(*verb: str, schema: Annotated[bool, "The JSON Schema of what VERB 
     litebert help --schema fill
     """
     if schema:
+        from litebert.cli.json_types import schema_of
+
         show_json(schema_of(" ".join(verb)), indent=2)
         return
     command: click.Command = cli
