@@ -9,8 +9,9 @@ import torch
 
 import litebert
 from litebert.api.corpus import build_from_texts
-from litebert.api.pretraining import PretrainJob
-from litebert.config import AlbertConfig, Origin, PretrainConfig, Setting, resolve
+from litebert.api.recipes import recipe_settings
+from litebert.api.settings import flags
+from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, Setting, resolve
 from litebert.distributed.world import ALONE
 from litebert.errors import LitebertError
 from litebert.folder import save_model
@@ -180,26 +181,31 @@ def test_a_stopped_distillation_resumes_bit_for_bit(teacher_folder: Path, text: 
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+def _resolved(teacher: Path, settings: dict) -> Resolved[PretrainConfig]:
+    return resolve(
+        PretrainConfig, recipe_settings("pretrain", "distil"), flags({"distil.teacher": str(teacher)} | settings)
+    )
+
+
 def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -> None:
     settings = {**SETTINGS, "distil.texts": 5, "distil.text_length": 9}
-    job = PretrainJob(texts=text, teacher=teacher_folder, recipe="distil", settings=settings)
-    train = job.resolved.config.train
-    pairs = train.batch_size * job.resolved.config.objective.max_seq_length
-    plan = job.plan()
-    assert plan.values["tokens"] == train.steps * (pairs + 45)
+    config = _resolved(teacher_folder, settings).config
+    pairs = config.train.batch_size * config.objective.max_seq_length
+    plan = litebert.distil(teacher_folder, text, settings=settings, dry_run=True).plan
+    assert plan is not None
+    assert plan.values["tokens"] == config.train.steps * (pairs + 45)
     assert plan.lines["model"].startswith("H 32 x 4 layers")  # the student's shape, not that of the recipe
 
 
 @pytest.mark.parametrize("size", [-1, 0])
 def test_a_vocabulary_without_pieces_is_refused(text: Path, size: int) -> None:
     with pytest.raises(LitebertError, match="LB-932"):
-        PretrainJob(texts=text, vocab_size=size)
+        litebert.pretrain(text, vocab_size=size)
 
 
-def test_where_nobody_says_three_blocks_take_turns(teacher_folder: Path, text: Path) -> None:
+def test_where_nobody_says_three_blocks_take_turns(teacher_folder: Path) -> None:
     def groups(**settings: object) -> int:
-        job = PretrainJob(texts=text, teacher=teacher_folder, settings=SETTINGS | settings)
-        return shape_of_student(job.resolved).num_hidden_groups
+        return shape_of_student(_resolved(teacher_folder, SETTINGS | settings)).num_hidden_groups
 
     assert groups() == 3
     assert groups(**{"model.num_hidden_groups": 1}) == 1

@@ -14,7 +14,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from litebert.api.finetuning import FinetuneJob
 from litebert.cli import cli
 from litebert.config import AlbertConfig, FinetuneConfig, Origin, Resolved, Setting, resolve, settings_from_words
 from litebert.errors import LitebertError
@@ -407,13 +406,6 @@ def test_a_run_has_a_model_only_once_its_card_is_written(
     assert not list(run.glob("*.partial-*"))
 
 
-def test_teacher_and_unlabelled_rows_have_flags(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_text("text,label\na,0\n")
-    job = FinetuneJob(task=str(tmp_path / "own.csv"), model="m", teacher=tmp_path, skip_unlabelled=True)
-    assert job.resolved.config.teacher.run == str(tmp_path)
-    assert job.resolved.config.data.missing_labels == "skip"
-
-
 def test_without_a_model_training_starts_from_the_packaged_one(words: list[str], start: Path, tmp_path: Path) -> None:
     data = ["finetune", str(tmp_path / "train.csv"), "--runs", str(tmp_path / "runs")]
     planned = CliRunner().invoke(cli, [*data, "--dry-run"])
@@ -424,5 +416,3 @@ def test_without_a_model_training_starts_from_the_packaged_one(words: list[str],
     assert PACKAGED in done.stderr.splitlines()[0]
     assert read_record(tmp_path / "runs" / "train").settings["model.start"] == str(packaged_model())
     assert "--model" not in model_card(tmp_path / "runs" / "train" / "model")
-    own = FinetuneJob(task=str(tmp_path / "train.csv"), settings={"model.start": str(start)})
-    assert own.resolved.config.model.start == str(start)

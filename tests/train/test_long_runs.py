@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import litebert
-from litebert.api.resuming import resume
+from litebert.api.training import resume
 from litebert.config import PretrainConfig, Resolved
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.api.finetuning import FinetuneJob
 from litebert.api.progress import Progress
 from litebert.api.run import Run
 from litebert.api.settings import Overrides
+from litebert.api.training import finetune
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import write_bytes, write_text
 from litebert.inference.finetuned import Finetuned, Kept, ensemble_answers
@@ -63,16 +63,12 @@ def glue(
     _require_files(chosen, folder)
     if submission is not None:
         _require_tests(chosen, folder)
-    jobs = {
-        task: FinetuneJob(
-            task=task, model=model, data=data, name=f"{name}/{task}", runs=runs, seeds=seeds, settings=settings
-        )
-        for task in chosen
-    }
     trained: dict[str, Run] = {}
-    for task, job in jobs.items():
-        say(f"{task}: {job.folder}")
-        trained[task] = job.run(quiet=quiet)
+    for task in chosen:
+        say(f"{task}: {Path(runs) / name / task}")
+        trained[task] = finetune(
+            task, model=model, data=data, name=f"{name}/{task}", runs=runs, seeds=seeds, settings=settings, quiet=quiet
+        )
         if trained[task].exit_code:
             return GlueRuns(trained, Table((), ()), (), None, trained[task].exit_code)
     found = {task: read_run(run.folder) for task, run in trained.items()}
