@@ -183,7 +183,9 @@ def test_a_stopped_distillation_resumes_bit_for_bit(teacher_folder: Path, text: 
 
 def _resolved(teacher: Path, settings: dict) -> Resolved[PretrainConfig]:
     return resolve(
-        PretrainConfig, recipe_settings("pretrain", "distil"), flags({"distil.teacher": str(teacher)} | settings)
+        PretrainConfig,
+        recipe_settings("pretrain", "distil"),
+        flags({"data.corpus": "corpus", "distil.teacher": str(teacher)} | settings),
     )
 
 
