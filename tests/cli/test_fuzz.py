@@ -11,7 +11,7 @@ import pytest
 from litebert import rng
 
 from .conftest import Command
-from .test_shell_manners import LEAVES
+from .test_commands import LEAVES
 
 LONG = {"doctor", "serve", "study cost"}
 """What works for minutes, or until it is stopped, whatever it is told."""

@@ -12,7 +12,7 @@ from litebert.cli.json_types import json_type, schema_of
 from litebert.errors import LitebertError
 
 from .conftest import Command, write_model
-from .test_shell_manners import LEAVES
+from .test_commands import LEAVES
 
 ELSEWHERE = {
     "export onnx": "tests/interop/export/test_onnx.py",

@@ -1,0 +1,270 @@
+"""The commands: their help and its examples, what they leave on a terminal, and the edge that a mistake reaches."""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from litebert.api.bulk import AnswerFile, count_rows
+from litebert.cli import VERBS, cli
+from litebert.errors import LitebertError
+from litebert.inference import Model
+from litebert.inference.verbs import VERBS as ON_TEXTS
+from litebert.terminal import harmless
+
+from .conftest import Command, write_model
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from leaves(found, (*path, name))
+
+
+LEAVES = dict(leaves(cli))
+
+# ---- the examples of help -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_two_examples_that_parse(name: str) -> None:
+    text = LEAVES[name].help or ""
+    examples = [line.strip() for line in text.splitlines() if line.strip().startswith("litebert ")]
+    assert len([line for line in examples if line.startswith(f"litebert {name}")]) >= 2
+    for line in examples:
+        words = shlex.split(line.split(" >")[0], comments=True)[1:]
+        command: click.Command = cli
+        context = click.Context(cli, info_name="litebert")
+        while isinstance(command, click.Group):
+            found = command.get_command(context, words.pop(0))
+            assert found is not None, line
+            command = found
+        command.make_context(command.name or "", words)
+
+
+ELSEWHERE = {
+    "corpus push": "needs object storage",
+    "distil": "trains for an hour",
+    "doctor": "test_json_output.py",
+    "evaluate": "needs data sets of others",
+    "export google": "tests/interop/google",
+    "export onnx": "tests/interop/export",
+    "export program": "tests/interop/export",
+    "export web": "tests/interop/export",
+    "finetune": "trains for minutes",
+    "glue": "tests/cli/test_glue.py",
+    "hub pull": "tests/hub",
+    "hub push": "tests/hub",
+    "import google": "tests/interop/google",
+    "import huggingface": "needs the Hub",
+    "predict": "needs data sets of others",
+    "pretrain": "trains for minutes",
+    "quantize": "tests/inference/test_quantize.py",
+    "runs resume": "tests/cli/test_runs.py",
+    "serve": "runs until it is stopped",
+    "study ablation": "trains for minutes",
+    "study attention": "measures for minutes",
+    "study cost": "measures for minutes",
+    "study depth": "measures for minutes",
+    "study page": "reads what the other studies wrote",
+}
+"""Commands whose examples are not run here, and why."""
+NOT_RUN = {
+    "litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl",
+    "litebert corpus merge corpora/2024-* --output corpora/2024",
+    "litebert recipes show mrpc",
+    "litebert runs average runs/mine --last 3 --output models/averaged",
+    "litebert runs average runs/mine --until 20000 --output models/at-20000",
+    "litebert runs tail runs/mine --follow",
+    "litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine",
+    "litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased",
+    "litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --json",
+}
+"""Examples that need other files, minutes, or an end that nobody types."""
+
+
+def _examples() -> list[str]:
+    lines = [
+        line.strip().split(" >")[0]
+        for name, command in LEAVES.items()
+        if name not in ELSEWHERE
+        for line in (command.help or "").splitlines()
+        if line.strip().startswith("litebert ")
+    ]
+    return [line for line in dict.fromkeys(lines) if line not in NOT_RUN]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, stories: Path, corpus: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder with the files, models and runs that examples name."""
+    monkeypatch.chdir(tmp_path)
+    words = stories.read_text(encoding="utf-8")
+    for name in ("my-text.txt", "stories.txt", "report.txt"):
+        (tmp_path / name).write_text(words[:9_000], encoding="utf-8")
+    (tmp_path / "blanks.txt").write_text("Anna saw [MASK].\n")
+    reviews = "".join(f"Anna saw {n} balls.,{'good' if n % 2 else 'bad'}\n" for n in range(40))
+    (tmp_path / "reviews.csv").write_text("body,label\n" + reviews)
+    (tmp_path / "held-out.csv").write_text("body,label\nBert slept.,bad\n")
+    (tmp_path / "pairs.csv").write_text("before,after\nAnna left.,Bert slept.\n")
+    (tmp_path / "questions.csv").write_text("question,context,A,B\nWho?,Ada left.,Ada,Bert\n")
+    for name in ("train", "dev", "test", "raw"):
+        row = f'{{"text": "Anna {name}.", "label": "a"}}\n{{"text": "Bert {name}.", "label": "b"}}\n'
+        (tmp_path / f"{name}.jsonl").write_text(row)
+    table = pytest.importorskip("pyarrow").table({"text": words.split("\n\n")})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "wiki.parquet")
+    told = words.split("\n\n")
+    rows = [json.dumps({"text": told[n % 200] + told[n // 2]}) for n in range(400)]
+    (tmp_path / "stories.jsonl").write_text("\n".join(rows))
+    models = {
+        "runs/squad": "question-answering",
+        "runs/squad2": "conditional-question-answering",
+        "runs/race": "multiple-choice",
+        "runs/names": "token-classification",
+        "runs/sst2": "sequence-classification",
+        "runs/rte": "sequence-classification",
+    }
+    for name, kind in models.items():
+        labels = () if "question" in kind or "choice" in kind else ("no", "yes")
+        write_model(tmp_path / name, corpus, labels, kind=kind)
+    write_model(tmp_path / "models" / "mine", corpus)
+    for name, target in {
+        "corpora/news": corpus,
+        "corpora/one": corpus,
+        "corpora/two": corpus,
+        "vocabularies/mine": corpus / "tokenizer",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(target)
+    quick = ("train.steps=2", "train.batch_size=4", "optim.warmup_steps=1", "--quiet")
+    done = command("pretrain", "--corpus", corpus, "--preset", "tiny", "--name", "mine", *quick)
+    assert done.exit_code == 0, done.stderr
+    tuning = ("finetune", "reviews.csv", "--model", "models/mine", *quick)
+    assert command(*tuning, "--name", "reviews").exit_code == 0
+    for name in ("runs/mrpc", "runs/mrpc-further", "runs/one", "runs/two", "experiments/one"):
+        shutil.copytree("runs/reviews", name)
+    return tmp_path
+
+
+def test_the_examples_of_help_run(command: Command, desk: Path) -> None:
+    failed = []
+    for line in _examples():
+        (desk / "answers.jsonl").unlink(missing_ok=True)
+        done = command(*shlex.split(line)[1:])
+        if done.exit_code or not (done.stdout or done.stderr):
+            failed.append((line, done.exit_code, done.stderr, done.stdout))
+    assert not failed, "\n".join(map(str, failed))
+
+
+def test_what_is_not_run_is_there() -> None:
+    assert set(ELSEWHERE) < set(LEAVES)
+    texts = "\n".join(command.help or "" for command in LEAVES.values())
+    assert [line for line in NOT_RUN if line not in texts] == []
+
+
+def test_help_names_every_verb(command: Command) -> None:
+    assert set(VERBS) <= set(command("help").stdout.split())
+
+
+# ---- the terminal ---------------------------------------------------------------------------------------------------
+
+
+def test_labels_cannot_steer_the_terminal(command: Command, classifier: Path) -> None:
+    shown = command("classify", "Anna", "--model", classifier)
+    assert "\x1b" not in shown.stdout
+    assert "\x9b" not in shown.stdout
+    as_json = command("classify", "Anna", "--model", classifier, "--json")
+    assert "\\x1b[31mbad" in repr(json.loads(as_json.stdout)[0]["values"])
+    assert harmless("plain ünïcode ✓\n") == "plain ünïcode ✓\n"
+
+
+def test_control_labels_that_nobody_escapes_steer_the_terminal(
+    command: Command, classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.cli.output.harmless", str)
+    with pytest.raises(AssertionError):
+        test_labels_cannot_steer_the_terminal(command, classifier)
+
+
+def test_escapes_keep_the_meaning_of_json() -> None:
+    for text in ("\x1b", "\x9b", "\U000e0001", "\u202e"):
+        as_json = harmless(json.dumps(text, ensure_ascii=False))
+        assert as_json.isascii()
+        assert json.loads(as_json) == text
+
+
+# ---- mistakes -------------------------------------------------------------------------------------------------------
+
+
+def test_control_without_the_boundary_a_mistake_is_a_traceback(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.failures.as_litebert_error", lambda _: None)
+    with pytest.raises((LitebertError, OSError)):
+        command("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
+
+
+def test_a_missing_extra_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("litebert.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    done = command("serve")
+    assert done.exit_code == 1
+    assert "LB-305" in done.stderr
+    assert "pip install 'litebert[serve]'" in done.stderr
+
+
+def test_a_dry_run_from_text_writes_nothing(
+    command: Command, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("pretrain", stories, "--preset", "tiny", "--dry-run", "--vocab-size", 90)
+    assert done.exit_code == 0, done.stderr
+    assert "vocabulary 90" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pretraining_that_learned_nothing_says_so(command: Command, corpus: Path, tmp_path: Path) -> None:
+    words = ("pretrain", "--corpus", corpus, "--preset", "tiny", "--runs", tmp_path / "runs")
+    settings = ("train.steps=2", "train.batch_size=4", "optim.name=adamw", "optim.learning_rate=10")
+    done = command(*words, "--quiet", *settings, "optim.warmup_steps=1", "train.loader_workers=0")
+    assert done.exit_code == 0
+    assert "warning" in done.stderr and "train longer, or lower optim.learning_rate" in done.stderr
+
+
+# ---- files of answers -----------------------------------------------------------------------------------------------
+
+
+def test_progress_knows_how_many_rows_there_are(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a\nb\n")
+    (tmp_path / "t.csv").write_text("text\na\nb\n")
+    assert count_rows([str(tmp_path / "t.txt"), str(tmp_path / "t.csv")]) == 4
+    assert count_rows(["-"]) is None
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv", ".npy"])
+def test_a_pipe_or_device_is_not_replaced_by_answers(pretrained: Path, tmp_path: Path, suffix: str) -> None:
+    output = tmp_path / f"pipe{suffix}"
+    os.mkfifo(output)
+    with pytest.raises(LitebertError, match="LB-008"):
+        AnswerFile(output, ON_TEXTS["embed"], Model.load(pretrained), {}, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+
+
+def test_a_corrected_command_takes_over_an_output_without_rows(
+    command: Command, pretrained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text("body\nAnna left.\n")
+    words = ("embed", tmp_path / "t.csv", "--model", pretrained, "--output", tmp_path / "v.npy")
+    assert command(*words).exit_code == 1
+    assert command(*words, "--column", "body").exit_code == 0
