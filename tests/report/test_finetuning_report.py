@@ -215,7 +215,7 @@ def test_long_and_hostile_texts_are_cut_and_escaped(make_finetuned: Make) -> Non
     page = write_report(run.folder).read_text(encoding="utf-8")
 
     assert "<script" not in page
-    assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; \ufffd word" in page
+    assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; \ufffd word" in page
     assert "word word …</td>" in page
     assert page.count("word ") < 100
 

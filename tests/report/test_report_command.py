@@ -42,7 +42,7 @@ def test_the_help_shows_two_examples() -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match=r"LB-650(?s:.*)without run\.json(?s:.*)ls runs"):
+    with pytest.raises(LitebertError, match=r"LB-650(?s:.*)without run\.json(?s:.*)litebert runs list"):
         write_report(tmp_path)
     with pytest.raises(LitebertError, match=r"LB-650(?s:.*)no such folder"):
         write_report(tmp_path / "none")

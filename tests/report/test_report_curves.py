@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.report import write_report
-from litebert.report.chart import curve_of
+from litebert.report.figures import curve_of
 from litebert.runs import LogRow
 
 MakeRun = Callable[..., Path]

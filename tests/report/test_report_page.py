@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from litebert.files import append_line
 from litebert.report import write_report
-from litebert.report.theme import PALETTE, style_sheet
+from litebert.report.figures import PALETTE as DRAWN
 
 MakeRun = Callable[..., Path]
 
@@ -118,6 +119,14 @@ def test_figures_take_their_colours_from_the_page(make_run: MakeRun) -> None:
     assert "stroke: var(--held-out)" in drawings[0]
 
 
+STYLE = (files("litebert.report") / "page.css").read_text("utf-8")
+PALETTE = {name: re.findall(rf"--{name}:(#\w{{6}})", STYLE) for name in (*DRAWN, "panel")}
+
+
+def test_figures_are_drawn_in_the_colours_of_the_day() -> None:
+    assert {name: shades[0] for name, shades in PALETTE.items() if name != "panel"} == DRAWN
+
+
 @pytest.mark.parametrize("shade", [0, 1], ids=["day", "night"])
 def test_text_and_lines_stand_out_by_day_and_by_night(shade: int) -> None:
     papers = [PALETTE[name][shade] for name in ("paper", "panel")]
@@ -135,9 +144,9 @@ def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:
 
     assert not page.named("script", "img", "b")
     assert "&lt;script&gt;alert(1)&lt;</h1>" in page.source
-    assert "&quot;&gt;&lt;img src=x onerror=&quot;alert(2)&quot;&gt;&amp;amp;" in page.source
+    assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in page.source
     assert "&lt;b&gt;skipped&lt;/b&gt;" in page.source
-    assert "fill &quot;The cat sat on the [MASK].&quot; --model &#x27;" in page.source
+    assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in page.source
 
 
 def test_a_path_that_is_no_utf8_still_gives_a_utf8_page(make_run: MakeRun) -> None:
@@ -188,7 +197,7 @@ def test_a_fine_tuning_page_is_as_sound(finetuned_page: str) -> None:
 def test_numbers_stand_out_on_the_darkest_cell(shade: int) -> None:
     line, paper, ink = (PALETTE[name][shade] for name in ("train", "paper", "ink"))
 
-    assert "calc(var(--share,0)*35%)" in style_sheet()
+    assert "calc(var(--share,0)*35%)" in STYLE
     assert contrast(ink, mixed(line, paper, 0.35)) >= 4.5
 
 

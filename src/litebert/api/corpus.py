@@ -18,7 +18,7 @@ from litebert.errors import LitebertError
 from litebert.files import write_text
 from litebert.hub import locate
 from litebert.inference.model import count
-from litebert.report.figure import draw_counts
+from litebert.report.figures import CountsFigure, draw
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.log import duration
@@ -182,7 +182,7 @@ def in_words(stats: CorpusStats) -> dict[str, str]:
 def draw_lengths(stats: CorpusStats, path: Path) -> None:
     """Draw how many sentences have each length in pieces."""
     title = "Sentences by length in pieces (the last bar: all longer ones)"
-    write_text(path, draw_counts(title, _quantiles(stats.sentence_lengths), stats.histogram))
+    write_text(path, draw(CountsFigure(title, _quantiles(stats.sentence_lengths), stats.histogram)))
 
 
 def _quantiles(values: Sequence[int]) -> str:

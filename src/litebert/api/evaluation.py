@@ -19,7 +19,7 @@ from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError
 from litebert.files import require_new, write_text
 from litebert.objectives import evaluation_batches
-from litebert.report.table import Frame, frame
+from litebert.report.tables import Frame, frame
 from litebert.runs import read_run
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources, vocabulary_of

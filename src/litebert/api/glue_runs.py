@@ -14,9 +14,8 @@ from litebert.errors import LitebertError, no_such_name
 from litebert.files import write_bytes, write_text
 from litebert.inference.finetuned import Finetuned, Kept, ensemble_answers
 from litebert.reading.source import find_files
-from litebert.report.glue import glue_table, remarks
-from litebert.report.seeds import read_run
-from litebert.report.table import Table
+from litebert.report.published import glue_remarks, glue_table
+from litebert.report.tables import Table
 from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
 ARCHIVE = "glue.zip"
@@ -71,11 +70,10 @@ def glue(
         )
         if trained[task].exit_code:
             return GlueRuns(trained, Table((), ()), (), None, trained[task].exit_code)
-    found = {task: read_run(run.folder) for task, run in trained.items()}
     archive = None
     if submission is not None:
         archive = _submit(trained, folder, Path(submission), "best" if best else "last", say)
-    return GlueRuns(trained, glue_table(found), tuple(remarks(found)), archive)
+    return GlueRuns(trained, glue_table(trained), glue_remarks(trained), archive)
 
 
 def _tasks(data: Path, names: Sequence[str]) -> list[str]:

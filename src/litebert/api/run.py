@@ -1,27 +1,23 @@
-"""A run as a Python object: its measures as a table, its report, its model."""
+"""A run as a Python object: its measures as a table, its report, its model; and the plan of one that has not begun."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, cast
 
-from pydantic import JsonValue
 from typing_extensions import TypedDict
 
+from litebert import runs
 from litebert.errors import LitebertError
-from litebert.files import Json, as_path, read_json
+from litebert.files import Json, read_json
 from litebert.inference import Model
-from litebert.report import write_report
-from litebert.report.page import REPORT_FILE
-from litebert.report.pretraining.results import doubts
-from litebert.report.seeds import seed_folders, spreads
-from litebert.report.table import Frame, TableRow, frame
-from litebert.runs import RESULT_FILE, Result, RunFile, is_run, read_metrics, read_record, read_result, read_run
-from litebert.runs.run import Kind
+from litebert.report import REPORT_FILE, write_report
+from litebert.report.comparison import doubts_of, spreads
+from litebert.report.tables import Frame, TableRow, frame
+from litebert.runs import METRICS_FILE, RESULT_FILE, Result, read_metrics
 from litebert.terminal import say
 
 if TYPE_CHECKING:
@@ -67,83 +63,35 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(runs.Run):
     """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
 
     `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume. A dry run has a `plan`.
     """
 
-    folder: Path
     exit_code: int = 0
     plan: RunPlan | None = None
 
-    def __post_init__(self) -> None:
-        """Accept the folder as a string, too."""
-        object.__setattr__(self, "folder", as_path(self.folder, "the folder of a run"))
-
-    @classmethod
-    def open(cls, folder: str | Path) -> Run:
-        """Open a run that was begun earlier.
-
-        Raises:
-            LitebertError: LB-921, there is no run in this folder.
-        """
-        run = cls(Path(folder))
-        if not is_run(run.folder) and not run.seeds:
-            raise LitebertError(
-                "LB-921",
-                f"{run.folder} is not a run",
-                received="a folder without run.json" if run.folder.is_dir() else "no such folder",
-                expected="a folder made by litebert pretrain or litebert finetune",
-                next="litebert runs list",
-            )
-        return run
-
-    @property
-    def name(self) -> str:
-        """The name of the run: that of its folder."""
-        return self.folder.name
-
-    @cached_property
-    def seeds(self) -> tuple[Run, ...]:
-        """The runs of each seed, where there are several."""
-        return tuple(Run(folder) for folder in seed_folders(self.folder).values())
-
-    @property
-    def kind(self) -> Kind:
-        """What was trained."""
-        return self._recorded().kind
-
-    @property
-    def settings(self) -> dict[str, JsonValue]:
-        """Every setting by its dotted name."""
-        return self._recorded().settings
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the last step was reached and the model written."""
-        if self.seeds:
-            return all(run.is_finished for run in self.seeds)
-        if self.kind == "fine-tuning":
-            return (self.folder / RESULT_FILE).is_file()
-        return (self.folder / "model" / "config.json").is_file()
-
     @property
     def result(self) -> dict[str, Json]:
-        """The measures of the last step and of the best evaluation; of pretraining, the last."""
+        """The measures of the last step and of the best evaluation (of seeds: medians); of pretraining, the last."""
+        if self.seeds:
+            results = [each.outcome for each in self.seeds if each.outcome]
+            kept = {"last": [result.last for result in results], "best": [result.best for result in results]}
+            return {
+                "seeds": [each.result for each in self.seeds if each.outcome],
+                **{name: {m: s.median for m, s in spreads(each).items()} for name, each in kept.items() if each},
+            }
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
-        return next((dict(row) for row in reversed(self._rows()) if row["kind"] == "eval"), {})
+        return next((dict(row) for row in reversed(self._log()) if row["kind"] == "eval"), {})
 
     @property
     def metrics(self) -> Frame:
         """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a Table."""
         if self.seeds:
-            rows: list[TableRow] = [
-                {"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._rows()
-            ]
-            return frame(rows)
-        return frame(self._rows())
+            return frame([{"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._log()])
+        return frame(self._log())
 
     @property
     def report(self) -> Path:
@@ -158,20 +106,16 @@ class Run:
         return write_report(self.folder)
 
     def model(self, *, best: bool = False, precision: Precision = "fp32") -> Model:
-        """Load the model of the last step, or of the best evaluation of a fine-tuning run.
-
-        Raises:
-            LitebertError: LB-922, it is not there yet, or there are several seeds to choose from.
-        """
+        """Load the model of the last step, or of the best evaluation of a fine-tuning run."""
         path = self.folder / ("best" if best else "model")
         if not path.is_dir():
-            has_seeds = bool(self.seeds)
+            several = bool(self.seeds)
             raise LitebertError(
                 "LB-922",
                 f"{self.folder} has no folder {path.name}",
-                received=f"{len(self.seeds)} seeds" if has_seeds else "a run without this model",
-                expected="one seed" if has_seeds else "a finished run",
-                next="run.seeds[0].model()" if has_seeds else "rerun the command to resume",
+                received=f"{len(self.seeds)} seeds" if several else "a run without this model",
+                expected="one seed" if several else "a finished run",
+                next="run.seeds[0].model()" if several else "rerun the command to resume",
             )
         return Model.load(path, precision=precision)
 
@@ -184,6 +128,25 @@ class Run:
         state = "finished" if self.is_finished else "not finished"
         several = f", {len(self.seeds)} seeds" if self.seeds else ""
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
+
+    def _repr_html_(self) -> str:
+        """Show the last measures in a notebook, with a link to the report."""
+        found = self.result if self.is_finished else {}
+        last = found.get("last", found)
+        assert isinstance(last, dict)
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{f'{value:.4f}' if isinstance(value, float) else value}</td></tr>"
+            for name, value in last.items()
+            if isinstance(value, int | float)
+        )
+        page = self.folder / REPORT_FILE
+        link = f'<p><a href="{escape(str(page))}">report</a></p>' if page.is_file() else ""
+        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>{link}"
+
+    def _log(self) -> list[TableRow]:
+        return list(read_metrics(self.folder)) if (self.folder / METRICS_FILE).is_file() else []
+
+    # What the shell shows
 
     def __str__(self) -> str:
         """Write the plan of a dry run; the measures of a finished run, and where its model and report are."""
@@ -198,12 +161,10 @@ class Run:
         if self.kind != "fine-tuning":
             return f"model   {self.folder / 'model'}\n{report}"
         parts = self.seeds or (self,)
-        found = [read_result(part.folder) for part in parts]
-        results = [result for result in found if result is not None]
-        last, best = spreads([each.last for each in results]), spreads([each.best for each in results])
+        results = [each.outcome for each in parts if each.outcome]
+        last, best = spreads([result.last for result in results]), spreads([result.best for result in results])
         number, baseline = len(results), results[0].baseline
-        head = f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)
-        lines = [head]
+        lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)]
         for name, each in last.items():
             line = f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}"
             line += f"{baseline[name]:>12.4f}" if name in baseline else f"{'':>12}"
@@ -215,20 +176,18 @@ class Run:
     @property
     def notes(self) -> tuple[str, ...]:
         """Reasons not to trust the result, and the next command."""
-        if self.plan is not None or not self.is_finished:
+        if self.plan is not None or self.exit_code or not self.is_finished:
             return ()
-        model = self.folder / "model"
+        after = "train longer, or lower optim.learning_rate"
         if self.kind == "fine-tuning":
-            parts = self.seeds or (self,)
-            found = [result for part in parts if (result := read_result(part.folder))]
-            doubtful = dict.fromkeys(doubt for result in found for doubt in result.doubts)
-            after = f"litebert predict {parts[0].folder} --data FILE --output answers"
-            return (*(f"warning {doubt}" for doubt in doubtful), f"next    {after}")
-        advice = "train longer, or lower optim.learning_rate"
-        verb, text = ("embed", "A text.") if self.settings.get("distil.teacher") else ("fill", "A [MASK] text.")
-        found_doubts = doubts(read_record(self.folder))
-        warnings = (f"warning {doubt}: {advice}" for doubt in found_doubts)
-        return (*warnings, f'next    litebert {verb} "{text}" --model {model}')
+            part = (self.seeds or (self,))[0]
+            warnings = [f"warning {doubt}" for doubt in doubts_of(self)]
+            command = f"litebert predict {part.folder} --data FILE --output answers"
+        else:
+            warnings = [f"warning {doubt}: {after}" for doubt in doubts_of(self)]
+            verb = 'embed "A text."' if self.settings.get("distil.teacher") else 'fill "A [MASK] text."'
+            command = f"litebert {verb} --model {self.folder / 'model'}"
+        return (*warnings, f"next    {command}")
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
@@ -241,34 +200,6 @@ class Run:
             return results if self.seeds else results[0]
         page = self.folder / REPORT_FILE
         return {"model": str(self.folder / "model"), "report": str(page) if page.is_file() else None}
-
-    def _repr_html_(self) -> str:
-        """Show the last measures in a notebook, with a link to the report."""
-        rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(_shown(value))}</td></tr>"
-            for name, value in _summary(self.result if self.is_finished else {}).items()
-        )
-        page = self.folder / REPORT_FILE
-        link = f'<p><a href="{escape(str(page))}">report</a></p>' if page.is_file() else ""
-        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>{link}"
-
-    def _rows(self) -> list[TableRow]:
-        has_rows = (self.folder / "metrics.jsonl").is_file()
-        return list(read_metrics(self.folder)) if has_rows else []
-
-    def _recorded(self) -> RunFile:
-        return read_run(self.seeds[0].folder if self.seeds else self.folder) or RunFile()
-
-
-def _summary(result: dict[str, Json]) -> dict[str, Json]:
-    """Return the measures of the last step alone."""
-    last = result.get("last", result)
-    assert isinstance(last, dict)
-    return {name: value for name, value in last.items() if isinstance(value, int | float)}
-
-
-def _shown(value: Json) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from litebert.files import write_json
+from litebert.files import write_json, write_text
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining
 from litebert.reading.lines import read_lines
 from litebert.reading.source import find_file
-from litebert.report.study import Part, write_page, write_pictures
+from litebert.report.page import Part, study_page, write_pictures
 from litebert.study.layers import BEYOND, Layers, measure_layers
 from litebert.study.local import lengthened
 from litebert.train.run import write_model
@@ -77,6 +77,6 @@ def write_study(
             write_json(written[-1], value.model_dump(mode="json"))
         written += write_pictures(output, parts)
     if html is not None:
-        write_page(html, "What the paper found, and what we found", parts)
+        write_text(html, study_page("What the paper found, and what we found", parts).html())
         written.append(html)
     return written

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json
-from litebert.report.chart import Chart, Line, Point, RowPoint
-from litebert.report.study import Part, RowsFigure
-from litebert.report.table import Table
+from litebert.report.figures import Chart, Line, Point, RowPoint, RowsFigure
+from litebert.report.page import Part
+from litebert.report.tables import Table
 from litebert.study.ablation import GRIDS, Ablation
 from litebert.study.claims import GIGABITS, ClaimResult, Costs
 from litebert.study.depth import Depths
@@ -95,7 +95,7 @@ def layers_part(found: Sequence[Layers]) -> Part:
             Table((*fate_headings, *eigen_headings), tuple(fates), "Beyond the trained depth"),
             Table(step_headings, tuple(rows), "Each trained step, and the depths judged"),
         ),
-        charts=(
+        figures=(
             _steps_chart("L2 distance of input and output", found, lambda s: s.l2),
             _steps_chart("Angle of input and output, degrees", found, lambda s: s.angle),
             _beyond_chart("Residual beyond the trained depth", found),
@@ -148,7 +148,7 @@ def ablation_part(found: Ablation) -> Part:
         f"text, at scale {found.scale}.",
         finding=found.verdict,
         tables=(Table(tuple(headings), tuple(rows), found.title),),
-        rows=(RowsFigure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
+        figures=(RowsFigure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
     )
 
 

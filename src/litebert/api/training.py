@@ -424,23 +424,25 @@ def _processes_in_words(needs: Estimate, batch_size: int) -> dict[str, str]:
     }
 
 
-def resume(folder: str | Path, *, quiet: Quiet = False) -> Run:
+def resume(run: str | Path, *, quiet: Quiet = False) -> Run:
     """Continue a run, or those of its seeds that are not finished, as its command would.
 
     litebert runs resume runs/mine
+    litebert runs resume runs/mine --quiet
+    torchrun --nproc-per-node 2 -m litebert runs resume runs/mine
     """
     from litebert.distributed.world import joined
     from litebert.train.run import choose_device
 
-    run = Run.open(folder)
-    was_finished = run.is_finished
-    for each in run.seeds or (run,):
+    opened = Run.open(run)
+    was_finished = opened.is_finished
+    for each in opened.seeds or (opened,):
         device = choose_device(str(each.settings.get("train.device", "auto")))
         with joined(device) as world:
             outcome = _resume(each, world, quiet=quiet)
         if outcome.exit_code:
-            return concluded(Run(run.folder, outcome.exit_code), quiet=quiet)
-    return concluded(run, quiet=quiet, was_finished=was_finished)
+            return concluded(Run(opened.folder, outcome.exit_code), quiet=quiet)
+    return concluded(Run(opened.folder), quiet=quiet, was_finished=was_finished)
 
 
 def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
@@ -449,11 +451,11 @@ def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
 
     recorded = read_run(run.folder)
     assert recorded is not None
-    # what a person chose; the other settings are derived from the data again
+    # what a person chose, and the precision that was measured; the other settings are derived from the data again
     decided = {
         name: Setting(value, recorded.origins[name])
         for name, value in without_retired(recorded.settings).items()
-        if recorded.origins[name].kind in ("preset", "recipe", "file", "flag")
+        if recorded.origins[name].kind in ("preset", "recipe", "file", "flag") or name == "train.precision"
     }
     if run.kind == "fine-tuning":
         return finetune(resolve(FinetuneConfig, decided), run.folder, is_quiet=quiet, world=world)

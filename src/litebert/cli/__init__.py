@@ -70,6 +70,13 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "help": ("cli.help:show_help", {}),
     "predict": ("api.evaluation:predict", {"columns": "--column"}),
     "pretrain": ("api.training:pretrain", {"start": "--from"}),
+    "report": ("api.runs:report", {}),
+    "runs average": ("api.runs:average", {}),
+    "runs clean": ("api.runs:clean", {}),
+    "runs compare": ("api.runs:compare", {}),
+    "runs list": ("api.runs:list_runs", {}),
+    "runs resume": ("api.training:resume", {}),
+    "runs tail": ("api.runs:tail", {}),
     "search": ("cli.verbs:search", {}),
     "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
 }

@@ -3,7 +3,8 @@
 The signature says everything: positional parameters are arguments and keyword-only ones options; their types become
 checks, `Annotated[int, "Answers to show."]` the help of an option, the docstring that of the command; a parameter
 whose type is a dataclass stands for the options of its fields. What the function returns is printed: as `str(found)`
-for people, with --json as JSON. Its `notes` go to stderr, and its `exit_code` ends the process.
+for people, with --json as JSON, and the items of an iterator as they come. Its `notes` go to stderr, and its
+`exit_code` ends the process.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def command_of(
             params.append(argument)
             texts = argument if argument.nargs == -1 else texts
     returned = hints.get("return", NoneType)
-    formats = getattr(returned, "formats", ("json",)) if returned is not NoneType else ()
+    formats = () if returned in (NoneType, str) else getattr(returned, "formats", ("json",))
     params += [
         click.Option([f"--{each}", "written_as"], flag_value=each, help=f"Print {PRINTED[each]}.") for each in formats
     ]
@@ -153,9 +154,15 @@ PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
 
 def present(found: object, written_as: str | None = None) -> None:
     """Print what a function returned, in the first process of several, and end the process if it failed."""
-    if found is not None and os.environ.get("RANK", "0") in ("", "0"):
+    if isinstance(found, Iterator):
+        for each in found:
+            if written_as == "json":
+                show_json(each)
+            else:
+                show(str(each))
+    elif found is not None and os.environ.get("RANK", "0") in ("", "0"):
+        shown = found.as_json() if written_as == "json" and hasattr(found, "as_json") else found
         if written_as == "json":
-            shown = found.as_json() if hasattr(found, "as_json") else found
             if shown is not None:
                 show_json(shown, indent=2)
         elif written_as is not None:

@@ -11,7 +11,7 @@ from litebert.cli.output import Format, note, printed, show, show_json
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from litebert.report.study import Part
+    from litebert.report.page import Part
     from litebert.study.depth import Depths
     from litebert.study.layers import Layers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -24,8 +25,7 @@ from litebert.interop.google import GoogleExport as GoogleReport
 from litebert.interop.google import GoogleImport
 from litebert.interop.huggingface import HuggingFaceImport
 from litebert.reading.findings import CheckReport
-from litebert.report.comparison import WrittenComparison
-from litebert.report.table import Cell
+from litebert.report.tables import Cell
 from litebert.study.ablation.study import Ablation
 from litebert.study.claims import Costs
 from litebert.study.depth import Depths
@@ -81,13 +81,6 @@ class Commit:
     """Where a model was published."""
 
     commit: str
-
-
-@dataclass(frozen=True)
-class WrittenReport:
-    """The page about a run."""
-
-    report: str
 
 
 @dataclass(frozen=True)
@@ -161,10 +154,6 @@ OUTPUTS: dict[str, Any] = {
     "order": Order | list[Join] | BulkRow,
     "quantize": Quantized,
     "recipes list": dict[str, dict[str, str]],
-    "report": WrittenReport,
-    "runs compare": WrittenComparison,
-    "runs list": list[dict[str, Cell]],
-    "runs tail": dict[str, Cell],
     "score": list[Score] | BulkRow,
     "similar": Cosine | BulkRow,
     "sizes": list[dict[str, str | int | float]],
@@ -186,11 +175,13 @@ def json_type(command: str) -> Any:
     if command not in FUNCTIONS:
         return OUTPUTS.get(command)
     returned = get_type_hints(function_of(command), include_extras=True).get("return")
+    if get_origin(returned) is Iterator:
+        (returned,) = get_args(returned)
     each_of = get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]
     plain = [
         get_type_hints(as_json)["return"] if (as_json := getattr(each, "as_json", None)) else each
         for each in each_of
-        if each is not NoneType
+        if each not in (NoneType, str)
     ]
     return Union[tuple(plain)] if plain else None  # noqa: UP007
 

@@ -15,7 +15,7 @@ from litebert.files import require_new, require_replaceable
 from litebert.terminal import harmless, say
 
 if TYPE_CHECKING:
-    from litebert.report.table import Table
+    from litebert.report.tables import Table
 
 Format = Literal["text", "json", "csv", "markdown"]
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -65,7 +65,7 @@ def _page_to_write(context: click.Context, __: click.Parameter, page: Path | Non
 def printed(tables: Sequence[Table], written_as: Format) -> str:
     """Return tables as text, one below the other; for JSON and CSV, pass a single table."""
     if written_as == "json":
-        return "\n".join(json.dumps(table.as_records(), indent=2) for table in tables)
+        return "\n".join(json.dumps(table.as_json(), indent=2) for table in tables)
     writers = {
         "text": [table.as_text() for table in tables],
         "csv": [table.as_csv() for table in tables],

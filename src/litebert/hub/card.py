@@ -15,7 +15,7 @@ from litebert.folder import LoadedModel, head_of, load_model
 from litebert.folder.config import architecture
 from litebert.folder.weights import weights_path
 from litebert.hub.transfer import PATIENCE, HubName, model_files, push
-from litebert.runs import EvaluatedStep, Record, is_run, read_record, read_result
+from litebert.runs import EvaluatedStep, Run, is_run
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
@@ -78,7 +78,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         _table(_rows(folder, loaded.network.config, head)),
         *(f"> {note}\n" for note in remarks),
         _usage(name, head, parts, theirs),
-        *(_training(read_record(run), folder.name) if run is not None else []),
+        *(_training(Run.open(run), folder.name) if run is not None else []),
     ]
     return "\n".join(sections)
 
@@ -143,17 +143,17 @@ def _usage(name: str, head: HeadConfig | None, parts: set[str], theirs: str) -> 
     return f"## Use\n\n{blocks[0]}\n\nor, with transformers:\n\n{blocks[1]}\n"
 
 
-def _training(record: Record, kept: str) -> list[str]:
+def _training(run: Run, kept: str) -> list[str]:
     """Return what the run recorded: measures (of the best step for the model in `best`), data, settings.
 
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
-    result = read_result(record.folder)
+    result = run.outcome
     evaluated, baseline = EvaluatedStep(step=0, measures={}), result.baseline if result else {}
     if result:
         evaluated = result.best if kept == "best" else result.last
-    elif record.evaluations:
-        evaluated = EvaluatedStep.of(record.evaluations[-1])
+    elif run.evaluations:
+        evaluated = EvaluatedStep.of(run.evaluations[-1])
     if baseline:
         shown = {name: f"{baseline[name]:.6g}" if name in baseline else "" for name in evaluated.measures}
         rows = [f"| {name} | {value:.6g} | {shown[name]} |" for name, value in evaluated.measures.items()]
@@ -162,42 +162,42 @@ def _training(record: Record, kept: str) -> list[str]:
         measures = _table({name: f"{value:.6g}" for name, value in evaluated.measures.items()})
     settings = {
         name: value
-        for name, value in record.settings.items()
-        if record.origins.get(name) != Origin() and not name.startswith(("model.", "data."))
+        for name, value in run.settings.items()
+        if run.file.origins.get(name) != Origin() and not name.startswith(("model.", "data."))
     }
     return [
-        f"## Training\n\nlitebert {record.version}, step {evaluated.step:,} of the run `{record.folder.name}`.\n",
+        f"## Training\n\nlitebert {run.file.litebert}, step {evaluated.step:,} of the run `{run.folder.name}`.\n",
         measures,
         *(f"**Warning**: {doubt}.\n" for doubt in (result.doubts if result else ())),
         "Data and tokenizer:\n",
-        _table({name: f"`{value}`" for name, value in record.data.items()}),
+        _table({name: f"`{value}`" for name, value in run.file.data.items()}),
         "Settings that were set (all others are defaults):\n",
         _table({name: f"`{value}`" for name, value in settings.items()}),
         "The command that trains it again, with the data and the model named above:\n",
-        f"```sh\n{_command(record)}\n```\n",
+        f"```sh\n{_command(run)}\n```\n",
     ]
 
 
-def _command(record: Record) -> str:
+def _command(run: Run) -> str:
     """Return the command that trains the model again; folders are private, so of paths it has names alone."""
-    if record.kind == "pretraining":
+    if run.kind == "pretraining":
         words = ["pretrain", "--corpus", "CORPUS"]
-        start = "--from" if record.settings.get("start.model") else ""
+        start = "--from" if run.settings.get("start.model") else ""
     else:
-        task = str(record.settings["task.name"])
-        own = PurePath(str(record.settings.get("data.train") or "DATA")).name
+        task = str(run.settings["task.name"])
+        own = PurePath(str(run.settings.get("data.train") or "DATA")).name
         words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
-        start = "" if record.origins.get("model.start") == Origin() else "--model"
+        start = "" if run.file.origins.get("model.start") == Origin() else "--model"
     words += [start, "MODEL"] if start else []
-    recipes = sorted({origin.detail for origin in record.origins.values() if origin.kind == "recipe"})
+    recipes = sorted({origin.detail for origin in run.file.origins.values() if origin.kind == "recipe"})
     words += ["--recipe", recipes[0]] if recipes else []
-    presets = {origin.detail for origin in record.origins.values() if origin.kind == "preset" and origin.is_typed}
+    presets = {origin.detail for origin in run.file.origins.values() if origin.kind == "preset" and origin.is_typed}
     words += [word for name in presets for word in ("--preset", name)]
-    words += ["--name", record.name]
-    for name, origin in sorted(record.origins.items()):
+    words += ["--name", run.name]
+    for name, origin in sorted(run.file.origins.items()):
         is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
         if origin.kind in ("flag", "file", "measured") and not is_private:
-            value = record.settings.get(name)
+            value = run.settings.get(name)
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     return shlex.join(["litebert", *words])
 

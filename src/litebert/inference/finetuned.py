@@ -30,7 +30,7 @@ from litebert.fast.steps import DTYPES
 from litebert.folder import load_model
 from litebert.hub import locate
 from litebert.nn import AlbertForTask, Network
-from litebert.runs import RUN_FILE, is_run, read_record, read_run
+from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
@@ -188,7 +188,9 @@ def data_of(folder: str | PathLike[str]) -> Path:
             expected="the folder or the file of the examples",
             next="add --data FOLDER",
         )
-    data = recorded_config(FinetuneConfig, read_record(found).settings).data
+    recorded = read_run(found)
+    assert recorded is not None
+    data = recorded_config(FinetuneConfig, recorded.settings).data
     return Path(str(data.folder or data.train))
 
 

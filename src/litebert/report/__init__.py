@@ -1,5 +1,25 @@
-"""The report of a run: one page that opens anywhere, without a network."""
+"""What runs reached: pages that open anywhere, tables for the terminal and for machines, figures."""
 
-from litebert.report.page import write_report
+from __future__ import annotations
 
-__all__ = ["write_report"]
+from pathlib import Path
+
+from litebert.files import write_text
+from litebert.report import finetuning, pretraining
+from litebert.runs import Run
+
+REPORT_FILE = "report.html"
+
+
+def write_report(folder: Path) -> Path:
+    """Write `report.html` into the folder of a run, finished or not, or of several seeds, and return its path.
+
+    The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
+    """
+    run = Run.open(folder)
+    if run.seeds:
+        page = finetuning.page_of_seeds(run)
+    else:
+        page = pretraining.page(run) if run.kind == "pretraining" else finetuning.page(run)
+    write_text(folder / REPORT_FILE, page.html())
+    return folder / REPORT_FILE

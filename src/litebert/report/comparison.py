@@ -1,18 +1,133 @@
-"""Runs side by side: the settings that differ, with their origins, and what each run reached."""
+"""Runs in a folder, one row each; and runs side by side: the settings that differ, and what each run reached."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, TypeAlias
 
 from pydantic import JsonValue
 
+from litebert.errors import LitebertError
 from litebert.metrics import Spread
-from litebert.report.runs import DECIMALS, doubts_of, outcomes
-from litebert.report.seeds import RecordOrSeeds, Seeds, spreads
-from litebert.report.settings import written
-from litebert.report.table import Cell, Table, word
-from litebert.runs import EvaluatedStep
+from litebert.report.page import written
+from litebert.report.pretraining import doubts, network_of
+from litebert.report.tables import Cell, Table, word
+from litebert.runs import EvaluatedStep, Run
+
+DEEPEST = 3
+"""Levels of folders to search: `litebert glue` writes runs two levels deep, or three with seeds."""
+DECIMALS = 4
+"""Measures are rounded once, so that every format has the same numbers."""
+PRETRAINING_MEASURE = "masked_lm_accuracy"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The key measure of a run with its last and its best evaluation."""
+
+    measure: str | None
+    last: EvaluatedStep | None
+    best: EvaluatedStep | None
+
+
+def reached_by(run: Run) -> list[Reached]:
+    """Return what a run reached, or what each seed that finished did."""
+    if run.seeds:
+        return [found for seed in run.seeds if seed.outcome for found in reached_by(seed)]
+    if run.kind == "fine-tuning":
+        result = run.outcome
+        return [Reached(result.key_measure, result.last, result.best) if result else Reached(None, None, None)]
+    measured = [EvaluatedStep.of(row) for row in run.evaluations]
+    measured = [each for each in measured if PRETRAINING_MEASURE in each.measures]
+    if not measured:
+        return [Reached(None, None, None)]
+    best = max(measured, key=lambda each: each.measures[PRETRAINING_MEASURE])
+    return [Reached(PRETRAINING_MEASURE, measured[-1], best)]
+
+
+def doubts_of(run: Run) -> tuple[str, ...]:
+    """Return reasons not to trust what a run reached; of several seeds, those of any."""
+    if run.kind == "pretraining":
+        return doubts(run)
+    results = (each.outcome for each in run.seeds or (run,))
+    return tuple(dict.fromkeys(doubt for result in results if result for doubt in result.doubts))
+
+
+def median(measure: str | None, evaluations: list[EvaluatedStep | None]) -> float | None:
+    """Return the median of a measure over the evaluations that have it."""
+    values = [each.measures[measure] for each in evaluations if each and measure]
+    return Spread.of(values).median if values else None
+
+
+def spreads(evaluations: list[EvaluatedStep]) -> dict[str, Spread]:
+    """Summarise each measure that all evaluations have; there is one evaluation per seed."""
+    names = [name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)]
+    return {name: Spread.of([each.measures[name] for each in evaluations]) for name in names}
+
+
+# ---- the runs in a folder -------------------------------------------------------------------------------------------
+
+
+def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
+    """Return a row for each run below a folder, and the errors of those that are damaged.
+
+    Several seeds are one row, with the medians of those that finished.
+    """
+    if not folder.is_dir():
+        raise LitebertError(
+            "LB-655",
+            f"there are no runs in {folder}",
+            received="a file" if folder.exists() else "no such folder",
+            expected="the folder in which litebert pretrain and litebert finetune write runs",
+            next="litebert runs list --runs FOLDER",
+        )
+    rows, errors = [], []
+    for run in _runs_below(folder, DEEPEST):
+        try:
+            rows.append(_row(str(run.folder.relative_to(folder)), run))
+        except LitebertError as error:
+            errors.append(error)
+    headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished")
+    return Table((*headings, "measure", "last", "best", "doubts"), tuple(rows)), errors
+
+
+def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
+    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
+        run = Run(path)
+        if run.seeds or (path / "run.json").exists():
+            yield run
+        elif depth > 1:
+            yield from _runs_below(path, depth - 1)
+
+
+def _row(name: str, run: Run) -> tuple[Cell, ...]:
+    from litebert.report.published import start_of
+
+    parts, reached = run.seeds or (run,), reached_by(run)
+    is_finetuning = run.kind == "fine-tuning"
+    measure = reached[0].measure if reached else None
+    is_timed = run.settings.get("train.minutes") is not None  # its steps are an estimate
+    steps = None if is_timed else run.settings.get("train.steps")
+    last, best = (median(measure, [getattr(each, name) for each in reached]) for name in ("last", "best"))
+    return (
+        name,
+        run.kind,
+        run.setting("task.name") if is_finetuning else None,
+        start_of(run) if is_finetuning else network_of(run),
+        len(parts),
+        min(each.step for each in parts),
+        steps if isinstance(steps, int) else None,
+        all(each.has_model for each in parts),
+        measure,
+        None if last is None else round(last, DECIMALS),
+        None if best is None else round(best, DECIMALS),
+        "; ".join(doubts_of(run)) or None,
+    )
+
+
+# ---- runs side by side ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -21,84 +136,6 @@ class Fact:
 
     value: JsonValue
     origin: str
-
-
-@dataclass(frozen=True)
-class RunComparison:
-    """What differs between runs, and their measures of last steps and of best evaluations.
-
-    `settings` maps each setting to its values by run; `measures` maps (last or best, name) to the
-    values by run. Runs without a value are omitted.
-    """
-
-    names: tuple[str, ...]
-    settings: dict[str, dict[str, Fact]]
-    measures: dict[tuple[str, str], dict[str, Spread]]
-    doubts: dict[str, tuple[str, ...]]
-
-
-def compare(runs: Mapping[str, RecordOrSeeds]) -> RunComparison:
-    """Compare runs by their names; several seeds count as one run."""
-    settings = {name: _facts(run) for name, run in runs.items()}
-    every = list(dict.fromkeys(setting for one in settings.values() for setting in one))
-    differing = {
-        setting: {name: one[setting] for name, one in settings.items() if setting in one}
-        for setting in every
-        if len({written(s[setting].value) if setting in s else "" for s in settings.values()}) > 1
-    }
-    reached = {name: _reached(run) for name, run in runs.items()}
-    kinds = list(dict.fromkeys(kind for one in reached.values() for kind in one))
-    measures = {kind: {name: one[kind] for name, one in reached.items() if kind in one} for kind in kinds}
-    doubts = {name: doubts_of(run) for name, run in runs.items()}
-    return RunComparison(tuple(runs), differing, measures, doubts)
-
-
-def side_by_side(comparison: RunComparison) -> list[Table]:
-    """Return two tables for readers, settings and measures, with a column per run."""
-    names = comparison.names
-    settings = (
-        (setting, *(_setting(by_run.get(name)) for name in names)) for setting, by_run in comparison.settings.items()
-    )
-    measures = (
-        (kind, measure, *(_measure(by_run.get(name)) for name in names))
-        for (kind, measure), by_run in comparison.measures.items()
-    )
-    doubts = tuple((name, doubt) for name, found in comparison.doubts.items() for doubt in found)
-    tables = [
-        Table(("setting", *names), tuple(settings), title="Settings that differ (who set them)"),
-        Table(("of", "measure", *names), tuple(measures), title="Measures"),
-    ]
-    return [*tables, Table(("run", "doubt"), doubts, title="Doubts")] if doubts else tables
-
-
-def one_below_the_other(comparison: RunComparison) -> Table:
-    """Return everything as one table with a line per value, for machines."""
-    settings: list[tuple[Cell, ...]] = [
-        ("setting", setting, name, written(one.value), one.origin)
-        for setting, by_run in comparison.settings.items()
-        for name, one in by_run.items()
-    ]
-    measures: list[tuple[Cell, ...]] = [
-        (f"{kind} {statistic}", measure, name, value, None)
-        for (kind, measure), by_run in comparison.measures.items()
-        for name, spread in by_run.items()
-        for statistic, value in statistics(spread).items()
-    ]
-    doubts: list[tuple[Cell, ...]] = [
-        ("doubt", None, name, doubt, None) for name, found in comparison.doubts.items() for doubt in found
-    ]
-    return Table(("part", "name", "run", "value", "origin"), (*settings, *measures, *doubts))
-
-
-def statistics(spread: Spread) -> dict[str, float]:
-    """Return the statistics of a measure, rounded once for every format."""
-    values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
-    return {**{name: _rounded(value) for name, value in values.items()}, "n": spread.number}
-
-
-def _rounded(value: float) -> float:
-    is_count = abs(value) > 1 and float(value).is_integer()
-    return int(value) if is_count else round(float(value), DECIMALS)
 
 
 @dataclass(frozen=True)
@@ -111,8 +148,8 @@ class ComparedMeasure:
 
 
 @dataclass(frozen=True)
-class WrittenComparison:
-    """What differs between runs, in the form of its JSON."""
+class Compared:
+    """What differs between runs, in the form of its JSON; runs without a value are omitted."""
 
     runs: tuple[str, ...]
     settings: dict[str, dict[str, Fact]]
@@ -120,52 +157,112 @@ class WrittenComparison:
     doubts: dict[str, tuple[str, ...]]
 
 
-def as_json(comparison: RunComparison) -> WrittenComparison:
-    """Return the comparison as one JSON object."""
-    measures = (
-        ComparedMeasure(kind, measure, {name: statistics(s) for name, s in by_run.items()})
-        for (kind, measure), by_run in comparison.measures.items()
+Statistics: TypeAlias = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between runs, as tables for readers and for machines."""
+
+    found: Compared
+    formats: ClassVar = ("json", "csv", "markdown")
+
+    def as_json(self) -> Compared:
+        """Return the comparison as one JSON object."""
+        return self.found
+
+    def __str__(self) -> str:
+        """Return the tables as text."""
+        return "\n\n".join(table.as_text() for table in self.tables())
+
+    def as_markdown(self) -> str:
+        """Return the tables as Markdown."""
+        return "\n\n".join(table.as_markdown() for table in self.tables())
+
+    def as_csv(self) -> str:
+        """Return everything as one table with a line per value."""
+        found = self.found
+        rows: list[tuple[Cell, ...]] = [
+            ("setting", setting, name, written(one.value), one.origin)
+            for setting, by_run in found.settings.items()
+            for name, one in by_run.items()
+        ]
+        rows += [
+            (f"{each.of} {statistic}", each.measure, name, value, None)
+            for each in found.measures
+            for name, statistics in each.runs.items()
+            for statistic, value in statistics.items()
+        ]
+        rows += [("doubt", None, name, doubt, None) for name, some in found.doubts.items() for doubt in some]
+        return Table(("part", "name", "run", "value", "origin"), tuple(rows)).as_csv()
+
+    def tables(self) -> list[Table]:
+        """Return settings, measures and doubts for readers, the first two with a column per run."""
+        found, names = self.found, self.found.runs
+
+        def fact(one: Fact | None) -> Cell:
+            return None if one is None else f"{written(one.value)} ({one.origin})" if one.origin else written(one.value)
+
+        def measure(statistics: Statistics | None) -> Cell:
+            if statistics is None:
+                return None
+            middle, mean, spread = (word(statistics[name]) for name in ("median", "mean", "spread"))
+            return middle if statistics["n"] == 1 else f"{middle} (mean {mean} ± {spread}, n {statistics['n']})"
+
+        settings = tuple((name, *(fact(by_run.get(run)) for run in names)) for name, by_run in found.settings.items())
+        measures = tuple(
+            (each.of, each.measure, *(measure(each.runs.get(run)) for run in names)) for each in found.measures
+        )
+        doubtful = tuple((name, doubt) for name, some in found.doubts.items() for doubt in some)
+        tables = [
+            Table(("setting", *names), settings, title="Settings that differ (who set them)"),
+            Table(("of", "measure", *names), measures, title="Measures"),
+        ]
+        return [*tables, Table(("run", "doubt"), doubtful, title="Doubts")] if doubtful else tables
+
+
+def compare(runs: Mapping[str, Run]) -> Comparison:
+    """Compare runs by their names; several seeds count as one run."""
+    facts = {name: _facts(run) for name, run in runs.items()}
+    differing = {
+        setting: {name: one[setting] for name, one in facts.items() if setting in one}
+        for setting in dict.fromkeys(setting for one in facts.values() for setting in one)
+        if len({written(one[setting].value) if setting in one else "" for one in facts.values()}) > 1
+    }
+    reached = {name: _statistics(run) for name, run in runs.items()}
+    measures = tuple(
+        ComparedMeasure(*key, {name: one[key] for name, one in reached.items() if key in one})
+        for key in dict.fromkeys(key for one in reached.values() for key in one)
     )
-    return WrittenComparison(comparison.names, comparison.settings, tuple(measures), comparison.doubts)
+    return Comparison(Compared(tuple(runs), differing, measures, {n: doubts_of(run) for n, run in runs.items()}))
 
 
-def _facts(run: RecordOrSeeds) -> dict[str, Fact]:
+def _facts(run: Run) -> dict[str, Fact]:
     """Return settings, data and environment of a run, each by a name that tells which it is."""
-    record = run.first if isinstance(run, Seeds) else run
-    if isinstance(run, Seeds):
-        seeds: list[JsonValue] = list(run.runs)
-        record = replace(record, settings={**record.settings, "train.seed": seeds})
-    surroundings = {"litebert": record.version, **record.environment}
+    file = run.file
+    settings = dict(file.settings)
+    if run.seeds:
+        settings["train.seed"] = [int(seed.folder.name.removeprefix("seed-")) for seed in run.seeds]
+    environment = {"litebert": file.litebert, **file.environment}
     return {
-        **{n: Fact(v, str(record.origins.get(n, ""))) for n, v in record.settings.items()},
-        **{f"data: {name}": Fact(value, "") for name, value in record.data.items()},
-        **{f"environment: {name}": Fact(value, "") for name, value in surroundings.items()},
+        **{name: Fact(value, str(file.origins.get(name, ""))) for name, value in settings.items()},
+        **{f"data: {name}": Fact(value, "") for name, value in file.data.items()},
+        **{f"environment: {name}": Fact(value, "") for name, value in environment.items()},
     }
 
 
-def _reached(run: RecordOrSeeds) -> dict[tuple[str, str], Spread]:
-    reached = outcomes(run)
-    last = [each.last for each in reached if each.last is not None]
-    best = [each.best for each in reached if each.best is not None]
-    return {**_named("last", last), **_named("best", best)}
+def _statistics(run: Run) -> dict[tuple[str, str], Statistics]:
+    """Return median, mean and spread of every measure, rounded once for every format."""
+    found = {}
+    for kind in ("last", "best"):
+        evaluations = [each for reached in reached_by(run) if (each := getattr(reached, kind)) is not None]
+        named = {"step": Spread.of([each.step for each in evaluations]), **spreads(evaluations)} if evaluations else {}
+        for name, spread in named.items():
+            values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
+            found[kind, name] = {**{each: _rounded(value) for each, value in values.items()}, "n": spread.number}
+    return found
 
 
-def _named(kind: str, evaluations: list[EvaluatedStep]) -> dict[tuple[str, str], Spread]:
-    found = spreads(evaluations) if evaluations else {}
-    steps = Spread.of([each.step for each in evaluations]) if evaluations else None
-    named = {(kind, name): spread for name, spread in found.items()}
-    return ({(kind, "step"): steps} if steps else {}) | named
-
-
-def _setting(one: Fact | None) -> str | None:
-    if one is None:
-        return None
-    return f"{written(one.value)} ({one.origin})" if one.origin else written(one.value)
-
-
-def _measure(spread: Spread | None) -> Cell:
-    if spread is None:
-        return None
-    values = statistics(spread)
-    median, mean, deviation = (word(values[name]) for name in ("median", "mean", "spread"))
-    return median if spread.number == 1 else f"{median} (mean {mean} ± {deviation}, n {values['n']})"
+def _rounded(value: float) -> float:
+    is_count = abs(value) > 1 and float(value).is_integer()
+    return int(value) if is_count else round(float(value), DECIMALS)

@@ -1,59 +1,287 @@
-"""The page: results first, then every setting."""
+"""The page: blocks of text, tables and figures in sections, shown by one template and one style sheet.
+
+The sections that every run has are here, too: curves, settings, environment, data and notes.
+"""
 
 from __future__ import annotations
 
+import json
+import shlex
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from itertools import product
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import jinja2
+from markupsafe import Markup
+from pydantic import BaseModel
 
 import litebert
-from litebert.files import write_text
-from litebert.report import finetuning, pretraining, several
-from litebert.report.markup import Html, document, facts, heading, joined, paragraph
-from litebert.report.overview import Content
-from litebert.report.seeds import RecordOrSeeds, Seeds, read_run
-from litebert.report.theme import style_sheet
+from litebert.config import DataConfig, FinetuneConfig, PretrainConfig, TaskConfig, describe, flattened
+from litebert.config.finetune import StartConfig
+from litebert.files import Json, write_bytes
+from litebert.report.figures import Chart, Figure, draw, picture
+from litebert.report.tables import Table, word
+from litebert.runs import Kind, Run, finite
 
-REPORT_FILE = "report.html"
-_CONTENT_OF = {"pretraining": pretraining.content_of, "fine-tuning": finetuning.content_of}
+Block: TypeAlias = Mapping[str, Any]
+"""A part of a section: its kind, and what page.html shows of it."""
 
 
-def write_report(run_folder: Path) -> Path:
-    """Write `report.html` into the folder of a run, finished or not, and return its path.
+def paragraph(text: str, *, style: str = "") -> Block:
+    """Return a paragraph, of a CSS class."""
+    return {"kind": "paragraph", "text": text, "style": style}
 
-    The page depends on the files of the run alone: the same run gives the same bytes. A folder
-    whose seed-N folders are runs gets a page about all of them.
 
-    Raises:
-        LitebertError: LB-650, there is no run; or matplotlib is missing.
-        DamagedError: The files are not what a run writes.
+def commands(lines: Sequence[str]) -> Block:
+    """Return lines for a shell, or code."""
+    return {"kind": "commands", "lines": lines}
+
+
+def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Any]], *, style: str = "") -> Block:
+    """Return a table whose first column names its rows. A cell may have a share, 0 to 1, as its shade."""
+    return {"kind": "table", "caption": caption, "headings": headings, "rows": list(rows), "style": style}
+
+
+def figures(shown: Sequence[Figure]) -> Block:
+    """Return figures, side by side where there is room."""
+    return {"kind": "figures", "figures": shown}
+
+
+def details(summary: str, *blocks: Block) -> Block:
+    """Return blocks that are folded until the reader opens them."""
+    return {"kind": "details", "summary": summary, "blocks": blocks}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page under its heading."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its title, its overview, and its sections in order."""
+
+    name: str
+    kind: str
+    sections: Sequence[Section]
+    footer: str
+    status: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    of: str = "report"
+
+    def html(self) -> str:
+        """Return the page as one file."""
+        style = (files("litebert.report") / "page.css").read_text("utf-8").partition("*/\n")[2]
+        return _template().render(page=self, style=style, draw=draw)
+
+
+@cache
+def _template() -> jinja2.Template:
+    def plain(value: object) -> object:
+        """Replace what is not UTF-8, as in a file name of other bytes."""
+        is_text = isinstance(value, str) and not isinstance(value, Markup)
+        return value.encode("utf-8", "replace").decode("utf-8") if is_text else value  # type: ignore[attr-defined]
+
+    undefined = jinja2.StrictUndefined
+    environment = jinja2.Environment(
+        autoescape=True, finalize=plain, undefined=undefined, trim_blocks=False, keep_trailing_newline=True
+    )
+    return environment.from_string((files("litebert.report") / "page.html").read_text("utf-8"))
+
+
+# ---- what every run has ---------------------------------------------------------------------------------------------
+
+MOST_NOTES, LONGEST_VALUE = 50, 300
+
+
+def page_of_run(
+    run: Run, facts: Mapping[str, str], sections: Sequence[Section], *, name: str = "", sources: str
+) -> Page:
+    """Return the page of a run with its own sections, and those that every run has."""
+    if run.has_model:
+        status = f"Finished after {run.step:,} steps."
+    elif run.step == 0:
+        status = "Not finished: no training step was logged yet."
+    else:
+        status = f"Not finished: step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
+    return Page(
+        name or run.name,
+        "Pretraining run" if run.kind == "pretraining" else "Fine-tuning run",
+        (*sections, settings_of(run), surroundings_of(run), remarks_of(run)),
+        footer_of(sources),
+        status,
+        facts,
+    )
+
+
+def footer_of(sources: str) -> str:
+    """Say what the page was written from."""
+    return (
+        f"Written by litebert {litebert.__version__} from the run's {sources}. This page is one file and loads nothing."
+    )
+
+
+def report_line(folder: Path) -> str:
+    """Return the command that writes a page again."""
+    return f"litebert report {shlex.quote(str(folder))}"
+
+
+def effort(run: Run) -> dict[str, str]:
+    """Return what training took; unknown figures are omitted."""
+    from litebert.train.log import duration  # torch comes with it
+
+    speeds = finite(run.training, "tokens_per_second")
+    values = {
+        "Tokens seen": large(run.tokens) if run.tokens else "",
+        "Time, evaluations not counted": duration(run.seconds) if run.seconds else "",
+        "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
+        "Notes": f"{len(run.remarks):,}, listed below" if run.remarks else "",
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def large(count: int) -> str:
+    """Write a number of tokens.
+
+    >>> large(4_224), large(78_012_345), large(2_600_000_000)
+    ('4,224', '78.0 million', '2.60 billion')
     """
-    page = page_of(read_run(run_folder))
-    path = run_folder / REPORT_FILE
-    write_text(path, page)
-    return path
+    if count < 100_000:
+        return f"{count:,}"
+    return f"{count / 1e9:,.2f} billion" if count >= 1e9 else f"{count / 1e6:,.1f} million"
 
 
-def page_of(run: RecordOrSeeds) -> str:
-    """Return the report of a run, or of several seeds, as one HTML page."""
-    content = several.content_of(run) if isinstance(run, Seeds) else _CONTENT_OF[run.kind](run)
-    return document(
-        f"{content.name} - litebert report",
-        style=style_sheet(),
-        header=_header(content),
-        main=joined(content.sections),
-        footer=paragraph(
-            f"Written by litebert {litebert.__version__} from the run's {content.sources}. "
-            "This page is one file and loads nothing.",
-            kind="quiet",
-        ),
-    )
+def curves(charts: Sequence[Chart], run: Run, *, bands: str = "") -> Section:
+    """Return the figures that have data; `bands` explains the bands around their lines."""
+    drawn = [chart for chart in charts if chart.lines]
+    if not drawn:
+        return Section("Curves", [paragraph("No step was logged yet.")])
+    neighbours = "Lines are means of neighbouring log lines; bands show their lowest and highest."
+    prefix = f"{bands or neighbours} " if any(chart.has_bands for chart in drawn) else ""
+    words = f"{prefix}A log line is the mean of {run.settings.get('train.log_every')} training steps."
+    return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
 
 
-def _header(content: Content) -> Html:
-    return joined(
+_EXAMPLES: dict[Kind, BaseModel] = {
+    "pretraining": PretrainConfig(data=DataConfig(corpus="")),
+    # model_construct does not validate: the defaults have no data, which validation would refuse.
+    "fine-tuning": FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start="")),
+}
+"""A configuration of each kind, with only the required settings set."""
+
+
+def settings_of(run: Run, changed: Mapping[str, Json] = {}) -> Section:
+    """Return the settings that differ from their defaults, and a folded table of all settings.
+
+    `changed` are those that several seeds do not have in common.
+    """
+    example = _EXAMPLES[run.kind]
+    described = {setting.name: setting for setting in describe(type(example))}
+    required = {name: each.default for name, each in described.items() if each.default == "required"}
+    defaults = flattened(example) | required
+    rows = [
+        (
+            name,
+            written(value),
+            written(defaults.get(name, "unknown")),
+            written(str(run.file.origins.get(name, "unknown"))),
+            described[name].description if name in described else "not a setting of this version",
+        )
+        for name, value in {**run.settings, **changed}.items()
+    ]
+    headings = ("Setting", "Value", "Default", "Set by", "Meaning")
+    differing = [row for row in rows if row[1] != row[2]]
+    return Section(
+        "Settings",
         [
-            paragraph(content.kind, kind="quiet"),
-            heading(content.name),
-            paragraph(content.status, kind="status"),
-            facts(content.facts),
-        ]
+            table("Settings that differ from their defaults", headings, differing, style="names"),
+            details(f"All {len(rows)} settings", table("All settings of the run", headings, rows, style="names")),
+        ],
     )
+
+
+def surroundings_of(run: Run) -> Section:
+    """Return the machine, and the data that the run learnt from, with counts and hashes."""
+    environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
+    machine = [(name, "none" if value is None else written(value)) for name, value in environment.items()]
+    data = [(n, f"{value:,}" if isinstance(value, int) else written(value)) for n, value in run.file.data.items()]
+    return Section(
+        "Environment and data",
+        [
+            table("Environment", ("Name", "Value"), machine, style="names"),
+            table("Data, hashes are blake2b", ("Name", "Value"), data, style="names"),
+        ],
+    )
+
+
+def remarks_of(run: Run) -> Section:
+    """Return the notes of the run, or the last of them if there are many."""
+    if not run.remarks:
+        return Section("Notes", [paragraph("Nothing unusual was noted: no step was skipped.")])
+    shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
+    caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
+    rows = ((f"{note.step:,}", note.text) for note in shown)
+    return Section("Notes", [table(caption, ("Step", "What happened"), rows)])
+
+
+def written(value: Json) -> str:
+    """Return a value as written in a recipe; a long one is truncated.
+
+    >>> written(20_000), written(1e-12), written("lamb"), written(True), written(None)
+    ('20000', '1e-12', 'lamb', 'true', 'unset')
+    """
+    if value is None:
+        return "unset"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+# ---- studies --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """One study: what the paper found, what we found, and the sentence that compares them."""
+
+    name: str
+    title: str
+    paper: str
+    finding: str
+    tables: tuple[Table, ...]
+    figures: tuple[Figure, ...] = ()
+
+
+def study_page(title: str, parts: Sequence[Part]) -> Page:
+    """Return studies as one page."""
+    sections = []
+    for part in parts:
+        blocks = [paragraph(f"The paper: {part.paper}"), paragraph(f"Here: {part.finding}", style="status")]
+        blocks += [figures(part.figures)] if part.figures else []
+        for each in part.tables:
+            rows = ([word(cell, decimals=each.decimals) for cell in row] for row in each.rows)
+            blocks.append(table(each.title, each.headings, rows, style="numbers"))
+        sections.append(Section(part.title, blocks))
+    footer = (
+        f"Written by litebert {litebert.__version__} from the metrics files of the studies. "
+        "The paper is arXiv 1909.11942. This page is one file and loads nothing."
+    )
+    return Page(title, "Study", sections, footer, of="study")
+
+
+def write_pictures(folder: Path, parts: Sequence[Part]) -> list[Path]:
+    """Write every figure of studies as an SVG and a PNG file, and return their paths."""
+    kinds: tuple[Literal["svg", "png"], ...] = ("svg", "png")
+    paths = []
+    for part, kind in product(parts, kinds):
+        for number, each in enumerate(part.figures, start=1):
+            paths.append(folder / f"{part.name}-{number}.{kind}")
+            write_bytes(paths[-1], picture(each, kind))
+    return paths

@@ -26,16 +26,7 @@ from litebert.folder.weights import weights_path
 from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged
-from litebert.runs import (
-    RESULT_FILE,
-    EvaluatedStep,
-    Result,
-    is_run,
-    read_metrics,
-    read_record,
-    recorded_setting,
-    write_result,
-)
+from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run, read_metrics, recorded_setting, write_result
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, hardest_features, with_suited
 from litebert.tasks.imitation import taught, taught_losses
 from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
@@ -158,7 +149,7 @@ def result_of(
     folder: Path, prepared: Prepared, best: BestModel, start: Start | None, answers: dict[str, list[AnswerRow]]
 ) -> Result:
     """Report the last step and the best evaluation, each with all its measures."""
-    evaluated = [EvaluatedStep.of(row) for row in read_record(folder).evaluations]
+    evaluated = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations]
     last, key = evaluated[-1], best.key_measure
     return Result(
         task=prepared.dataset.name,

@@ -16,8 +16,7 @@ import torch
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.nn import Network
-from litebert.runs.metrics import DAMAGED_FILE, append_row, sync_metrics, truncate_after
-from litebert.runs.run import require_run
+from litebert.runs import DAMAGED_FILE, append_row, require_run, sync_metrics, truncate_after
 from litebert.tasks.base import Measure
 from litebert.terminal import counted, say, show_status
 from litebert.tokenizer import Tokenizer

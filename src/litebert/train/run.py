@@ -24,7 +24,7 @@ from litebert.files import Json, remove_unfinished, staged_folder
 from litebert.folder import save_model
 from litebert.hub import write_card
 from litebert.nn import Network
-from litebert.runs import RunFile, locked, read_record, read_run, write_run
+from litebert.runs import Run, RunFile, locked, read_run, write_run
 from litebert.tokenizer import Tokenizer
 
 FREE_SETTINGS = frozenset(
@@ -132,7 +132,7 @@ def opened(
     def begin() -> Json:
         begin_or_resume(folder, resolved, data=data)
         is_finished = (folder / result).exists() and (model / "config.json").is_file()
-        return read_record(folder).step if is_finished else None
+        return Run.open(folder).step if is_finished else None
 
     step = world.from_first(begin)
     return Outcome(folder, step, 0, model, was_finished=True) if isinstance(step, int) else None

@@ -20,7 +20,7 @@ from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import evaluation_batches
 from litebert.rng import hashed
-from litebert.runs.metrics import read_rows
+from litebert.runs import Run
 from litebert.study.ablation.grid import Scale, Variant, Words
 from litebert.study.ablation.probes import Probe
 from litebert.study.sizes import sizes_of
@@ -168,7 +168,7 @@ class Bench:
         config = resolve(PretrainConfig, settings_from_words(words)).config
         network = _network(folder)
         measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
-        rows = [row for row in read_rows(folder / "run") if row.kind == "train"]
+        rows = Run.open(folder / "run").training
         sizes = sizes_of(network.config)
         return Trial(
             label=variant.label,

@@ -1,4 +1,4 @@
-"""A table of results: written for the terminal, as JSON, CSV or Markdown, with the same numbers."""
+"""Tables of results: the same numbers in the terminal, as JSON, CSV or Markdown, and as data frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, Union
 
 from litebert.files import Json
 
@@ -30,6 +30,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
     decimals: int = 4
+    formats: ClassVar = ("json", "csv", "markdown")
 
     def as_text(self) -> str:
         """Return aligned columns, with numbers to the right.
@@ -43,7 +44,13 @@ class Table:
         columns = list(zip(*cells, strict=True))
         widths = [max(map(len, column)) for column in columns]
         numeric = [self._is_numeric(place) for place in range(len(self.headings))]
-        lines = ["  ".join(map(_aligned, row, widths, numeric)).rstrip() for row in cells]
+        lines = [
+            "  ".join(
+                f"{text:>{width}}" if is_number else f"{text:<{width}}"
+                for text, width, is_number in zip(row, widths, numeric, strict=True)
+            ).rstrip()
+            for row in cells
+        ]
         return "\n".join([self.title, *lines] if self.title else lines)
 
     def as_markdown(self) -> str:
@@ -55,10 +62,14 @@ class Table:
         | a\\|b | 0.5000 |
         """
         rules = ("--:" if self._is_numeric(at) else ":--" for at in range(len(self.headings)))
+
+        def escape(cell: Cell) -> str:
+            return " ".join(self._word(cell).replace("|", "\\|").split())
+
         lines = [
             f"| {' | '.join(self.headings)} |",
             f"|{'|'.join(rules)}|",
-            *(f"| {' | '.join(_markdown(self._word(cell)) for cell in row)} |" for row in self.rows),
+            *(f"| {' | '.join(map(escape, row))} |" for row in self.rows),
         ]
         return "\n".join([f"**{self.title}**", "", *lines] if self.title else lines)
 
@@ -67,10 +78,17 @@ class Table:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)
-        writer.writerows(map(_csv_cell, row) for row in self.rows)
+        writer.writerows(
+            ["" if cell is None else word(cell) if isinstance(cell, bool) else cell for cell in row]
+            for row in self.rows
+        )
         return buffer.getvalue().rstrip("\n")
 
-    def as_records(self) -> list[dict[str, Cell]]:
+    def __str__(self) -> str:
+        """Return aligned columns."""
+        return self.as_text()
+
+    def as_json(self) -> list[dict[str, Cell]]:
         """Return each row as a dictionary by heading, for JSON."""
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
@@ -81,12 +99,6 @@ class Table:
         column: Sequence[Cell] = [row[place] for row in self.rows if row[place] is not None]
         numbers = [isinstance(c, int | float) and not isinstance(c, bool) for c in column]
         return bool(numbers) and all(numbers)
-
-
-def _csv_cell(cell: Cell) -> str | int | float:
-    if cell is None:
-        return ""
-    return word(cell) if isinstance(cell, bool) else cell
 
 
 def word(cell: Cell, *, decimals: int = 4) -> str:
@@ -107,14 +119,6 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "not finite"
     return f"{value:,.0f}" if abs(value) > 100 and value.is_integer() else f"{value:.4f}"
-
-
-def _markdown(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
-
-
-def _aligned(word: str, width: int, is_number: bool) -> str:
-    return f"{word:>{width}}" if is_number else f"{word:<{width}}"
 
 
 def frame(rows: Sequence[TableRow]) -> Frame:
@@ -139,8 +143,8 @@ def table(rows: Sequence[TableRow]) -> Table:
        2       -
     """
     names = tuple(dict.fromkeys(name for row in rows for name in row))
-    return Table(names, tuple(tuple(_cell(row.get(name)) for name in names) for row in rows))
 
+    def cell(value: Json) -> Cell:
+        return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
-def _cell(value: Json) -> Cell:
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    return Table(names, tuple(tuple(cell(row.get(name)) for name in names) for row in rows))

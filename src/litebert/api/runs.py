@@ -1,0 +1,211 @@
+"""Runs in the shell: list, compare, follow, average and clean them, and write their reports again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
+from typing_extensions import TypedDict
+
+from litebert import report as pages
+from litebert.errors import LitebertError
+from litebert.files import readable_bytes
+from litebert.report import comparison as tables
+from litebert.report.tables import Cell, Table
+from litebert.runs import Run, Waste, read_log
+from litebert.runs import clean as clean_up
+
+FOLLOW_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class RunList:
+    """A row for each run; damaged ones are told below, and end the command with an error."""
+
+    folder: Path
+    table: Table
+    errors: tuple[LitebertError, ...]
+    formats: ClassVar = Table.formats
+
+    def __str__(self) -> str:
+        """Return aligned columns."""
+        return self.table.as_text()
+
+    def as_json(self) -> list[dict[str, Cell]]:
+        """Return each row by heading."""
+        return self.table.as_json()
+
+    def as_csv(self) -> str:
+        """Return the rows as CSV."""
+        return self.table.as_csv()
+
+    def as_markdown(self) -> str:
+        """Return the rows as Markdown."""
+        return self.table.as_markdown()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is wrong with the damaged runs."""
+        return tuple(map(str, self.errors)) + (() if self.table.rows else (f"no runs in {self.folder}",))
+
+    @property
+    def exit_code(self) -> int:
+        """That of the last error."""
+        return self.errors[-1].exit_code if self.errors else 0
+
+
+def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> RunList:
+    """List the runs in a folder: what was trained, how far, and with which result.
+
+    `last` is the last step, `best` the best evaluation; over several seeds, their medians.
+
+    litebert runs list
+    litebert runs list --runs experiments --csv
+    """
+    table, errors = tables.list_runs(runs)
+    return RunList(runs, table, tuple(errors))
+
+
+def compare(*runs: Path) -> tables.Comparison:
+    """Say how runs differ: settings with their origins, then measures side by side.
+
+    A folder with the runs of several seeds counts as one run.
+
+    litebert runs compare runs/mrpc runs/mrpc-further
+    litebert runs compare runs/one runs/two --markdown
+    """
+    named = {str(folder): Run.open(folder) for folder in runs}
+    if len(named) < 2:
+        raise LitebertError(
+            "LB-528",
+            "comparing needs two runs or more",
+            received=" ".join(map(str, runs)) or "none",
+            expected="litebert runs compare RUN RUN...",
+            next="litebert runs list",
+        )
+    return tables.compare(named)
+
+
+class TailRow(dict[str, Cell]):
+    """A row of a log."""
+
+    def __str__(self) -> str:
+        """Return the row as a line."""
+        values = (
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in self.items()
+            if name not in ("kind", "step")
+        )
+        return f"{self['kind']:<6}{self['step']:>9}  {'  '.join(values)}"
+
+
+def tail(
+    run: Path,
+    *,
+    rows: Annotated[int, Ge(1), "Last rows to print."] = 10,
+    follow: Annotated[bool, "Print new rows until the run is finished."] = False,
+) -> Iterator[TailRow]:
+    """Print the last rows of a run's log, while it trains or afterwards; as JSON, one row a line.
+
+    litebert runs tail runs/mine --follow
+    litebert runs tail runs/mine --rows 3 --json
+    """
+    Run.open(run)  # refuses what is not a run
+    num_shown = max(0, len(read_log(run)[0]) - rows)
+    while True:
+        is_finished = (run / "model" / "config.json").is_file()
+        found = read_log(run)[0]
+        for row in found[num_shown:]:
+            yield TailRow(row)  # type: ignore[arg-type]  # the log has numbers and texts
+        num_shown = len(found)
+        if not follow or is_finished:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+def average(
+    run: Path,
+    *,
+    output: Annotated[Path, "Model to write."],
+    last: Annotated[int, Ge(1), "Checkpoints to average."] = 1,
+    until: Annotated[int | None, "Latest step to take; default: the newest checkpoint."] = None,
+    force: Annotated[bool, "Replace the model if it exists."] = False,
+) -> str:
+    """Write the mean of the last checkpoints of a run (by default, the last alone) as a model.
+
+    litebert runs average runs/mine --last 3 --output models/averaged
+    litebert runs average runs/mine --until 20000 --output models/at-20000
+    """
+    from litebert.train.checkpoint import average_checkpoints
+
+    steps = average_checkpoints(run, output, last=last, until=until, force=force)
+    return f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}"
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """The folders that no command needs any more; a dry run left them."""
+
+    waste: list[Waste]
+    is_dry: bool
+
+    def __str__(self) -> str:
+        """Return a line for each."""
+        return "\n".join(f"{each.path}  {readable_bytes(each.num_bytes)}" for each in self.waste)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sum of their sizes."""
+        total = readable_bytes(sum(each.num_bytes for each in self.waste))
+        return (f"{total} would be freed" if self.is_dry else f"{total} freed",)
+
+
+def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False) -> Cleaned:
+    """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
+
+    litebert runs clean runs --dry-run
+    litebert runs clean runs/mine
+    """
+    if not folder.is_dir():
+        raise LitebertError(
+            "LB-888",
+            f"there is no folder {folder}",
+            received="a file" if folder.exists() else "nothing",
+            expected="a run, or a folder of runs",
+            next="litebert runs list",
+        )
+    return Cleaned(clean_up(folder, is_dry=dry_run), dry_run)
+
+
+class Report(TypedDict):
+    """The page about a run."""
+
+    report: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a report was written."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        """Return the path."""
+        return str(self.path)
+
+    def as_json(self) -> Report:
+        """Return what --json prints."""
+        return {"report": str(self.path)}
+
+
+def report(run: Path) -> Written:
+    """Write report.html into the folder RUN, finished or not, and print its path.
+
+    litebert report runs/mine
+    litebert report runs/mine --json
+    """
+    return Written(pages.write_report(run))

@@ -1,0 +1,529 @@
+"""A run on disk: run.json, metrics.jsonl, result.json, the answers, and the lock of its folder.
+
+`Run` reads them. A folder whose seed-N folders are runs is a run, too: that of several seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from litebert import files
+from litebert.config import Origin
+from litebert.config.allowed import refused
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, append_line, as_path, read_json, remove_folder, sync_file, write_json, write_text
+
+RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
+DAMAGED_FILE = "metrics.damaged"
+Kind = Literal["pretraining", "fine-tuning"]
+
+
+# ---- run.json: settings with their origins, data, environment -------------------------------------------------------
+
+
+def _origin(value: object) -> object:
+    return Origin.read(value) if isinstance(value, str) else value
+
+
+class RunFile(BaseModel):
+    """The contents of run.json; origins are written as text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = 1
+    litebert: str = "unknown"
+    settings: dict[str, JsonValue] = {}
+    origins: dict[str, Annotated[Origin, BeforeValidator(_origin), PlainSerializer(str)]] = {}
+    data: dict[str, JsonValue] = {}
+    environment: dict[str, JsonValue] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of run; only fine-tuning has a task."""
+        return "fine-tuning" if "task.name" in self.settings else "pretraining"
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a run was begun in `folder`."""
+    return (folder / RUN_FILE).is_file()
+
+
+def require_run(folder: Path) -> None:
+    """Refuse to go on where the folder of a run was deleted or moved while it was running."""
+    if not is_run(folder):
+        raise LitebertError(
+            "LB-543",
+            f"the folder of this run is gone: {folder}",
+            received=f"{folder / RUN_FILE} missing",
+            expected="a folder that is not deleted or moved during the run",
+            next="run the same command again: it starts afresh, or resumes a restored folder",
+        )
+
+
+def read_run(folder: Path) -> RunFile | None:
+    """Read run.json; None if no run was begun."""
+    path = folder / RUN_FILE
+    if not path.exists():
+        return None
+    table = read_json(path, command=f"ls {folder}")
+    try:
+        return RunFile.model_validate(table)
+    except ValidationError as error:
+        raise DamagedError(
+            "LB-540",
+            f"{path} is not the record of a run",
+            received=refused(error),
+            expected="settings, origins, data and environment, as litebert writes them",
+            next=f"restore {path}, or start again under another --name",
+        ) from error
+
+
+def write_run(folder: Path, run: RunFile) -> None:
+    """Write run.json."""
+    write_json(folder / RUN_FILE, run.model_dump(mode="json"))
+
+
+def recorded_setting(folder: Path, name: str) -> JsonValue:
+    """Return one dotted setting of a run; None if no run was begun."""
+    run = read_run(folder)
+    return run.settings.get(name) if run else None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a run's folder against other processes; the file .lock names the holder."""
+    holder = folder / ".lock"
+
+    def busy() -> LitebertError:
+        return LitebertError(
+            "LB-504",
+            f"another process trains in {folder}",
+            received=holder.read_text("utf-8").strip() if holder.exists() else "a locked folder",
+            expected="one process at a time for one run",
+            next="wait for it, stop it, or choose another --name",
+        )
+
+    with files.locked(folder, busy):
+        holder.unlink(missing_ok=True)
+        append_line(holder, f"pid {os.getpid()} on {socket.gethostname()}")
+        yield
+
+
+# ---- metrics.jsonl: one JSON object per line ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One row: numbers by name, which may not be finite; a note has text."""
+
+    kind: str
+    step: int
+    values: dict[str, float]
+    text: str = ""
+
+    @classmethod
+    def read(cls, row: Json) -> Self:
+        """Read a line of the log; ValueError if it is none."""
+        if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
+            raise ValueError(f"no row of a run: {row!r:.80}")
+        step = row.get("step")
+        if not isinstance(step, int) or not 0 <= step < 1 << 53:
+            raise ValueError(f"no step: {step!r:.80}")
+        numbers = {n: float(v) for n, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        return cls(str(row["kind"]), step, numbers, str(row.get("text", "")))
+
+
+@dataclass(frozen=True)
+class DamagedRow:
+    """A line that is not a row."""
+
+    line: int
+    text: str
+    problem: str
+
+
+def append_row(folder: Path, row: dict[str, Json]) -> None:
+    """Append one row; numbers that are not finite are written as null."""
+    append_line(folder / METRICS_FILE, json.dumps(_without_nan(row), allow_nan=False))
+
+
+def _without_nan(row: dict[str, Json]) -> dict[str, Json]:
+    return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in row.items()}
+
+
+def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedRow]]:
+    """Return the valid rows, and the lines that are none; a last line that a crash cut off is ignored."""
+    path = folder / METRICS_FILE
+    data = path.read_bytes() if path.exists() else b""
+    end = len(data) if data.endswith(b"}") else data.rfind(b"\n") + 1
+    rows: list[dict[str, Json]] = []
+    damaged: list[DamagedRow] = []
+    for number, line in enumerate(data[:end].removesuffix(b"\n").split(b"\n") if end else [], start=1):
+        text = line.decode("utf-8", "replace")
+        try:
+            row = json.loads(text)
+            LogRow.read(row)
+            rows.append(row)
+        except (ValueError, OverflowError, RecursionError) as error:
+            damaged.append(DamagedRow(number, text, str(error)))
+    return rows, damaged
+
+
+def read_metrics(folder: Path) -> list[dict[str, Json]]:
+    """Read all rows; a line that is none is an error."""
+    rows, damaged = read_log(folder)
+    if damaged:
+        path, first = folder / METRICS_FILE, damaged[0]
+        raise DamagedError(
+            "LB-651",
+            f"{path} is damaged",
+            received=f"line {first.line}: {first.problem}"
+            + (f", and {len(damaged) - 1} more lines" if damaged[1:] else ""),
+            expected="one JSON object per line, as litebert writes them",
+            next=f"delete line {first.line} of {path}",
+        )
+    return rows
+
+
+def truncate_after(folder: Path, step: int) -> list[DamagedRow]:
+    """Drop the rows after `step`; move damaged lines to metrics.damaged and return them."""
+    if not (folder / METRICS_FILE).exists():
+        return []
+    rows, damaged = read_log(folder)
+    for each in damaged:
+        append_line(folder / DAMAGED_FILE, f"line {each.line}: {each.text}")
+    kept = [json.dumps(_without_nan(row)) for row in rows if LogRow.read(row).step <= step]
+    write_text(folder / METRICS_FILE, "".join(f"{line}\n" for line in kept))
+    return damaged
+
+
+def sync_metrics(folder: Path) -> None:
+    """Sync the rows written so far, so that they survive a power cut."""
+    if (folder / METRICS_FILE).exists():
+        sync_file(folder / METRICS_FILE)
+
+
+def finite(rows: Sequence[LogRow], name: str) -> list[float]:
+    """Return the finite values of one number in all rows that have it."""
+    values = (row.values.get(name, math.nan) for row in rows)
+    return [value for value in values if math.isfinite(value)]
+
+
+# ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation ------------------------
+
+
+class EvaluatedStep(BaseModel):
+    """All measures of one evaluation, by name; in the file they are one flat object."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: int
+    measures: dict[str, float]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unflatten(cls, value: object) -> object:
+        if not isinstance(value, dict) or "measures" in value:
+            return value
+        return {"step": value.get("step"), "measures": {name: v for name, v in value.items() if name != "step"}}
+
+    @classmethod
+    def of(cls, row: LogRow) -> Self:
+        """Return the finite numbers of one row of metrics.jsonl."""
+        measures = {name: v for name, v in row.values.items() if math.isfinite(v) and name != "step"}
+        return cls(step=row.step, measures=measures)
+
+    @model_serializer
+    def _flat(self) -> dict[str, int | float]:
+        return {"step": self.step, **self.measures}
+
+
+class Result(BaseModel):
+    """The last step of a run, and its best evaluation by the key measure.
+
+    `baseline` has the measures of always giving the commonest label of the training examples; `doubts` are reasons not
+    to trust the last step.
+    """
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    task: str
+    key_measure: str
+    last: EvaluatedStep
+    best: EvaluatedStep
+    num_evaluations: int = Field(alias="evaluations")
+    seed: int | None = None
+    start: str | None = None
+    fresh: tuple[str, ...]
+    baseline: dict[str, float] = Field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for each in (self.last, self.best):
+            if self.key_measure not in each.measures:
+                raise ValueError(f"no {self.key_measure} in {sorted(each.measures)}")
+        return self
+
+
+def read_result(folder: Path) -> Result | None:
+    """Read the result of a run; None if it is not finished."""
+    path = folder / RESULT_FILE
+    if not path.exists():
+        return None
+    table = read_json(path, command=f"ls {folder}")
+    try:
+        return Result.model_validate(table)
+    except ValidationError as error:
+        raise DamagedError(
+            "LB-653",
+            f"{path} is not the result of a run",
+            received=refused(error),
+            expected="task, key_measure, last, best, evaluations and fresh",
+            next=f"delete {path} and run the litebert finetune command again",
+        ) from error
+
+
+def write_result(folder: Path, result: Result) -> None:
+    """Write result.json."""
+    write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
+
+
+# ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets -----------------------------------
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One labelled example with its answer; see tasks.kinds.family.AnswerRow."""
+
+    id: str
+    text: str
+    expected: str
+    answer: str
+    confidence: float | None
+    score: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the answer is entirely right."""
+        return self.score >= 1
+
+
+_ANSWERED = TypeAdapter(Answered)
+
+
+def read_answers(folder: Path) -> dict[str, list[Answered]]:
+    """Read the answers of a run by split; examples without a label are skipped."""
+    found: dict[str, list[Answered]] = {}
+    for path in sorted((folder / ANSWERS).glob("*.jsonl")):
+        rows = []
+        # A text may contain characters that splitlines treats as line ends.
+        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+            try:
+                row = json.loads(line) if line else {"expected": None}
+                if row["expected"] is not None and row["score"] is not None:
+                    rows.append(_ANSWERED.validate_json(line, strict=True))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise DamagedError(
+                    "LB-654",
+                    f"{path} cannot be read",
+                    received=f"line {number}: {error!r}",
+                    expected="one answer per line, as litebert finetune writes them",
+                    next=f"delete {path}, or run litebert finetune under another --name",
+                ) from error
+        if rows:
+            found[path.stem] = rows
+    return found
+
+
+# ---- the run --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, finished or not; its files are read when they are first asked for, and what they do not say is empty.
+
+    Of several seeds, `seeds` has a run for each, by number; settings, origins and data are those of the first.
+    """
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        """Accept the folder as a string, too."""
+        object.__setattr__(self, "folder", as_path(self.folder, "the folder of a run"))
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """Open a run that was begun earlier."""
+        run = cls(Path(folder))
+        if not is_run(run.folder) and not run.seeds:
+            raise LitebertError(
+                "LB-650",
+                f"{run.folder} is not a run",
+                received="a folder without run.json" if run.folder.is_dir() else "no such folder",
+                expected="a folder made by litebert pretrain or litebert finetune",
+                next="litebert runs list",
+            )
+        return run
+
+    @cached_property
+    def seeds(self) -> tuple[Self, ...]:
+        """The runs seed-1, seed-2, ... of one command with several seeds, in the order of their numbers."""
+        if is_run(self.folder):
+            return ()
+        found = {int(seed): path.parent for path in self.folder.glob(f"seed-*/{RUN_FILE}") if (seed := _seed_of(path))}
+        return tuple(type(self)(found[seed]) for seed in sorted(found))
+
+    @property
+    def name(self) -> str:
+        """The name of the run: that of its folder."""
+        return self.folder.resolve().name
+
+    @cached_property
+    def file(self) -> RunFile:
+        """The contents of run.json."""
+        return read_run(self.seeds[0].folder if self.seeds else self.folder) or RunFile()
+
+    @property
+    def kind(self) -> Kind:
+        """What was trained."""
+        return self.file.kind
+
+    @property
+    def settings(self) -> dict[str, JsonValue]:
+        """Every setting by its dotted name."""
+        return self.file.settings
+
+    def setting(self, name: str) -> str:
+        """Return one setting as text."""
+        value = self.settings.get(name, "unknown")
+        return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the model of the last step was written."""
+        return (self.folder / "model" / "config.json").is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last step was reached and the model written."""
+        if self.seeds:
+            return all(run.is_finished for run in self.seeds)
+        return (self.folder / RESULT_FILE).is_file() if self.kind == "fine-tuning" else self.has_model
+
+    @cached_property
+    def outcome(self) -> Result | None:
+        """The measures of a finished fine-tuning."""
+        return read_result(self.folder)
+
+    @cached_property
+    def rows(self) -> tuple[LogRow, ...]:
+        """All rows of the log."""
+        return tuple(LogRow.read(row) for row in read_metrics(self.folder))
+
+    @cached_property
+    def training(self) -> tuple[LogRow, ...]:
+        """The rows about training steps."""
+        return tuple(row for row in self.rows if row.kind == "train")
+
+    @cached_property
+    def evaluations(self) -> tuple[LogRow, ...]:
+        """The rows about evaluations."""
+        return tuple(row for row in self.rows if row.kind == "eval")
+
+    @cached_property
+    def remarks(self) -> tuple[LogRow, ...]:
+        """The rows that have a text: skipped steps, resumptions."""
+        return tuple(row for row in self.rows if row.kind == "note")
+
+    @property
+    def step(self) -> int:
+        """The last recorded step."""
+        return max((row.step for row in (*self.training, *self.evaluations)), default=0)
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens trained on, without padding."""
+        return int(sum(finite(self.training, "tokens")))
+
+    @property
+    def seconds(self) -> float:
+        """The time spent on training, without evaluations."""
+        return sum(
+            row.values["tokens"] / row.values["tokens_per_second"]
+            for row in self.training
+            if row.values.get("tokens_per_second", 0) > 0 and "tokens" in row.values
+        )
+
+    @property
+    def trains_sentences(self) -> bool:
+        """Whether a second objective, sentence order or next sentence, was measured."""
+        rows = (*self.training[-1:], *self.evaluations[-1:])
+        return any("sentence_order_accuracy" in row.values for row in rows)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the run's model in order; none if its head has none."""
+        path = self.folder / "model" / "config.json"
+        table = read_json(path, command=f"ls {path.parent}") if path.exists() else {}
+        names = table.get("id2label")
+        return tuple(map(str, names.values())) if isinstance(names, dict) else ()
+
+
+def _seed_of(path: Path) -> str:
+    """Return the number in seed-N/run.json, or nothing."""
+    seed = path.parent.name.removeprefix("seed-")
+    return seed if seed.isdecimal() and len(seed) < 20 else ""
+
+
+# ---- free disk space ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Waste:
+    """A folder that no command needs any more, and its size."""
+
+    path: Path
+    num_bytes: int
+
+
+def clean(folder: Path, *, is_dry: bool = False) -> list[Waste]:
+    """Remove what the runs in and below a folder do not need; return it, largest first.
+
+    For a finished run that is every checkpoint; for any run, damaged and unfinished ones.
+    """
+    found: list[Waste] = []
+    for record in sorted(folder.rglob(RUN_FILE)):
+        run = record.parent
+        is_finished = (run / "model" / "config.json").is_file()
+        with locked(run):
+            for path in sorted((run / "checkpoints").glob("*")):
+                is_left = path.name.startswith("damaged-") or files.STAGING_MARK in path.name
+                if path.is_dir() and (is_finished or is_left):
+                    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                    found.append(Waste(path, size))
+                    if not is_dry:
+                        remove_folder(path)
+    return sorted(found, key=lambda waste: -waste.num_bytes)
