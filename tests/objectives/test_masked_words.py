@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -79,25 +77,6 @@ def test_chosen_positions_equal_those_of_the_official_loop(
 )
 def test_number_to_predict_rounds_half_to_even(length: int, cap: int | None, expected: int) -> None:
     assert num_to_predict(length, ObjectiveConfig(max_predictions=cap)) == expected
-
-
-def test_a_continuation_after_a_separator_belongs_to_the_word_before_it() -> None:
-    ids = np.array([CLS, 5, SEP, 10, SEP])
-    config = ObjectiveConfig(ngram=1, mask_prob=0.4)
-    assert masked(ids, config).positions.tolist() == [1, 3]
-
-
-def test_run_lengths_follow_the_law_of_the_paper() -> None:
-    # Budget 3, words of one piece: the first run is 3 with p 2/11, all are 1 with p (6/11)^2
-    ids = np.full(4_000, 5)
-    config = ObjectiveConfig(max_predictions=3)
-    joints = Counter(
-        int(np.count_nonzero(np.diff(masked(ids, config, sample=sample).positions) == 1)) for sample in range(2_000)
-    )
-    shares = np.array([joints[count] for count in (0, 1, 2)]) / 2_000
-    expected = np.array([36 / 121, 1 - 36 / 121 - 2 / 11, 2 / 11])
-    # 5 sigma, and the chance that runs touch
-    assert np.abs(shares - expected).max() < 5 * np.sqrt(0.25 / 2_000) + 0.002
 
 
 def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:

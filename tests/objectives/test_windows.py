@@ -5,6 +5,7 @@ import tracemalloc
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -15,7 +16,7 @@ from litebert.corpus import Shard
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.sampling import plan_epoch
 from litebert.objectives.sentences import Library
-from litebert.objectives.windows import Mixed, ShardSizes, Windowed, WindowOrder, estimated_samples
+from litebert.objectives.windows import ShardSizes, Windowed, WindowOrder, estimated_samples
 
 from .conftest import shard
 from .test_batches_by_number import assert_equal
@@ -51,26 +52,10 @@ class Opened:
 
 def _windowed(opened: Opened, vocabulary: Vocabulary, order: WindowOrder) -> Windowed:
     def open_loader(shards: Sequence[Shard], purpose: str, early_samples: int) -> Loader:
-        return Loader(
-            shards,
-            vocabulary=vocabulary,
-            config=CONFIG,
-            batch_size=12,
-            seed=order.seed,
-            purpose=purpose,
-            early_mask_prob=0.5,
-            early_samples=early_samples,
-        )
+        opened = partial(Loader, shards, vocabulary=vocabulary, config=CONFIG, batch_size=12, seed=order.seed)
+        return opened(purpose=purpose, early_mask_prob=0.5, early_samples=early_samples)
 
     return Windowed(order, opened, open_loader, batch_size=12, early_samples=100)
-
-
-def test_a_mix_of_windows_needs_no_sample_of_the_first_corpus(vocabulary: Vocabulary) -> None:
-    corpora = [_windowed(Opened(SHARDS), vocabulary, _order(SHARDS, seed)) for seed in (3, 4)]
-    mixed = Mixed(corpora, [1, 9_999], batch_size=4, seed=1)
-    assert len(mixed.batch(0).offsets) == 5
-    again = Mixed(corpora, [1, 9_999], batch_size=4, seed=1)
-    assert_equal(again.batch(0), mixed.batch(0))
 
 
 def test_an_epoch_has_every_shard_once_in_an_order_of_its_own() -> None:
@@ -79,18 +64,19 @@ def test_an_epoch_has_every_shard_once_in_an_order_of_its_own() -> None:
     for windows in epochs:
         assert sorted(chain.from_iterable(w.shards for w in windows)) == list(range(len(SHARDS)))
         assert len(windows) > 2
-        for window in windows:
-            assert sum(order.pieces[number] for number in window.shards) <= order.window_pieces
+        assert all(sum(order.pieces[number] for number in w.shards) <= order.window_pieces for w in windows)
         samples = list(chain.from_iterable(window.samples for window in windows))
         assert samples == list(range(order.epoch_size))
     assert len({tuple(w.shards for w in windows) for windows in epochs}) == 3
 
 
-def test_any_batch_is_the_same_in_any_order_and_for_any_share(vocabulary: Vocabulary) -> None:
-    order = _order(SHARDS)
+def test_any_batch_is_the_same_in_any_order_while_two_windows_are_held(vocabulary: Vocabulary) -> None:
+    order, opened = _order(SHARDS), Opened(SHARDS)
     steps = range(order.epoch_size // 12 + 20)  # crosses windows and an epoch
-    forwards = _windowed(Opened(SHARDS), vocabulary, order)
+    forwards = _windowed(opened, vocabulary, order)
     batches = {step: forwards.batch(step) for step in steps}
+    assert opened.most <= 3 * max(len(window.shards) for window in order.windows(0))
+    assert opened.most < len(SHARDS) + 2
     backwards = _windowed(Opened(SHARDS), vocabulary, order)
     for step in reversed(steps):
         assert_equal(backwards.batch(step), batches[step])
@@ -99,18 +85,7 @@ def test_any_batch_is_the_same_in_any_order_and_for_any_share(vocabulary: Vocabu
     np.testing.assert_array_equal(joined, batches[40].masked_ids)
 
 
-def test_what_is_held_is_two_windows(vocabulary: Vocabulary) -> None:
-    opened = Opened(SHARDS)
-    order = _order(SHARDS)
-    windowed = _windowed(opened, vocabulary, order)
-    for step in range(2 * order.epoch_size // 12):
-        windowed.batch(step)
-    assert opened.most <= 3 * max(len(window.shards) for window in order.windows(0))
-    assert opened.most < len(SHARDS) + 2
-
-
-@pytest.mark.parametrize("sentence", ["order", "next", "none"])
-@pytest.mark.parametrize("length", [64, 256])
+@pytest.mark.parametrize(("sentence", "length"), [("order", 64), ("next", 256), ("none", 256)])
 def test_the_estimate_is_near_the_plan(sentence: str, length: int) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=length)
     objective = sentence_objective(sentence)
