@@ -84,13 +84,7 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     assert driver.wait(timeout=500) == 0
 
     monkeypatch.setattr(build, "PART_BYTES", 1)
-    build_corpus(
-        sorted(texts.glob("*.txt")),
-        tokenizer=texts / "tokenizer",
-        output=texts / "local",
-        sentences="line",
-        held_out=0.1,
-        workers=1,
-    )
+    settings = {"tokenizer": texts / "tokenizer", "sentences": "line", "held_out": 0.1, "workers": 1}
+    build_corpus(sorted(texts.glob("*.txt")), output=texts / "local", **settings)
     assert _hashes(texts / "spread") == _hashes(texts / "local")
     assert Corpus.open(texts / "spread", verify=True).num_documents

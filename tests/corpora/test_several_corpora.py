@@ -20,7 +20,7 @@ from litebert.errors import LitebertError
 Write = Callable[[str, bytes | str], Path]
 
 
-def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) -> None:
+def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, stories: Path, tmp_path: Path) -> None:
     merge_corpora([corpus, corpus], tmp_path / "both")
     one, both = Corpus.open(corpus), Corpus.open(tmp_path / "both", verify=True)
     assert (both.num_documents, both.num_tokens) == (2 * one.num_documents, 2 * one.num_tokens)
@@ -30,6 +30,10 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, tmp_path: Path) ->
     assert held_out is not None and held_out.num_documents > 0
     with pytest.raises(LitebertError, match="LB-276"):
         merge_corpora([corpus], tmp_path / "both")
+    settings = {"tokenizer": corpus / "tokenizer", "held_out": 0.2, "documents": "blank-line", "workers": 1}
+    build_corpus([stories], output=tmp_path / "other", **settings)
+    with pytest.raises(LitebertError, match="LB-275"):  # built differently
+        merge_corpora([corpus, tmp_path / "other"], tmp_path / "all")
 
 
 _KILLED = """
@@ -55,19 +59,6 @@ def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: 
     merge_corpora([corpus, corpus], output)
     assert [path.name for path in output.parent.glob("both*")] == ["both"]
     Corpus.open(output, verify=True)
-
-
-def test_corpora_that_were_built_differently_are_not_merged(stories: Path, corpus: Path, tmp_path: Path) -> None:
-    build_corpus(
-        [stories],
-        tokenizer=corpus / "tokenizer",
-        output=tmp_path / "other",
-        held_out=0.2,
-        documents="blank-line",
-        workers=1,
-    )
-    with pytest.raises(LitebertError, match="LB-275"):
-        merge_corpora([corpus, tmp_path / "other"], tmp_path / "both")
 
 
 def test_stats_count_what_is_there(corpus: Path, tmp_path: Path) -> None:
@@ -96,12 +87,10 @@ def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> Non
     other = [f"other{number}" for number in range(60)]
     text = "\n\n".join(" ".join(each) for each in (words, near, other, words))
     source = write("documents.txt", text)
-    counts = filter_documents(
-        [source], tmp_path / "clean.jsonl", settings=TextSettings(documents="blank-line"), near_duplicates=0.8
-    )
+    settings = TextSettings(documents="blank-line")
+    counts = filter_documents([source], tmp_path / "clean.jsonl", settings=settings, near_duplicates=0.8)
     assert (counts.kept, counts.near_duplicates) == (2, 2)
-    lines = (tmp_path / "clean.jsonl").read_text().splitlines()
-    kept = [json.loads(line)["text"] for line in lines]
+    kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
     assert kept == [" ".join(words), " ".join(other)]
 
 
@@ -115,13 +104,6 @@ def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatc
     assert (counts.kept, counts.refused) == (1, 1)
     with pytest.raises(LitebertError, match="LB-278"):
         load_keep("my_filters:is_long")
-
-
-def test_a_filter_replaces_no_file(write: Write, tmp_path: Path) -> None:
-    source, mine = write("documents.txt", "Short.\n"), write("mine.jsonl", "precious")
-    with pytest.raises(LitebertError, match="LB-619"):
-        filter_documents([source], mine, settings=TextSettings())
-    assert mine.read_text() == "precious"
 
 
 def test_distinct_hashes_are_counted_in_bounded_memory() -> None:
