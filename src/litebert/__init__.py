@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from litebert.api.embeddings import Embeddings
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
     from litebert.api.evaluation import evaluate, predict
-    from litebert.api.glue_runs import glue
+    from litebert.api.glue import glue
     from litebert.api.run import Run
     from litebert.api.training import distil, finetune, pretrain
     from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
@@ -76,7 +76,7 @@ _HOMES = {
     "distil": "api.training",
     "evaluate": "api.evaluation",
     "finetune": "api.training",
-    "glue": "api.glue_runs",
+    "glue": "api.glue",
     "optimize": "interop.in_transformers",
     "predict": "api.evaluation",
     "preset": "config",

@@ -147,7 +147,6 @@ def both(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
-@fault(24, "the result and the view of a run of several seeds are LB-004")
 @pytest.mark.parametrize("view", ["result", "_repr_html_"])
 def test_a_run_of_several_seeds_has_a_result_and_a_view(both: Run, view: str) -> None:
     found = getattr(both, view)

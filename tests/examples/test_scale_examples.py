@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from litebert.api.recipes import recipe_settings
+from litebert.api.settings import recipe_settings
 from litebert.cli import cli
 
 FOLDER = Path(__file__).parents[2] / "examples" / "scale"

@@ -9,8 +9,7 @@ import torch
 
 import litebert
 from litebert.api.corpus import build_from_texts
-from litebert.api.recipes import recipe_settings
-from litebert.api.settings import flags
+from litebert.api.settings import flags, recipe_settings
 from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, Setting, resolve
 from litebert.distributed.world import ALONE
 from litebert.errors import LitebertError

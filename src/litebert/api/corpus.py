@@ -1,4 +1,4 @@
-"""Build a vocabulary and a corpus from plain texts; describe corpora and mixes of them."""
+"""Vocabularies and corpora: made from texts, checked, counted, merged, mixed, filtered and pushed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
+from typing import Annotated, Literal, Required
+
+from typing_extensions import TypedDict
 
 from litebert.api.settings import Paths, paths
 from litebert.config import DataConfig, PretrainConfig
-from litebert.corpus import BuildProgress, build_corpus
-from litebert.corpus.text import read_texts
-from litebert.corpus.tools import QUANTILES, CorpusStats
+from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text
+from litebert.corpus.manifest import MANIFEST, PLAN, Counts
+from litebert.corpus.text import read_texts, text_settings
+from litebert.corpus.tools import QUANTILES, CorpusStats, corpus_stats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError
-from litebert.files import write_text
-from litebert.hub import locate
+from litebert.files import readable_bytes, write_text
 from litebert.inference.model import count
 from litebert.report.figures import CountsFigure, draw
+from litebert.terminal import say
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
-from litebert.train.log import duration
 from litebert.train.sources import shares_of
+
+Texts = Annotated[Paths, "Text files, folders or URLs."]
+Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
+Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
+Column = Annotated[str, "Text column of JSONL or Parquet files; chapters.text reads into objects."]
+VOCABULARY = "A vocabulary or its folder, or a model; by default that of the packaged model."
+
+
+def vocabulary_path(tokenizer: str | None) -> Path:
+    """Return the path of a vocabulary file or of a folder with one; by default that of the packaged model."""
+    from litebert.hub import PACKAGED_NAME, locate
+
+    path = Path(tokenizer or PACKAGED_NAME)
+    return path if path.exists() or path.suffix in (".model", ".txt") else locate(path)
+
+
+# ---- vocabularies ---------------------------------------------------------------------------------------------------
 
 
 def build_from_texts(
@@ -44,6 +64,7 @@ def build_from_texts(
     Returns the folder of the corpus.
     """
     from litebert.api.progress import Progress
+    from litebert.hub import locate
 
     report = Progress("text", "", is_quiet=quiet)
     vocabulary, corpus = Path(folder) / "tokenizer", Path(folder) / "corpus"
@@ -79,22 +100,14 @@ def train_vocabulary(
 ) -> Tokenizer:
     """Train a SentencePiece vocabulary with the official settings and write it to `folder`.
 
-    With `is_limit`, texts too small for `vocab_size` pieces get as many as they have.
-
-    Raises:
-        LitebertError: LB-105, the folder has another vocabulary, which stays; LB-221, LB-222,
-            LB-932, the size does not fit.
+    With `is_limit`, texts too small for `vocab_size` pieces get as many as they have. Another vocabulary that is in the
+    folder stays: a model or a corpus may need it.
     """
     count(vocab_size, "vocab_size")
     model = train_tokenizer(
         read_texts(paths(texts), column=column), vocab_size=vocab_size, is_limit=is_limit, lowercase=not cased
     )
-    _require_no_other(Path(folder), model)
-    return write_tokenizer(Path(folder), model, lowercase=not cased)
-
-
-def _require_no_other(folder: Path, model: bytes) -> None:
-    """Refuse to replace the vocabulary that a model or a corpus may need."""
+    folder = Path(folder)
     vocabulary = folder / "spiece.model"
     is_same = vocabulary.is_file() and vocabulary.read_bytes() == model
     if (folder / "tokenizer_config.json").exists() and not is_same:
@@ -105,14 +118,204 @@ def _require_no_other(folder: Path, model: bytes) -> None:
             expected="a new folder, or the command that trained this vocabulary",
             next="choose another --output",
         )
+    return write_tokenizer(folder, model, lowercase=not cased)
+
+
+class TrainedVocabulary(TypedDict):
+    """A vocabulary that was trained."""
+
+    folder: str
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A vocabulary in its folder."""
+
+    folder: Path
+    vocab_size: int
+
+    def as_json(self) -> TrainedVocabulary:
+        """Return what --json prints."""
+        return {"folder": str(self.folder), "vocab_size": self.vocab_size}
+
+    def __str__(self) -> str:
+        """Return a line."""
+        return f"{self.vocab_size:,} pieces in {self.folder}"
+
+
+def train(
+    inputs: Texts,
+    *,
+    output: Annotated[Path, "Folder to write."],
+    vocab_size: Annotated[int, "Pieces, specials included."] = 30_000,
+    column: Column = "text",
+    cased: Annotated[bool, "Keep upper case."] = False,
+) -> Vocabulary:
+    """Train a SentencePiece vocabulary with the official settings.
+
+    litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
+    litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
+    """
+    trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
+    return Vocabulary(output, trained.vocab_size)
+
+
+class Encoded(TypedDict):
+    """The tokens of a text."""
+
+    ids: list[int]
+    segments: list[int]
+    pieces: list[str]
+    offsets: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a text, shown one a line."""
+
+    found: Encoded
+
+    def as_json(self) -> Encoded:
+        """Return what --json prints."""
+        return self.found
+
+    def __str__(self) -> str:
+        """Return a line for each token."""
+        rows = zip(self.found["ids"], self.found["pieces"], self.found["offsets"], strict=True)
+        return "\n".join(f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows)
+
+
+def encode(
+    text: str,
+    *,
+    tokenizer: Annotated[str | None, VOCABULARY] = None,
+    pair: Annotated[str | None, "A second text."] = None,
+    special_tokens: Annotated[bool, "Read special tokens such as [MASK] in the text as such."] = False,
+) -> Tokens:
+    """Show the ids, pieces and offsets of a text.
+
+    litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
+    litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens --json
+    """
+    found = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
+    return Tokens(
+        {
+            "ids": list(found.ids),
+            "segments": list(found.segments),
+            "pieces": list(found.pieces),
+            "offsets": list(found.offsets),
+        }
+    )
 
 
 def describe(progress: BuildProgress) -> str:
     """Describe the progress of a build in one line."""
+    from litebert.train.log import duration
+
     seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
     left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
     speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
     return f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}"
+
+
+# ---- corpora --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Built:
+    """A corpus that was built."""
+
+    path: str
+    train: Counts
+    held_out: Counts | None
+
+    def __str__(self) -> str:
+        """Return a line for each part."""
+        parts = (("train", self.train), ("held out", self.held_out))
+        return "\n".join(
+            f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, {part.tokens:,} tokens"
+            for name, part in parts
+            if part
+        )
+
+
+def build(
+    inputs: Texts,
+    *,
+    tokenizer: Annotated[str, "A vocabulary or its folder, or a model."],
+    output: Annotated[Path, "Folder to write."],
+    sentences: Sentences = "segment",
+    documents: Documents = "blank-line",
+    column: Column = "text",
+    language: Annotated[str, "Language of the sentences."] = "en",
+    held_out: Annotated[float, "Share of documents kept for evaluation, at least one."] = 0.01,
+    workers: Annotated[int | None, "Processes; default: all cores."] = None,
+    cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
+    quiet: Annotated[bool, "No progress on stderr."] = False,
+) -> Built:
+    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
+
+    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
+    litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
+    """
+    summary = build_corpus(
+        paths(inputs),
+        tokenizer=vocabulary_path(tokenizer),
+        output=output,
+        sentences=sentences,
+        documents=documents,
+        column=column,
+        language=language,
+        held_out=held_out,
+        workers=workers,
+        cluster=cluster,
+        report=None if quiet else lambda progress: say(describe(progress)),
+    )
+    return Built(str(summary.path), summary.train, summary.held_out)
+
+
+def check(
+    inputs: Texts,
+    *,
+    tokenizer: Annotated[str | None, "Also count unknown tokens."] = None,
+    sentences: Sentences = "segment",
+    documents: Documents = "blank-line",
+    column: Column = "text",
+    verify: Annotated[bool, "Only compare every file of a corpus with its hash."] = False,
+) -> CheckReport:
+    """Say what is wrong with texts, or with one corpus folder, and what to do about it.
+
+    The exit code is 3 if something is damaged or cannot be read.
+
+    litebert corpus check my-text.txt --tokenizer vocabularies/mine
+    litebert corpus check corpora/mine --json
+    litebert corpus check corpora/mine --verify
+    """
+    given = paths(inputs)
+    folder = Path(given[0])
+    if len(given) == 1 and any((folder / name).exists() for name in (MANIFEST, PLAN)):
+        return check_corpus(folder, verify_only=verify)
+    if verify:
+        raise LitebertError(
+            "LB-218",
+            "only a corpus has hashes to verify",
+            received=", ".join(given),
+            expected="one folder made by litebert corpus build",
+            next="omit --verify to check texts",
+        )
+    vocabulary = None if tokenizer is None else vocabulary_path(tokenizer)
+    return check_text(given, tokenizer=vocabulary, sentences=sentences, documents=documents, column=column)
+
+
+def merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "Folder to write."]) -> str:
+    """Join corpora that were built alike into one; no text is read again.
+
+    litebert corpus merge corpora/one corpora/two --output corpora/both
+    litebert corpus merge corpora/2024-* --output corpora/2024
+    """
+    counts = merge_corpora(corpora, output)
+    return f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens"
 
 
 @dataclass(frozen=True)
@@ -122,13 +325,25 @@ class Mixture:
     shares: dict[str, float]
     settings: list[str]
 
+    def __str__(self) -> str:
+        """Return a line for each corpus."""
+        return "\n".join(f"{share:>7.2%}  {name}" for name, share in self.shares.items())
 
-def mixture(corpora: Sequence[Path], *, weights: str | None = None, temperature: float = 1.0) -> Mixture:
-    """Return how a mix of corpora is drawn.
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The command that draws them."""
+        return ("next    litebert pretrain --corpus " + " ".join(self.settings),)
 
-    Raises:
-        LitebertError: LB-269, the vocabularies differ; LB-279, the weights do not fit the corpora;
-            LB-219, the temperature is out of range.
+
+def mix(
+    *corpora: Annotated[Path, Required],
+    weights: Annotated[str | None, "One weight per corpus, such as 2,1; default: their tokens."] = None,
+    temperature: Annotated[float, "Above 1 favours small ones."] = 1.0,
+) -> Mixture:
+    """Print the shares of several corpora in a mix, and the settings that draw them.
+
+    litebert corpus mix corpora/wiki corpora/news --temperature 2
+    litebert corpus mix corpora/wiki corpora/news --weights 3,1
     """
     if not 0 < temperature <= 100:
         raise LitebertError(
@@ -139,7 +354,20 @@ def mixture(corpora: Sequence[Path], *, weights: str | None = None, temperature:
             next="omit --temperature to draw by the weights",
         )
     first, *others = map(str, corpora)
-    numbers = None if weights is None else _numbers(weights, len(corpora))
+    numbers = None
+    if weights is not None:
+        try:
+            numbers = tuple(float(word) for word in weights.split(","))
+        except ValueError:
+            numbers = ()
+        if len(numbers) != len(corpora) or not all(0 < number < math.inf for number in numbers):
+            raise LitebertError(
+                "LB-279",
+                "--weights does not fit the corpora",
+                received=weights,
+                expected=f"{len(corpora)} numbers above 0, such as {','.join('1' * len(corpora))}",
+                next="litebert corpus mix --help",
+            )
     data = DataConfig(corpus=first, mix=tuple(others), weights=numbers, temperature=temperature)
     shares = shares_of(PretrainConfig(data=data), corpora[0])
     settings = [first, f"data.mix={json.dumps(others)}"]
@@ -150,40 +378,84 @@ def mixture(corpora: Sequence[Path], *, weights: str | None = None, temperature:
     return Mixture({str(path): share for path, share in shares.items()}, settings)
 
 
-def _numbers(text: str, count: int) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(word) for word in text.split(","))
-    except ValueError:
-        numbers = ()
-    if len(numbers) != count or not all(0 < number < math.inf for number in numbers):
-        raise LitebertError(
-            "LB-279",
-            "--weights does not fit the corpora",
-            received=text,
-            expected=f"{count} numbers above 0, such as {','.join('1' * count)}",
-            next="litebert corpus mix --help",
-        )
-    return numbers
+@dataclass(frozen=True)
+class Counted:
+    """What a corpus contains."""
 
+    stats: CorpusStats
 
-def in_words(stats: CorpusStats) -> dict[str, str]:
-    """Describe a corpus, one line per fact."""
-    return {
-        "documents": f"{stats.documents:,}, {stats.repeated_documents:,} of them repeat another",
-        "sentences": f"{stats.sentences:,}, {stats.repeated_sentence_share:.2%} repeat another",
-        "pieces": f"{stats.pieces:,}",
-        "unknown pieces": f"{stats.unknown_share:.4%}",
-        "vocabulary in use": f"{stats.used_share:.1%}",
-        "pieces a sentence": _quantiles(stats.sentence_lengths),
-        "pieces a document": _quantiles(stats.document_lengths),
-    }
+    def as_json(self) -> CorpusStats:
+        """Return what --json prints."""
+        return self.stats
 
-
-def draw_lengths(stats: CorpusStats, path: Path) -> None:
-    """Draw how many sentences have each length in pieces."""
-    title = "Sentences by length in pieces (the last bar: all longer ones)"
-    write_text(path, draw(CountsFigure(title, _quantiles(stats.sentence_lengths), stats.histogram)))
+    def __str__(self) -> str:
+        """Return a line per fact."""
+        stats = self.stats
+        facts = {
+            "documents": f"{stats.documents:,}, {stats.repeated_documents:,} of them repeat another",
+            "sentences": f"{stats.sentences:,}, {stats.repeated_sentence_share:.2%} repeat another",
+            "pieces": f"{stats.pieces:,}",
+            "unknown pieces": f"{stats.unknown_share:.4%}",
+            "vocabulary in use": f"{stats.used_share:.1%}",
+            "pieces a sentence": _quantiles(stats.sentence_lengths),
+            "pieces a document": _quantiles(stats.document_lengths),
+        }
+        return "\n".join(f"{name:<20} {text}" for name, text in facts.items())
 
 
 def _quantiles(values: Sequence[int]) -> str:
     return ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, values, strict=True))
+
+
+def count_corpus(
+    corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
+) -> Counted:
+    """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
+
+    litebert corpus stats corpora/wiki
+    litebert corpus stats corpora/wiki --plot lengths.svg --json
+    """
+    found = corpus_stats(Corpus.open(corpus))
+    if plot is not None:
+        title = "Sentences by length in pieces (the last bar: all longer ones)"
+        write_text(plot, draw(CountsFigure(title, _quantiles(found.sentence_lengths), found.histogram)))
+    return Counted(found)
+
+
+def filter_texts(
+    inputs: Texts,
+    *,
+    output: Annotated[Path, "A .jsonl file."],
+    near_duplicates: Annotated[float | None, "Omit documents this near to an earlier one."] = None,
+    keep: Annotated[str | None, "MODULE:FUNCTION: keep texts that this function accepts."] = None,
+    force: Annotated[bool, "Replace the file if it exists."] = False,
+    documents: Documents = "blank-line",
+    column: Column = "text",
+) -> str:
+    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
+
+    litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
+    litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl
+    """
+    counts = filter_documents(
+        paths(inputs),
+        output,
+        settings=text_settings(documents=documents, column=column),
+        near_duplicates=near_duplicates,
+        keep=None if keep is None else load_keep(keep),
+        force=force,
+    )
+    omitted = f"{counts.near_duplicates:,} near duplicates and {counts.refused:,} others omitted"
+    return f"{counts.kept:,} documents kept, {omitted}"
+
+
+def push(corpus: Path, url: str) -> str:
+    """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
+
+    litebert corpus push corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki gs://bucket/wiki
+    AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
+    """
+    from litebert.corpus.remote import push_corpus
+
+    return f"{url}  {readable_bytes(push_corpus(corpus, url.rstrip('/')))}"

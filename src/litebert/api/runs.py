@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Required
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
@@ -70,7 +70,7 @@ def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
     return RunList(runs, table, tuple(errors))
 
 
-def compare(*runs: Path) -> tables.Comparison:
+def compare(*runs: Annotated[Path, Required]) -> tables.Comparison:
     """Say how runs differ: settings with their origins, then measures side by side.
 
     A folder with the runs of several seeds counts as one run.
@@ -92,6 +92,10 @@ def compare(*runs: Path) -> tables.Comparison:
 
 class TailRow(dict[str, Cell]):
     """A row of a log."""
+
+    def as_json(self) -> dict[str, Cell]:
+        """Return what --json prints."""
+        return self
 
     def __str__(self) -> str:
         """Return the row as a line."""

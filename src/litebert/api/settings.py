@@ -1,26 +1,44 @@
-"""Turn a caller's arguments into settings and paths."""
+"""The arguments of callers as settings and paths; the packaged recipes; what settings there are, and what a run has."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file
+from importlib.resources import files as package_files
 from numbers import Integral
 from pathlib import Path
-from typing import TypeAlias, get_type_hints
+from typing import Annotated, Literal, TypeAlias, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-from litebert.config import Origin, Setting, Settings, settings_from_words
-from litebert.errors import LitebertError
-from litebert.files import Json
+from litebert.config import (
+    FinetuneConfig,
+    Origin,
+    PretrainConfig,
+    Setting,
+    Settings,
+    describe,
+    settings_from_toml,
+    settings_from_words,
+)
+from litebert.config.load import Description
+from litebert.errors import LitebertError, no_such_name
+from litebert.files import require_new, write_text
+from litebert.runs import Run
 
-Overrides: TypeAlias = Mapping[str, Json] | Sequence[str]
+Overrides: TypeAlias = Mapping[str, JsonValue] | Sequence[str]
 """`{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`."""
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
+A_PATH = "a path, or a list of paths"
 
 
-def flags(values: Mapping[str, Json]) -> Settings:
+def flags(values: Mapping[str, JsonValue]) -> Settings:
     """Return arguments as settings; None means that one was not given."""
     return {name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None}
 
@@ -39,13 +57,7 @@ def overrides(given: Overrides) -> Settings:
 
 
 def require_types(signature: Callable[..., object], values: Mapping[str, object]) -> None:
-    """Check arguments against the annotations of a function or of a dataclass.
-
-    The names of closed choices and the settings are checked where they are looked up.
-
-    Raises:
-        LitebertError: LB-533, an argument is of another type.
-    """
+    """Check arguments against the annotations of a function; settings are checked where they are read."""
     unchecked = {"Overrides": object, "Precision": object}
     for name, hint in get_type_hints(signature, localns=unchecked).items():
         if name not in values:
@@ -53,8 +65,9 @@ def require_types(signature: Callable[..., object], values: Mapping[str, object]
         try:
             TypeAdapter[object](hint).validate_python(as_paths(values[name]), strict=True)
         except ValidationError as error:
-            called = signature.__name__.removesuffix("Job").lower()
-            raise _wrong_type(name, values[name], signature.__annotations__[name], called) from error
+            annotation = signature.__annotations__[name]
+            plain = re.match(r"Annotated\[(.+?), (?:\"|[A-Z]\w*\()", annotation)
+            raise _wrong_type(name, values[name], plain[1] if plain else annotation, signature.__name__) from error
 
 
 def _wrong_type(name: str, value: object, annotation: str, called: str = "pretrain") -> LitebertError:
@@ -62,7 +75,7 @@ def _wrong_type(name: str, value: object, annotation: str, called: str = "pretra
         "LB-533",
         f"{name} cannot be of this type",
         received=f"{value!r:.100} ({type(value).__name__})",
-        expected={"Paths": "a path, or a list of paths"}.get(annotation, annotation),
+        expected={"Paths": A_PATH, "Texts": A_PATH, "Models": A_PATH}.get(annotation, annotation),
         next=f"help(litebert.{called})",
     )
 
@@ -87,30 +100,8 @@ def paths(given: Paths) -> list[str]:
     return [os.fspath(path) for path in given]
 
 
-def require_models(given: Paths) -> list[str]:
-    """Return the models of a caller as a list.
-
-    Raises:
-        LitebertError: LB-534, there is none.
-    """
-    models = paths(given)
-    if not models:
-        raise LitebertError(
-            "LB-534",
-            "there is no model to ask",
-            received="an empty list",
-            expected="a run or a model folder, or several",
-            next="litebert runs list",
-        )
-    return models
-
-
 def run_folder(runs: str | Path, name: str) -> Path:
-    """Return the folder of a run.
-
-    Raises:
-        LitebertError: LB-920, the name leads out of `runs`.
-    """
+    """Return the folder of a run; a name that leads out of `runs` is refused."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
         raise LitebertError(
@@ -121,3 +112,164 @@ def run_folder(runs: str | Path, name: str) -> Path:
             next="choose another name, or another folder with --runs",
         )
     return Path(runs) / name
+
+
+# ---- the recipes that come with the package: TOML files that say their data, hardware and result --------------------
+
+RecipeKind = Literal["pretrain", "finetune"]
+KINDS: tuple[RecipeKind, ...] = ("pretrain", "finetune")
+
+
+def recipe_names(*kinds: str) -> list[str]:
+    """Name the recipes of some kinds, or of all; names are unique across kinds.
+
+    >>> "paper-base" in recipe_names("pretrain")
+    True
+    """
+    root = package_files("litebert") / "recipes"
+    names = [entry.name for kind in kinds or KINDS for entry in (root / kind).iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def recipe_settings(kind: str, name: str) -> Settings:
+    """Return the settings of a recipe of one kind, or of a TOML file.
+
+    A task that another package registered needs no recipe: it gets the default settings.
+    """
+    from litebert.tasks import registry  # needs torch
+
+    if name not in recipe_names(kind) and Path(name).suffix == ".toml":
+        return settings_from_toml(Path(name))
+    if kind == "finetune" and name not in recipe_names(kind) and name in registry.DATASETS:
+        return {"task.name": Setting(name, Origin("recipe", name))}
+    recipe(name)  # refuses an unknown name
+    with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
+        return settings_from_toml(path, origin=Origin("recipe", name))
+
+
+def recipe(name: str) -> str:
+    """Print a recipe.
+
+    litebert recipes show laptop
+    litebert recipes show mrpc
+    """
+    if name not in recipe_names():
+        raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list")
+    kind = next(kind for kind in KINDS if name in recipe_names(kind))
+    text = (package_files("litebert") / "recipes" / kind / f"{name}.toml").read_text(encoding="utf-8")
+    return text.rstrip("\n")
+
+
+class Recipes(dict[str, dict[str, str]]):
+    """The first line of every recipe by kind and name."""
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """Return what --json prints."""
+        return self
+
+    def __str__(self) -> str:
+        """Return a line for each, below its kind."""
+        lines = []
+        for kind, summaries in self.items():
+            lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in summaries.items())]
+        return "\n".join(lines)
+
+
+def list_recipes() -> Recipes:
+    """List the recipes with their first line.
+
+    litebert recipes list
+    litebert recipes list --json
+    """
+    return Recipes({kind: {n: recipe(n).splitlines()[0].lstrip("# ") for n in recipe_names(kind)} for kind in KINDS})
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A recipe in a file of the user's."""
+
+    name: str
+    path: Path
+
+    def __str__(self) -> str:
+        """Return nothing: the file is what was asked for."""
+        return ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to do with the file."""
+        return (f"{self.path}: a copy of {self.name}; change it, then pass it to --recipe",)
+
+
+def copy_recipe(name: str, target: Path, *, force: Annotated[bool, "Replace the file if it exists."] = False) -> Copied:
+    """Write a recipe to a file, which you can change and pass to --recipe.
+
+    litebert recipes copy laptop my-recipe.toml
+    litebert recipes copy mrpc my-mrpc.toml --force
+    """
+    text = recipe(name)
+    require_new(Path(target), force=force)
+    write_text(Path(target), f"{text}\n")
+    return Copied(name, Path(target))
+
+
+# ---- the settings there are, and those of a run ---------------------------------------------------------------------
+
+
+class Listed(list[Description]):
+    """Every setting with its default and its meaning."""
+
+    def as_json(self) -> list[Description]:
+        """Return what --json prints."""
+        return list(self)
+
+    def __str__(self) -> str:
+        """Return a line for each."""
+        width = max(len(row.name) for row in self)
+        return "\n".join(f"{row.name:<{width}}  {row.default:<14}  {row.description} ({row.allowed})" for row in self)
+
+
+def list_settings(kind: RecipeKind = "pretrain") -> Listed:
+    """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
+
+    litebert config list
+    litebert config list finetune --json
+    """
+    return Listed(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
+
+
+class SettingsOfRun(TypedDict):
+    """The settings of a run, and where each value came from."""
+
+    settings: dict[str, JsonValue]
+    origins: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The settings of a run; `origin` says who set each."""
+
+    run: Run
+    origin: bool
+
+    def as_json(self) -> SettingsOfRun:
+        """Return what --json prints."""
+        file = self.run.file
+        return {"settings": file.settings, "origins": {name: str(each) for name, each in file.origins.items()}}
+
+    def __str__(self) -> str:
+        """Return a line for each setting."""
+        origins = self.as_json()["origins"]
+        return "\n".join(
+            f"{name} = {json.dumps(value)}" + (f"  # {origins.get(name, 'default')}" if self.origin else "")
+            for name, value in self.run.settings.items()
+        )
+
+
+def show_settings(run: Path, *, origin: Annotated[bool, "Say where each value came from."] = False) -> Shown:
+    """Show the settings a run was made with.
+
+    litebert config show runs/mine --origin
+    litebert config show runs/mrpc --json
+    """
+    return Shown(Run.open(run), origin)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Required, TypedDict
 
 from annotated_types import Ge
+from pydantic import JsonValue
 
-from litebert.api.recipes import recipe_settings
+from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
 from litebert.api.run import Run, RunPlan, concluded
-from litebert.api.settings import Overrides, Paths, flags, overrides, paths, require_types, run_folder
+from litebert.api.settings import (
+    Overrides,
+    Paths,
+    flags,
+    overrides,
+    paths,
+    recipe_names,
+    recipe_settings,
+    require_types,
+    run_folder,
+)
 from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Resolved, Setting, resolve, without_retired
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
-from litebert.errors import LitebertError
+from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json
 from litebert.inference import PACKAGED
 from litebert.inference.model import count
@@ -28,21 +39,18 @@ from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
     from litebert.distributed.world import World
+    from litebert.tasks.check import DataReport
     from litebert.train.estimate import Estimate
     from litebert.train.finetune import FinetunePlan
     from litebert.train.log import Listener
     from litebert.train.run import Outcome
 
 # What `pretrain` and `distil` have in common, with its help in the shell.
-Texts = Annotated[Paths, "Text files, folders or URLs."]
 CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
 Minutes = Annotated[float | None, "Choose the steps so that training takes about this long here."]
 Name = Annotated[str, "Name of the run."]
 Runs = Annotated[str | Path, "Folder of the runs."]
 VocabSize = Annotated[int, Ge(1), "Pieces, with TEXT; fewer if the text is small."]
-Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
-Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
-Column = Annotated[str, "Text column of JSONL or Parquet files."]
 HeldOut = Annotated[float, "Share kept for evaluation."]
 WriteTensorBoard = Annotated[bool, "Also write TensorBoard files."]
 DryRun = Annotated[bool, "Print the plan and stop."]
@@ -85,7 +93,7 @@ def pretrain(
         recorded = read_run(folder) or RunFile()  # a run that an earlier version began resumes with its recipe
         recipe = "further" if start and Origin("recipe", "laptop") not in recorded.origins.values() else "laptop"
     build = _Build(vocab_size=vocab_size, sentences=sentences, documents=documents, column=column, held_out=held_out)
-    given: dict[str, Json] = {"model.preset": preset, "train.minutes": minutes}
+    given: dict[str, JsonValue] = {"model.preset": preset, "train.minutes": minutes}
     training = _Pretraining(folder, texts, corpus, start, build, recipe, given, settings)
     return training.plan() if dry_run else training.run(tensorboard=tensorboard, quiet=quiet)
 
@@ -121,7 +129,7 @@ def distil(
     """
     require_types(distil, locals())
     build = _Build(vocab_size=vocab_size, sentences=sentences, documents=documents, column=column, held_out=held_out)
-    given: dict[str, Json] = {"distil.teacher": fspath(teacher), "train.minutes": minutes}
+    given: dict[str, JsonValue] = {"distil.teacher": fspath(teacher), "train.minutes": minutes}
     folder = run_folder(runs, name)
     training = _Pretraining(folder, texts, corpus, start, build, recipe, given, settings)
     return training.plan() if dry_run else training.run(tensorboard=tensorboard, quiet=quiet)
@@ -148,7 +156,7 @@ class _Pretraining:
         start: str | Path | None,
         build: _Build,
         recipe: str,
-        given: Mapping[str, Json],
+        given: Mapping[str, JsonValue],
         settings: Overrides,
     ) -> None:
         self.folder, self.texts, self.corpus, self.start, self.build = folder, paths(texts), corpus, start, build
@@ -176,7 +184,7 @@ class _Pretraining:
                 expected="one of the two: --minutes chooses the steps",
                 next="omit --minutes, or train.steps",
             )
-        inputs: dict[str, Json] = {"data.corpus": str(corpus or folder / "corpus")}
+        inputs: dict[str, JsonValue] = {"data.corpus": str(corpus or folder / "corpus")}
         inputs["start.model"] = None if start is None else fspath(start)
         recipe_values = recipe_settings("pretrain", recipe)
         self.resolved = resolve(PretrainConfig, recipe_values, flags(inputs | dict(given)), chosen_settings)
@@ -236,7 +244,6 @@ class _Pretraining:
 
         Started by torchrun, each process calls this: the first one writes, all train.
         """
-        from litebert.api.corpus import build_from_texts
         from litebert.distributed.world import joined
         from litebert.hub import locate
         from litebert.train.log import TensorBoard
@@ -460,3 +467,66 @@ def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
     if run.kind == "fine-tuning":
         return finetune(resolve(FinetuneConfig, decided), run.folder, is_quiet=quiet, world=world)
     return pretrain(resolve(PretrainConfig, decided), run.folder, is_quiet=quiet, world=world)
+
+
+# ---- before a fine-tuning -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What files of examples contain, and what is wrong with them."""
+
+    report: DataReport
+
+    def as_json(self) -> DataReport:
+        """Return what --json prints."""
+        return self.report
+
+    def __str__(self) -> str:
+        """Return the report for people."""
+        return str(self.report)
+
+    @property
+    def exit_code(self) -> int:
+        """That of damaged data where something would stop the training."""
+        return DamagedError.exit_code if self.report.has_errors else 0
+
+
+def check_data(
+    *files: Annotated[Path, Required],
+    dev: Annotated[tuple[Path, ...], "Evaluation files, checked for overlap."] = (),
+    columns: Annotated[tuple[str, ...], "ROLE=NAME: text=review, label=stars, ..."] = (),
+    problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
+    task: Annotated[str | None, "A named task; FILE is its folder."] = None,
+    model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
+    max_length: Annotated[int | None, Ge(1), "Pieces that fit; the task's recipe by default."] = None,
+) -> Checked:
+    """Say what a file of examples contains and what is wrong with it.
+
+    The first FILE is the one to train on; the others are compared with it, as --dev is. The exit code is 3 if something
+    would stop the training.
+
+    litebert data check reviews.csv --column text=body --model models/mine
+    litebert data check train.jsonl dev.jsonl test.jsonl --json
+    """
+    from litebert.tasks.check import check_dataset, check_files
+    from litebert.tasks.registry import DATASETS, require_task
+
+    tokenizer = None if model is None else Tokenizer.load(vocabulary_path(model))
+    length = max_length or 512
+    if max_length is None and (name := task or "table") in recipe_names("finetune"):
+        length = int(str(recipe_settings("finetune", name)["task.max_length"].value))
+    if task is not None and task != "table":
+        require_task(task)
+        return Checked(check_dataset(DATASETS[task], files[0], tokenizer=tokenizer, max_length=length))
+    if files[0].is_dir():
+        raise LitebertError(
+            "LB-869",
+            f"{files[0]} is a folder",
+            received="no --task",
+            expected="a file of your own, or the name of the task whose folder it is",
+            next=f"litebert data check {files[0]} --task mrpc, or whichever task it is",
+        )
+    others = [*files[1:], *dev]
+    found = check_files(files[0], others, columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)
+    return Checked(found)

@@ -62,14 +62,28 @@ ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "an
 
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "completion": ("cli.help:completion", {}),
+    "config list": ("api.settings:list_settings", {}),
+    "config show": ("api.settings:show_settings", {}),
+    "corpus build": ("api.corpus:build", {}),
+    "corpus check": ("api.corpus:check", {}),
+    "corpus filter": ("api.corpus:filter_texts", {}),
+    "corpus merge": ("api.corpus:merge", {}),
+    "corpus mix": ("api.corpus:mix", {}),
+    "corpus push": ("api.corpus:push", {}),
+    "corpus stats": ("api.corpus:count_corpus", {}),
+    "data check": ("api.training:check_data", {"columns": "--column"}),
     "distil": ("api.training:distil", {"start": "--from"}),
     "doctor": ("api.doctor:doctor", {}),
     "evaluate": ("api.evaluation:evaluate", {"columns": "--column"}),
     "explain": ("cli.verbs:explain", {}),
     "finetune": ("api.training:finetune", {"columns": "--column"}),
+    "glue": ("api.glue:glue", {}),
     "help": ("cli.help:show_help", {}),
     "predict": ("api.evaluation:predict", {"columns": "--column"}),
     "pretrain": ("api.training:pretrain", {"start": "--from"}),
+    "recipes copy": ("api.settings:copy_recipe", {}),
+    "recipes list": ("api.settings:list_recipes", {}),
+    "recipes show": ("api.settings:recipe", {}),
     "report": ("api.runs:report", {}),
     "runs average": ("api.runs:average", {}),
     "runs clean": ("api.runs:clean", {}),
@@ -79,6 +93,8 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "runs tail": ("api.runs:tail", {}),
     "search": ("cli.verbs:search", {}),
     "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
+    "tokenizer encode": ("api.corpus:encode", {}),
+    "tokenizer train": ("api.corpus:train", {}),
 }
 """The function of a command, `module:name`, and options that are called otherwise than its arguments.
 

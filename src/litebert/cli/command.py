@@ -42,7 +42,7 @@ class Field(NamedTuple):
 
 def field_of(name: str, hint: Any, default: Any) -> Field:
     """Take an annotation apart."""
-    description, is_optional, is_required = "", False, default is ABSENT
+    description, is_optional, is_required = "", False, False
     limits: tuple[Any, ...] = ()
     while True:
         if get_origin(hint) is Annotated:
@@ -78,7 +78,7 @@ def option_of(field: Field, flags: Mapping[str, str] = {}) -> click.Option:
         multiple=is_several and item is not int,
         default=default,
         show_default=default not in (None, "", (), []),
-        required=field.is_required,
+        required=field.is_required or field.default is ABSENT,
         help=field.help,
     )
 
@@ -88,7 +88,7 @@ def argument_of(field: Field, *, is_several: bool = False) -> click.Argument:
     item, is_sequence = _item_of(field.kind)
     several = is_several or is_sequence
     metavar = f"{field.name.upper()}{'...' if several else ''}"
-    is_required = field.default is ABSENT and not is_several  # *words may be none
+    is_required = field.is_required or field.default is ABSENT
     return click.Argument(
         [field.name],
         type=click_type(item),
@@ -108,7 +108,8 @@ def command_of(
     texts = None
     signature = inspect.signature(function)
     for each in signature.parameters.values():
-        field = field_of(each.name, hints[each.name], each.default)
+        is_rest = each.kind is each.VAR_POSITIONAL
+        field = field_of(each.name, hints[each.name], () if is_rest else each.default)
         if get_origin(field.kind) is collections.abc.Callable:
             continue  # a callback of Python's callers
         if isinstance(field.kind, type) and is_dataclass(field.kind):
@@ -122,7 +123,7 @@ def command_of(
         elif each.kind is each.KEYWORD_ONLY:
             params.append(option_of(field, flags))
         else:
-            argument = argument_of(field, is_several=each.kind is each.VAR_POSITIONAL)
+            argument = argument_of(field, is_several=is_rest)
             params.append(argument)
             texts = argument if argument.nargs == -1 else texts
     returned = hints.get("return", NoneType)
@@ -205,7 +206,7 @@ def click_type(kind: Any, limits: Sequence[Any] = ()) -> click.ParamType[Any, An
     if limits:
         return Number(kind, limits)
     kinds: dict[Any, click.ParamType[Any, Any]]
-    kinds = {int: click.INT, float: click.FLOAT, Path: click.Path(path_type=Path)}
+    kinds = {int: click.INT, float: click.FLOAT, Path: PATH}
     return kinds.get(kind, TEXT)
 
 
@@ -292,3 +293,16 @@ class Text(click.ParamType[Any, Any]):
 
 
 TEXT = Text()
+
+
+class AnyPath(Text):
+    """A path as it was typed."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Remove the mark."""
+        return Path(super().convert(value, param, ctx))
+
+
+PATH = AnyPath()

@@ -10,11 +10,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 from pydantic import JsonValue, TypeAdapter
 
 from litebert.answers import Choice, Classification, Filling, Join, Order, Score, SpanFound, Tagged
-from litebert.api.corpus import Mixture
 from litebert.cli import FUNCTIONS, function_of
-from litebert.config.load import Description
-from litebert.corpus.manifest import Counts
-from litebert.corpus.tools import CorpusStats
 from litebert.errors import no_such_name
 from litebert.hub.card import PublicationPlan
 from litebert.inference.quantize import Quantized
@@ -24,8 +20,6 @@ from litebert.interop.export.program import ProgramReport
 from litebert.interop.google import GoogleExport as GoogleReport
 from litebert.interop.google import GoogleImport
 from litebert.interop.huggingface import HuggingFaceImport
-from litebert.reading.findings import CheckReport
-from litebert.report.tables import Cell
 from litebert.study.ablation.study import Ablation
 from litebert.study.claims import Costs
 from litebert.study.depth import Depths
@@ -50,23 +44,6 @@ class SkippedRow:
 
     row: int
     error: str
-
-
-@dataclass(frozen=True)
-class Built:
-    """A corpus that was built."""
-
-    path: str
-    train: Counts
-    held_out: Counts | None
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """The settings of a run, and where each value came from."""
-
-    settings: dict[str, JsonValue]
-    origins: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -109,51 +86,25 @@ class StudyPage:
     findings: dict[str, str]
 
 
-@dataclass(frozen=True)
-class TrainedVocabulary:
-    """A vocabulary that was trained."""
-
-    folder: str
-    vocab_size: int
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The tokens of a text."""
-
-    ids: list[int]
-    segments: list[int]
-    pieces: list[str]
-    offsets: list[tuple[int, int]]
-
-
 BulkRow: TypeAlias = AnsweredRow | SkippedRow
 
 OUTPUTS: dict[str, Any] = {
     "answer": list[SpanFound] | BulkRow,
     "choose": Choice | BulkRow,
-    "classify": list[Classification] | BulkRow,
-    "config list": list[Description],
-    "config show": RunSettings,
-    "corpus build": Built,
-    "corpus check": CheckReport,
-    "corpus mix": Mixture,
-    "corpus stats": CorpusStats,
     "data check": DataReport,
+    "classify": list[Classification] | BulkRow,
     "embed": list[Vector] | BulkRow,
     "export google": GoogleReport,
     "export onnx": OnnxReport,
     "export program": ProgramReport,
     "export web": Page,
     "fill": list[Filling] | list[list[Filling]] | BulkRow,
-    "glue": list[dict[str, Cell]],
     "hub pull": Folder,
     "hub push": PublicationPlan | Commit,
     "import google": GoogleImport,
     "import huggingface": HuggingFaceImport,
     "order": Order | list[Join] | BulkRow,
     "quantize": Quantized,
-    "recipes list": dict[str, dict[str, str]],
     "score": list[Score] | BulkRow,
     "similar": Cosine | BulkRow,
     "sizes": list[dict[str, str | int | float]],
@@ -164,15 +115,13 @@ OUTPUTS: dict[str, Any] = {
     "study layers": list[Layers],
     "study page": StudyPage,
     "tag": list[list[Tagged]] | BulkRow,
-    "tokenizer encode": Encoded,
-    "tokenizer train": TrainedVocabulary,
 }
 """The commands that have `--json`, and what they print with it."""
 
 
 def json_type(command: str) -> Any:
     """Return the type of what a command prints with `--json`: what its function returns, or what `as_json` does."""
-    if command not in FUNCTIONS:
+    if command in OUTPUTS or command not in FUNCTIONS:
         return OUTPUTS.get(command)
     returned = get_type_hints(function_of(command), include_extras=True).get("return")
     if get_origin(returned) is Iterator:

@@ -1,9 +1,9 @@
 """Configuration: the schema, the named networks, and reading with origins."""
 
-from litebert.config.curriculum import EarlyConfig, ElasticConfig, MiningConfig, RampConfig
-from litebert.config.finetune import FinetuneConfig, Problem, TaskConfig, TaskDataConfig, TeacherConfig
 from litebert.config.head import HEADS, HeadConfig, HeadKind, HeadRecord, kind_of_class, numbered_labels
 from litebert.config.load import (
+    Origin,
+    OriginKind,
     Resolved,
     Schema,
     Setting,
@@ -16,7 +16,6 @@ from litebert.config.load import (
     settings_from_words,
     without_retired,
 )
-from litebert.config.origin import Origin, OriginKind
 from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     ATTENTION_KINDS,
@@ -25,10 +24,19 @@ from litebert.config.schema import (
     Backend,
     DataConfig,
     DistilConfig,
+    EarlyConfig,
+    ElasticConfig,
+    FinetuneConfig,
+    MiningConfig,
     ObjectiveConfig,
     OptimConfig,
     Precision,
     PretrainConfig,
+    Problem,
+    RampConfig,
+    TaskConfig,
+    TaskDataConfig,
+    TeacherConfig,
     TrainConfig,
 )
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from litebert.errors import DamagedError
+
 Severity = Literal["error", "warning", "note"]
 Advice: TypeAlias = Mapping[str, tuple[Severity, str]]
 
@@ -35,6 +37,11 @@ class CheckReport:
     def has_errors(self) -> bool:
         """Whether something must be corrected before training."""
         return any(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """That of damaged data where something must be corrected."""
+        return DamagedError.exit_code if self.has_errors else 0
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""

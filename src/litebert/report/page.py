@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 import litebert
 from litebert.config import DataConfig, FinetuneConfig, PretrainConfig, TaskConfig, describe, flattened
-from litebert.config.finetune import StartConfig
+from litebert.config.schema import StartConfig
 from litebert.files import Json, write_bytes
 from litebert.report.figures import Chart, Figure, draw, picture
 from litebert.report.tables import Table, word
