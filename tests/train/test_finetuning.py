@@ -24,8 +24,8 @@ from litebert.hub.card import model_card
 from litebert.inference import PACKAGED, Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.report.seeds import spreads
-from litebert.runs import read_metrics, read_record, read_result
+from litebert.report.comparison import spreads
+from litebert.runs import Run, read_metrics, read_result
 from litebert.tasks import finetuning
 from litebert.tasks.finetuning import MAX_EPOCHS, suited, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
@@ -385,7 +385,7 @@ def test_a_run_learns_from_a_fine_tuned_one(configure: Configure, tmp_path: Path
     result = read_result(tmp_path / "student")
     assert result is not None
     assert result.last.measures["accuracy"] > result.baseline["accuracy"]
-    assert "teacher" in read_record(tmp_path / "student").data
+    assert "teacher" in Run.open(tmp_path / "student").file.data
 
 
 def test_a_run_has_a_model_only_once_its_card_is_written(
@@ -414,5 +414,5 @@ def test_without_a_model_training_starts_from_the_packaged_one(words: list[str],
     done = CliRunner().invoke(cli, [*data, "train.steps=1", "task.max_length=16"])
     assert done.exit_code == 0, done.output
     assert PACKAGED in done.stderr.splitlines()[0]
-    assert read_record(tmp_path / "runs" / "train").settings["model.start"] == str(packaged_model())
+    assert Run.open(tmp_path / "runs" / "train").settings["model.start"] == str(packaged_model())
     assert "--model" not in model_card(tmp_path / "runs" / "train" / "model")

@@ -12,7 +12,7 @@ from litebert.config import PretrainConfig, Resolved
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import load_model
-from litebert.runs.clean import clean
+from litebert.runs import clean
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.checkpoint import average_checkpoints

@@ -76,7 +76,7 @@ def option_of(field: Field, flags: Mapping[str, str] = {}) -> click.Option:
         [flag, field.name],
         type=NUMBERS if (item, is_several) == (int, True) else click_type(item, field.limits),
         multiple=is_several and item is not int,
-        default=default,
+        **({} if default is None else {"default": default}),
         show_default=default not in (None, "", (), []),
         required=field.is_required or field.default is ABSENT,
         help=field.help,
