@@ -1,30 +1,26 @@
 """A vocabulary trained on stories written here, and the stories as files."""
 
-import gzip
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from litebert.corpus import Corpus
+from litebert.corpus import Corpus, build_corpus
+from litebert.corpus.build import CorpusSummary
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 WHO = ("The ferryman", "A tired nurse", "My uncle", "Our neighbour", "Every pilot", "Nobody")
 DID = ("found", "was painting", "could not sell", "has counted", "lent", "lost")
 WHAT = ("nine lanterns", "a blue kettle", "some letters", "old boots", "the ladder", "three maps")
+FACTS = list(product(WHO, DID, WHAT))
 
 Story = list[str]
 
 
-def tell(number: int, *, length: int = 9) -> Story:
-    """Return the sentences of a story, another one for each number."""
-    facts = list(product(WHO, DID, WHAT))
-    return [
-        "{} {} {} on day {}.".format(*facts[(7 * number + 11 * k) % len(facts)], number * 100 + k)
-        for k in range(length)
-    ]
+def tell(number: int) -> Story:
+    """Return the nine sentences of a story, others for each number."""
+    return ["{} {} {} on day {}.".format(*FACTS[(7 * number + 11 * k) % 216], number * 100 + k) for k in range(9)]
 
 
 @pytest.fixture(scope="session")
@@ -44,24 +40,24 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def tokenizer(vocabulary: Path) -> Tokenizer:
-    return Tokenizer.load(vocabulary)
-
-
 @pytest.fixture
-def jsonl(write: Callable[[str, bytes | str], Path]) -> Callable[[str, Sequence[Story]], Path]:
-    """Give a writer of stories as .jsonl.gz, a row each."""
+def build(vocabulary: Path, tmp_path: Path) -> Callable[..., CorpusSummary]:
+    """Give a builder of `tmp_path / output`."""
 
-    def write_rows(name: str, rows: Sequence[Story]) -> Path:
-        text = "".join(json.dumps({"text": " ".join(row)}) + "\n" for row in rows)
-        return write(name, gzip.compress(text.encode(), mtime=0))
+    def built(*inputs: Path, output: str = "corpus", workers: int = 1, **settings: object) -> CorpusSummary:
+        return build_corpus(inputs, tokenizer=vocabulary, output=tmp_path / output, workers=workers, **settings)
 
-    return write_rows
+    return built
 
 
-def texts_of(corpus: Corpus, tokenizer: Tokenizer) -> list[list[str]]:
+def paragraphs(stories: Iterable[Story]) -> str:
+    """Write stories with a blank line between them and a line for each sentence."""
+    return "\n\n".join("\n".join(story) for story in stories)
+
+
+def texts_of(corpus: Corpus) -> list[Story]:
     """Return the sentences of every document, decoded."""
+    tokenizer = corpus.tokenizer()
     return [
         [
             tokenizer.decode(shard.tokens[shard.sentences[k] : shard.sentences[k + 1]].tolist())
@@ -72,14 +68,6 @@ def texts_of(corpus: Corpus, tokenizer: Tokenizer) -> list[list[str]]:
     ]
 
 
-@pytest.fixture(scope="session")
-def read_back() -> Callable[[Corpus, Tokenizer], list[list[str]]]:
-    return texts_of
-
-
-@pytest.fixture(scope="session")
-def tree() -> Callable[[Path], dict[str, bytes]]:
-    """Give a reader of all files of a folder, hidden ones too."""
-    return lambda folder: {
-        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+def tree(folder: Path) -> dict[str, bytes]:
+    """Read all files of a folder, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

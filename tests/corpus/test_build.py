@@ -2,228 +2,149 @@
 
 import gzip
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from litebert.corpus import Corpus, build, build_corpus, check_corpus
+from litebert.api.corpus import train_vocabulary
+from litebert.corpus import BuildProgress, Corpus, build_corpus, check_corpus
+from litebert.corpus import build as building
 from litebert.corpus.manifest import CorpusPlan
 from litebert.errors import LitebertError
-from litebert.tokenizer import Tokenizer
+
+from .conftest import paragraphs, texts_of, tree
 
 Stories = Callable[..., list[list[str]]]
 Write = Callable[[str, bytes | str], Path]
-Jsonl = Callable[[str, list[list[str]]], Path]
-ReadBack = Callable[[Corpus, Tokenizer], list[list[str]]]
-Tree = Callable[[Path], dict[str, bytes]]
+Build = Callable[..., building.CorpusSummary]
 
 
 def lowered(stories: list[list[str]]) -> list[list[str]]:
     return [[sentence.lower() for sentence in story] for story in stories]
 
 
+def rows(texts: list[str]) -> str:
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
 def test_corpus_decodes_to_its_documents_and_sentences(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
+    write: Write, build: Build, stories: Stories, tmp_path: Path
 ) -> None:
-    told = stories(30)
-    summary = build_corpus([jsonl("a.jsonl.gz", told)], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
+    told = stories(40)
+    text = rows([" ".join(story) for story in told])
+    path = write("a.jsonl.gz", gzip.compress(text.encode(), mtime=0))
+    summary = build(path, shard_tokens=1_000)
     corpus = Corpus.open(tmp_path / "corpus", verify=True)
-    assert read_back(corpus, tokenizer) == lowered(told)
+    assert texts_of(corpus) == lowered(told)
     assert corpus.held_out() is None
-    assert (corpus.tokenizer_hash, corpus.vocab_size) == (tokenizer.hash, tokenizer.vocab_size)
-    assert Tokenizer.load(corpus.tokenizer_path).hash == tokenizer.hash
-    assert (summary.train.documents, summary.train.sentences) == (30, 270)
-    assert summary.train.tokens == corpus.num_tokens == len(corpus.shards[0].tokens)
-
-
-def test_shards_are_plain_npy_files(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
-    inputs = [jsonl("a.jsonl.gz", stories(5))]
-    build_corpus(inputs, tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
+    assert (summary.train.documents, summary.train.sentences) == (40, 360)
+    assert summary.train.tokens == corpus.num_tokens == sum(len(shard.tokens) for shard in corpus.shards)
+    assert summary.num_shards == len(corpus.shards) > 3
+    assert all(len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1])  # they end between documents
     shard = tmp_path / "corpus" / "shard-00000-0000"
-    opened = Corpus.open(tmp_path / "corpus").shards[0]
     for name, dtype in (("tokens", "<u2"), ("sentences", "<i8"), ("documents", "<i8")):
         loaded = np.load(shard / f"{name}.npy", mmap_mode="r")
         assert loaded.dtype == dtype
-        np.testing.assert_array_equal(loaded, getattr(opened, name))
+        np.testing.assert_array_equal(loaded, getattr(corpus.shards[0], name))
+    stamp = shard.stat().st_mtime_ns
+    assert build(path, shard_tokens=1_000) == summary  # nothing is built again
+    assert shard.stat().st_mtime_ns == stamp
 
 
-def test_what_has_no_token_is_left_out_and_counted(
-    write: Write, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
-) -> None:
-    rows = ["one\n\u200b\ntwo", "", " \n ", "\u200b", "three"]
-    path = write("a.jsonl", "".join(json.dumps({"text": row}) + "\n" for row in rows))
-    output = tmp_path / "corpus"
-    summary = build_corpus([path], tokenizer=vocabulary, output=output, sentences="line", workers=1)
-    assert read_back(Corpus.open(output, verify=True), tokenizer) == [["one", "two"], ["three"]]
+def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build, tmp_path: Path) -> None:
+    path = write("a.ndjson", rows(["one\n\u200b\ntwo", "", " \n ", "\u200b", "three"]))
+    summary = build(path, sentences="line")
+    assert texts_of(Corpus.open(tmp_path / "corpus", verify=True)) == [["one", "two"], ["three"]]
     assert (summary.train.empty_documents, summary.train.empty_sentences) == (3, 2)
     assert summary.train.single_sentence_documents == 1
 
 
-def test_big_inputs_roll_over_between_documents(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tokenizer: Tokenizer, read_back: ReadBack, tmp_path: Path
-) -> None:
-    told, output = stories(40), tmp_path / "corpus"
-    summary = build_corpus(
-        [jsonl("a.jsonl.gz", told)], tokenizer=vocabulary, output=output, shard_tokens=1_000, workers=1
-    )
-    corpus = Corpus.open(output, verify=True)
-    assert summary.num_shards == len(corpus.shards) > 3
-    assert all(len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1])
-    assert [shard.path.name for shard in corpus.shards[:2]] == ["shard-00000-0000", "shard-00000-0001"]
-    assert read_back(corpus, tokenizer) == lowered(told)
-
-
-def test_long_document_streams_through_many_batches(
-    write: Write, stories: Stories, vocabulary: Path, tmp_path: Path
-) -> None:
-    told = [" ".join(story) for story in stories(2_000)]
-    output = tmp_path / "corpus"
-    summary = build_corpus(
-        [write("a.txt", "\n\n".join(told))], tokenizer=vocabulary, output=output, documents="file", workers=1
-    )
+def test_long_document_streams_through_many_batches(write: Write, build: Build, stories: Stories) -> None:
+    text = "\n\n".join(" ".join(story) for story in stories(2_000))
+    summary = build(write("a.txt", text), documents="file")
     assert (summary.train.documents, summary.train.sentences) == (1, 18_000)
 
 
 def test_bytes_do_not_depend_on_the_number_of_workers(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    write: Write, build: Build, stories: Stories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "PART_BYTES", 1)
-    inputs = [jsonl(f"{k}.jsonl.gz", stories(12, 20 * k)) for k in range(3)]
+    monkeypatch.setattr(building, "PART_BYTES", 1)
+    inputs = [write(f"{k}.jsonl", rows([" ".join(story) for story in stories(12, 20 * k)])) for k in range(3)]
     for workers in (1, 2):
-        summary = build_corpus(
-            inputs,
-            tokenizer=vocabulary,
-            output=tmp_path / str(workers),
-            held_out=0.2,
-            shard_tokens=1_000,
-            workers=workers,
-        )
-        assert summary.num_shards > 3
-    assert tree(tmp_path / "1") == tree(tmp_path / "2")
+        assert build(*inputs, output=f"w{workers}", workers=workers, held_out=0.2, shard_tokens=1_000).num_shards > 3
+    assert tree(tmp_path / "w1") == tree(tmp_path / "w2")
 
 
 def test_held_out_documents_are_disjoint_and_duplicates_stay_together(
-    jsonl: Jsonl,
-    write: Write,
-    stories: Stories,
-    vocabulary: Path,
-    tokenizer: Tokenizer,
-    read_back: ReadBack,
-    tmp_path: Path,
+    write: Write, build: Build, stories: Stories, tmp_path: Path
 ) -> None:
     told = stories(60)
-    again = write("again.txt", "\n\n".join("\n".join(story) for story in told))
-    output = tmp_path / "corpus"
-    summary = build_corpus(
-        [jsonl("a.jsonl.gz", told), again],
-        tokenizer=vocabulary,
-        output=output,
-        documents="blank-line",
-        held_out=0.3,
-        workers=1,
-    )
-    corpus = Corpus.open(output, verify=True)
+    inputs = write("a.jsonl", rows([" ".join(story) for story in told])), write("again.txt", paragraphs(told))
+    summary = build(*inputs, documents="blank-line", held_out=0.3)
+    corpus = Corpus.open(tmp_path / "corpus", verify=True)
     held_out = corpus.held_out(verify=True)
-    assert held_out is not None
-    assert held_out.held_out() is None
-    train, kept = read_back(corpus, tokenizer), read_back(held_out, tokenizer)
+    assert held_out is not None and held_out.held_out() is None
+    train, kept = texts_of(corpus), texts_of(held_out)
     assert sorted(train + kept) == sorted(2 * lowered(told))
     assert not [story for story in kept if story in train]
-    assert summary.held_out is not None
-    assert 10 < summary.held_out.documents < 70
+    assert summary.held_out is not None and 10 < summary.held_out.documents < 70
 
 
-def test_finished_corpus_is_not_built_again(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
-    path, output = jsonl("a.jsonl.gz", stories(5)), tmp_path / "corpus"
-    first = build_corpus([path], tokenizer=vocabulary, output=output, workers=1)
-    stamp = (output / "shard-00000-0000").stat().st_mtime_ns
-    assert build_corpus([path], tokenizer=vocabulary, output=output, workers=1) == first
-    assert (output / "shard-00000-0000").stat().st_mtime_ns == stamp
-
-
-def test_other_settings_are_refused_field_by_field(
-    jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path
+def test_a_folder_of_something_else_or_of_other_settings_is_left_alone(
+    write: Write, build: Build, tmp_path: Path
 ) -> None:
-    path, output = jsonl("a.jsonl.gz", stories(5)), tmp_path / "corpus"
-    build_corpus([path], tokenizer=vocabulary, output=output, workers=1)
-    with pytest.raises(LitebertError, match="begun with other settings") as caught:
-        build_corpus([path, path], tokenizer=vocabulary, output=output, held_out=0.1, language="de")
-    assert caught.value.received == ("language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 -> 2 files")
-
-
-def test_folder_of_something_else_is_left_alone(write: Write, vocabulary: Path, tmp_path: Path) -> None:
+    path = write("a.txt", "one two")
     (tmp_path / "mine").mkdir()
     write("mine/thesis.partial-1", "precious")
     with pytest.raises(LitebertError, match="is not empty"):
-        build_corpus([write("a.txt", "x")], tokenizer=vocabulary, output=tmp_path / "mine")
+        build(path, output="mine")
     assert (tmp_path / "mine" / "thesis.partial-1").read_text() == "precious"
+    build(path)
+    with pytest.raises(LitebertError, match="begun with other settings") as caught:
+        build(path, path, held_out=0.1, language="de")
+    assert caught.value.received == "language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 -> 2 files"
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "code"),
+    ("text", "settings", "told"),
     [
-        ("held_out", 1.0, "LB-335"),
-        ("held_out", -0.1, "LB-335"),
-        ("held_out", float("nan"), "LB-335"),
-        ("shard_tokens", 0, "LB-336"),
-        ("workers", 0, "LB-336"),
+        ("x", {"held_out": 1.0}, "LB-335"),
+        ("x", {"held_out": -0.1}, "LB-335"),
+        ("x", {"held_out": float("nan")}, "LB-335"),
+        ("x", {"shard_tokens": 0}, "LB-336"),
+        ("x", {"workers": 0}, "LB-336"),
+        ("\u200b\n", {}, "no document is left to train on"),
+        ("my uncle lost the ladder", {"held_out": 0.02}, "LB-343"),
+        ("caf\udce9 is here.\n", {}, "LB-309"),
     ],
 )
-def test_impossible_number_is_refused(
-    write: Write, vocabulary: Path, tmp_path: Path, setting: str, value: float, code: str
+def test_what_cannot_be_built_is_refused_and_another_command_is_enough(
+    write: Write, build: Build, text: str, settings: dict[str, float], told: str
 ) -> None:
-    with pytest.raises(LitebertError) as caught:
-        build_corpus(
-            [write("a.txt", "x")],
-            tokenizer=vocabulary,
-            output=tmp_path / "corpus",
-            **{setting: value},  # type: ignore[arg-type]
-        )
-    assert caught.value.code == code
-    assert not (tmp_path / "corpus").exists()
-
-
-def test_corpus_without_a_token_is_refused(write: Write, vocabulary: Path, tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match="no document is left to train on"):
-        build_corpus([write("a.txt", "\u200b\n")], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1)
+    with pytest.raises(LitebertError, match=told):
+        build(write("a.txt", text.encode("utf-8", "surrogateescape")), **settings)
+    assert build(write("b.txt", "Two boots.")).train.documents == 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
-    jsonl: Jsonl,
-    write: Write,
-    stories: Stories,
-    vocabulary: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    workers: int,
+    write: Write, build: Build, stories: Stories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    monkeypatch.setattr(build, "PART_BYTES", 1)
-    good, output = jsonl("a.jsonl.gz", stories(9)), tmp_path / "corpus"
-    bad = write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
+    monkeypatch.setattr(building, "PART_BYTES", 1)
+    good, bad = write("a.txt", paragraphs(stories(9))), write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
     with pytest.raises(LitebertError, match="line 2: column text is not text"):
-        build_corpus([good, bad], tokenizer=vocabulary, output=output, workers=workers)
-    with pytest.raises(LitebertError, match="not a finished corpus") as caught:
-        Corpus.open(output)
+        build(good, bad, documents="blank-line", workers=workers)
+    with pytest.raises(LitebertError, match="LB-322.*not a finished corpus") as caught:
+        Corpus.open(tmp_path / "corpus")
     assert "to resume" in caught.value.next
     write("b.jsonl", '{"text": "one"}\n{"text": "tw"}\n')
-    summary = build_corpus([good, bad], tokenizer=vocabulary, output=output, workers=1)
-    assert summary.train.documents == 11
-
-
-def test_memory_does_not_grow_with_the_input(jsonl: Jsonl, stories: Stories, vocabulary: Path, tmp_path: Path) -> None:
-    peaks = []
-    for kilobytes in (2_500, 25_000):
-        text = " ".join(sentence for story in stories(250) for sentence in story)
-        path = jsonl(f"{kilobytes}.jsonl.gz", [[text]] * (kilobytes * 1_000 // len(text)))
-        command = [sys.executable, "-c", PEAK, str(path), str(vocabulary), str(path) + ".corpus"]
-        peaks.append(int(subprocess.check_output(command)))
-    assert peaks[1] - peaks[0] < 10_000, "kilobytes, of 22,500 more that were read"
+    assert build(good, bad, documents="blank-line").train.documents == 11
 
 
 PEAK = """
@@ -233,6 +154,17 @@ from litebert.corpus import build_corpus
 build_corpus([sys.argv[1]], tokenizer=sys.argv[2], output=sys.argv[3], workers=1)
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
+
+
+def test_memory_does_not_grow_with_the_input(write: Write, stories: Stories, vocabulary: Path) -> None:
+    peaks = []
+    text = " ".join(chain.from_iterable(stories(250)))
+    for kilobytes in (2_500, 25_000):
+        content = gzip.compress(rows([text] * (kilobytes * 1_000 // len(text))).encode())
+        path = write(f"{kilobytes}.jsonl.gz", content)
+        command = [sys.executable, "-c", PEAK, str(path), str(vocabulary), str(path) + ".corpus"]
+        peaks.append(int(subprocess.check_output(command)))
+    assert peaks[1] - peaks[0] < 10_000, "kilobytes, of 22,500 more that were read"
 
 
 def test_ids_of_a_large_vocabulary_take_four_bytes() -> None:
@@ -246,82 +178,91 @@ def test_real_articles_become_sentences_of_sensible_length(real_data: Path, writ
         articles = write("articles.jsonl", b"".join(islice(lines, 300)))
     official = real_data / "tokenizer" / "spiece.model"
     summary = build_corpus([articles], tokenizer=official, output=tmp_path / "wiki", workers=1)
-    corpus = Corpus.open(tmp_path / "wiki", verify=True)
-    lengths = np.diff(corpus.shards[0].sentences)
+    lengths = np.diff(Corpus.open(tmp_path / "wiki", verify=True).shards[0].sentences)
     assert summary.train.documents == 300
     assert summary.train.unknown_tokens < 0.003 * summary.train.tokens
     assert 20 < np.median(lengths) < 40
     assert np.mean(lengths > 128) < 0.005
 
 
-# (documents, share): text of stories, or of one document; what is held out of how many
-HELD_OUT = [
-    (120, "blank-line", 0.01, 1),
-    (5, "blank-line", 0.02, 1),
-    (40, "blank-line", 0.05, 2),
-    (2, "blank-line", 0.5, 1),
-    (3, "blank-line", 0.999, 2),
-    (1, "blank-line", 0.02, 1),
-    (40, "file", 0.1, 1),
-]
-
-
-@pytest.mark.parametrize(("count", "documents", "share", "expected"), HELD_OUT)
+@pytest.mark.parametrize("to_held_out", [False, True])  # whatever chance says of all of them
+@pytest.mark.parametrize(
+    ("count", "documents", "share", "expected"),
+    [
+        (120, "blank-line", 0.01, 1),
+        (40, "blank-line", 0.05, 2),
+        (2, "blank-line", 0.5, 1),
+        (3, "blank-line", 0.999, 2),
+        (1, "blank-line", 0.02, 1),
+        (40, "file", 0.1, 1),
+    ],
+)
 def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
     write: Write,
+    build: Build,
     stories: Stories,
-    vocabulary: Path,
-    tokenizer: Tokenizer,
-    read_back: ReadBack,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     count: int,
     documents: str,
     share: float,
     expected: int,
+    to_held_out: bool,
 ) -> None:
     told = stories(count)
     told += told[-1:] if count > 1 else []  # a copy, which must not be held out
-    source = write("a.txt", "\n\n".join("\n".join(story) for story in told))
-    for to_held_out in (False, True):  # whatever chance says of all of them
-        monkeypatch.setattr(build, "is_held_out", lambda *_, side=to_held_out: side)
-        output = tmp_path / str(to_held_out)
-        summary = build_corpus(
-            [source],
-            tokenizer=vocabulary,
-            output=output,
-            sentences="line",
-            documents=documents,
-            held_out=share,
-            shard_tokens=1_500,
-            workers=1,
-        )
-        assert summary.held_out is not None
-        corpus = Corpus.open(output, verify=True)
-        held_out = corpus.held_out(verify=True)
-        assert held_out is not None
-        assert not check_corpus(output).has_errors, "nothing is held out that is also trained on"
-        kept, trained = read_back(held_out, tokenizer), read_back(corpus, tokenizer)
-        assert sorted(line for story in kept + trained for line in story) == sorted(
-            line for story in lowered(told) for line in story
-        )
-        assert 1 <= len(kept) <= (expected + 1 if not to_held_out else count)
-        assert (summary.train.sentences, summary.held_out.sentences) == (corpus.num_sentences, held_out.num_sentences)
-        assert len(list(output.glob("**/shard-*"))) == summary.num_shards
-        if documents == "file":
-            assert len(kept[0]) == round(0.1 * 9 * (count + 1))
+    monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
+    settings = {"sentences": "line", "documents": documents, "held_out": share, "shard_tokens": 1_500}
+    summary = build(write("a.txt", paragraphs(told)), **settings)
+    corpus = Corpus.open(tmp_path / "corpus", verify=True)
+    held_out = corpus.held_out(verify=True)
+    assert held_out is not None and summary.held_out is not None
+    assert not check_corpus(tmp_path / "corpus").has_errors, "nothing is held out that is also trained on"
+    kept, trained = texts_of(held_out), texts_of(corpus)
+    assert sorted(chain.from_iterable(kept + trained)) == sorted(chain.from_iterable(lowered(told)))
+    assert 1 <= len(kept) <= (count if to_held_out else expected + 1)
+    assert (summary.train.sentences, summary.held_out.sentences) == (corpus.num_sentences, held_out.num_sentences)
+    assert len(list((tmp_path / "corpus").glob("**/shard-*"))) == summary.num_shards
+    if documents == "file":
+        assert len(kept[0]) == round(0.1 * 9 * (count + 1))
 
 
-def test_a_single_sentence_cannot_be_divided_and_another_option_is_enough(
-    write: Write, vocabulary: Path, tmp_path: Path
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz", "a.parquet"])
+def test_a_build_of_one_part_says_how_much_it_has_read(
+    name: str, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"tokenizer": vocabulary, "output": tmp_path / "corpus", "workers": 1}
-    path = write("a.txt", "my uncle lost the ladder")
-    with pytest.raises(LitebertError, match="LB-343"):
-        build_corpus([path], **settings, held_out=0.02)  # type: ignore[arg-type]
-    assert build_corpus([path], **settings).train.documents == 1  # type: ignore[arg-type]
+    monkeypatch.setattr(building, "SECONDS_BETWEEN", 0.001)
+    texts = [" ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50)) for n in range(800)]
+    path = tmp_path / name
+    if name == "a.txt":
+        path.write_text("\n\n".join(texts))
+    elif name == "a.jsonl.gz":
+        path.write_bytes(gzip.compress(rows(texts).encode()))
+    else:
+        table = pytest.importorskip("pyarrow").table({"text": texts})
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    seen: list[BuildProgress] = []
+    summary = build(path, report=seen.append)
+    shares = [look.share for look in seen]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert any(0 < share < 1 for share in shares)
+    assert any(look.seconds_left for look in seen)
+    last = seen[-1]
+    assert (last.parts_done, last.num_parts, last.tokens) == (1, 1, summary.train.tokens)
 
 
-def test_rows_of_ndjson_are_documents(write: Write, vocabulary: Path, tmp_path: Path) -> None:
-    path = write("a.ndjson", '{"text": "one two"}\n{"text": "three"}\n')
-    assert build_corpus([path], tokenizer=vocabulary, output=tmp_path / "corpus", workers=1).train.documents == 2
+def test_a_vocabulary_is_not_replaced_and_advice_on_a_folder_can_be_pasted(
+    write: Write, build: Build, tmp_path: Path
+) -> None:
+    text = write("t.txt", "A small cat sat on the mat.\nThe old dog ran home.\n\n" * 9)
+    train_vocabulary(text, tmp_path / "v", vocab_size=30)
+    before = tree(tmp_path / "v")
+    train_vocabulary(text, tmp_path / "v", vocab_size=30)
+    with pytest.raises(LitebertError, match="LB-105"):
+        train_vocabulary(text, tmp_path / "v", vocab_size=29)
+    assert tree(tmp_path / "v") == before
+    build(text, output="my corpus")
+    with pytest.raises(LitebertError, match="LB-333") as caught:
+        build(text, output="my corpus", held_out=0.01)
+    assert str(tmp_path / "my corpus") in shlex.split(caught.value.next)

@@ -1,84 +1,73 @@
 """Trouble that is found in texts and in corpora."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from litebert.corpus import Corpus, Finding, build_corpus, check_corpus, check_text
-from litebert.corpus.build import is_held_out
+from litebert.corpus import CheckReport, Corpus, Finding, check_corpus, check_text
+from litebert.corpus.build import CorpusSummary, is_held_out
+
+from .conftest import paragraphs
+from .test_build import rows
 
 Stories = Callable[..., list[list[str]]]
 Write = Callable[[str, bytes | str], Path]
 
 
-def findings(report_of: object) -> dict[str, Finding]:
-    return {finding.kind: finding for finding in report_of.findings}  # type: ignore[attr-defined]
+def findings(report: CheckReport) -> dict[str, Finding]:
+    return {finding.kind: finding for finding in report.findings}
 
 
 def test_clean_text_has_no_findings(write: Write, stories: Stories) -> None:
-    text = "\n\n".join("\n".join(story) for story in stories(60))
-    report = check_text([write("a.txt", text)], sentences="line")
+    report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
     assert report.findings == ()
     assert (report.counts["documents"], report.counts["sentences"]) == (60, 540)
     assert "nothing to correct" in str(report)
 
 
 @pytest.mark.parametrize(
-    ("kind", "line", "times"),
+    ("kind", "line", "times", "told"),
     [
-        ("mojibake", "The cafÃ© isnâ€™t open.", 2),
-        ("replacement character", "A lost \ufffd and \ufffd.", 2),
-        ("control character", "A bell \x07 rang.", 1),
-        ("short sentence", "II.", 1),
-        ("long sentence", "word " * 500, 1),
+        ("mojibake", "The cafÃ© isnâ€™t open.", 2, ""),
+        ("replacement character", "A lost \ufffd and \ufffd.", 2, ""),
+        ("control character", "A bell \x07 rang.", 1, ""),
+        ("short sentence", "II.", 1, "II."),
+        ("long sentence", "word " * 500, 1, "word word"),
+        ("unknown token", "A ☃ and a ☃ and a ♞.", 3, "'☃' 2, '♞' 1"),
     ],
 )
-def test_trouble_is_found_with_its_line(write: Write, stories: Stories, kind: str, line: str, times: int) -> None:
+def test_trouble_is_found_with_its_line(
+    write: Write, stories: Stories, vocabulary: Path, kind: str, line: str, times: int, told: str
+) -> None:
     good = stories(1)[0]
     path = write("a.txt", "\n".join([*good, line, *good]))
-    found = findings(check_text([path], sentences="line"))
-    assert found[kind].where == f"{path}:10"
-    assert found[kind].count == times
+    tokenizer = vocabulary if kind == "unknown token" else None
+    found = findings(check_text([path], sentences="line", tokenizer=tokenizer))[kind]
+    assert (found.where, found.count) == (f"{path}:10", times)
+    assert told in found.example
 
 
-def test_duplicates_are_found_across_inputs(write: Write, stories: Stories) -> None:
+def test_trouble_between_documents_is_found(write: Write, stories: Stories) -> None:
     told = [" ".join(story) for story in stories(20)]
-    rows = "".join(json.dumps({"text": text}) + "\n" for text in [*told, told[3]])
-    first = write("a.jsonl", rows)
+    first = write("a.jsonl", rows([*told, told[3]]))
     second = write("b.txt", told[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], documents="file"))["duplicate document"]
     assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
 
+    text = paragraphs([*story, "All rights reserved."] for story in stories(40))
+    path = write("c.txt", text)
+    found = findings(check_text([path], sentences="line"))["repeated line"]
+    assert (found.count, found.example, found.where) == (40, "All rights reserved.", f"{path}:10")
 
-def test_documents_without_use_are_found(write: Write) -> None:
-    path = write("a.jsonl", '{"text": "One. Two."}\n{"text": " "}\n{"text": "Three."}\n')
-    found = findings(check_text([path]))
-    assert found["empty document"].where == f"{path}:2"
-    assert found["single-sentence document"].where == f"{path}:3"
-
-
-def test_boilerplate_is_found(write: Write, stories: Stories) -> None:
-    text = "\n\n".join("\n".join([*story, "All rights reserved."]) for story in stories(40))
-    found = findings(check_text([write("a.txt", text)], sentences="line"))["repeated line"]
-    assert (found.count, found.example) == (40, "All rights reserved.")
-    assert found.where.endswith("a.txt:10")
-
-
-def test_unknown_characters_are_named(write: Write, stories: Stories, vocabulary: Path) -> None:
-    path = write("a.txt", "\n".join([*stories(1)[0], "A ☃ and a ☃ and a ♞."]))
-    report = check_text([path], sentences="line", tokenizer=vocabulary)
-    found = findings(report)["unknown token"]
-    assert found.where == f"{path}:10"
-    assert found.count == 3
-    assert "'☃' 2, '♞' 1" in found.example
-    assert report.counts["tokens"] > 100
+    path = write("d.jsonl", rows(["One. Two.", " ", "Three."]))
+    several = findings(check_text([path]))
+    assert several["empty document"].where == f"{path}:2"
+    assert several["single-sentence document"].where == f"{path}:3"
 
 
 def test_unreadable_input_is_a_finding_and_the_others_are_read(write: Write, stories: Stories) -> None:
-    bad = write("a.txt", b"one\ncaf\xe9\n")
-    good = write("b.txt", "\n".join(stories(1)[0]))
+    bad, good = write("a.txt", b"one\ncaf\xe9\n"), write("b.txt", paragraphs(stories(1)))
     report = check_text([bad, good], sentences="line")
     assert report.has_errors
     assert "line 2: not UTF-8" in findings(report)["unreadable"].example
@@ -87,22 +76,17 @@ def test_unreadable_input_is_a_finding_and_the_others_are_read(write: Write, sto
 
 
 @pytest.fixture
-def corpus(write: Write, stories: Stories, vocabulary: Path, tmp_path: Path) -> Path:
-    """Give a corpus with a duplicate, a long sentence, a single one and an unknown token."""
-    told = [" ".join(story) for story in stories(40)]
-    odd = [*told_twice(stories), "Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
-    rows = "".join(json.dumps({"text": text}) + "\n" for text in told + odd)
-    build_corpus([write("a.jsonl", rows)], tokenizer=vocabulary, output=tmp_path / "corpus", held_out=0.2, workers=1)
+def corpus(write: Write, stories: Stories, build: Callable[..., CorpusSummary], tmp_path: Path) -> Path:
+    """Give a corpus with duplicates, a long sentence, a single one and an unknown token."""
+    told = [" ".join(story) for story in [*stories(40), *stories(5)]]
+    odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
+    build(write("a.jsonl", rows(told + odd)), held_out=0.2)
     return tmp_path / "corpus"
-
-
-def told_twice(stories: Stories) -> list[str]:
-    return [" ".join(story) for story in stories(5)]
 
 
 def test_trouble_in_a_corpus_is_found(corpus: Path, stories: Stories) -> None:
     found = findings(check_corpus(corpus))
-    repeated = [text for text in told_twice(stories) if not is_held_out(text, 0.2)]
+    repeated = [story for story in stories(5) if not is_held_out(" ".join(story), 0.2)]
     assert found["duplicate document"].count == len(repeated) > 0
     assert found["single-sentence document"].example == "only one lantern."
     assert found["long sentence"].example.startswith("word word word")
@@ -110,23 +94,18 @@ def test_trouble_in_a_corpus_is_found(corpus: Path, stories: Stories) -> None:
     assert "held-out overlap" not in found
 
 
-def test_overlap_with_what_is_held_out_is_found(corpus: Path, tmp_path: Path) -> None:
-    other = corpus.parent / "other"
+def test_overlap_with_what_is_held_out_is_found(corpus: Path) -> None:
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None
-    corpus.rename(other)
-    (other / "held-out").rename(corpus)
-    train = other / "corpus.json"
-    (corpus / "corpus.json").write_text(
-        (corpus / "corpus.json").read_text().replace('"part": "held-out"', '"part": "train"')
-    )
-    copy = corpus / "held-out"
-    copy.mkdir()
-    for path in corpus.iterdir():
-        if path != copy:
-            (copy / path.name).symlink_to(path)
+    corpus.rename(corpus.parent / "other")
+    (corpus.parent / "other" / "held-out").rename(corpus)  # a corpus that holds itself out
+    manifest = corpus / "corpus.json"
+    manifest.write_text(manifest.read_text().replace('"part": "held-out"', '"part": "train"'))
+    paths = list(corpus.iterdir())
+    (corpus / "held-out").mkdir()
+    for path in paths:
+        (corpus / "held-out" / path.name).symlink_to(path)
     report = check_corpus(corpus)
-    assert train.exists()
     assert findings(report)["held-out overlap"].count == held_out.num_documents
     assert report.has_errors
 

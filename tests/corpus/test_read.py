@@ -26,28 +26,15 @@ def documents_of(passages: list[Passage]) -> list[str]:
     return documents
 
 
-def test_blank_lines_end_documents_where_asked(source: Write) -> None:
-    file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
-    assert list(read_passages(file, BLANK_LINE)) == [
-        Passage("one\ntwo", 3, is_start=True),
-        Passage("three", 7, is_start=True),
-    ]
-
-
-def test_blank_lines_belong_to_the_document_otherwise(source: Write) -> None:
-    file = source("a.txt", "\n\none\ntwo\n\nthree\n")
-    assert list(read_passages(file, FILE)) == [Passage("one\ntwo\n\nthree", 3, is_start=True)]
-
-
-def test_long_document_comes_in_passages_that_end_at_blank_lines(
+def test_blank_lines_end_documents_where_asked_and_passages_of_a_long_one(
     source: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 20)
-    file = source("a.txt", "first line\nsecond line\n\nthird line\n")
-    assert list(read_passages(file, FILE)) == [
-        Passage("first line\nsecond line", 1, is_start=True),
-        Passage("third line", 4, is_start=False),
-    ]
+    file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
+    first, last = Passage("one\ntwo", 3, is_start=True), Passage("three", 7, is_start=True)
+    assert list(read_passages(file, BLANK_LINE)) == [first, last]
+    assert list(read_passages(file, FILE)) == [Passage("one\ntwo\n \t\n\nthree", 3, is_start=True)]
+    monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 5)
+    assert list(read_passages(file, FILE)) == [first, Passage("three", 7, is_start=False)]
 
 
 @given(

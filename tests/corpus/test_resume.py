@@ -14,9 +14,9 @@ from litebert.corpus import build_corpus
 from litebert.corpus.build import locked
 from litebert.errors import LitebertError
 
+from .conftest import tree
+
 Stories = Callable[..., list[list[str]]]
-Jsonl = Callable[[str, list[list[str]]], Path]
-Tree = Callable[[Path], dict[str, bytes]]
 Settings = dict[str, object]
 
 KILLED_AT = [k / 6 for k in range(7)]
@@ -89,98 +89,52 @@ def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories
 def whole(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> tuple[Path, int]:
     """Give an uninterrupted build and the number of its file operations."""
     output = tmp_path_factory.mktemp("whole") / "corpus"
-    return output, int(run(settings, output).stdout)
-
-
-def test_uninterrupted_build_has_many_shards_and_no_leftovers(whole: tuple[Path, int]) -> None:
-    output, operations = whole
-    assert len(list(output.glob("shard-*"))) > 6
-    assert len(list(output.glob("held-out/shard-*"))) > 3
-    assert not list(output.rglob("*.partial-*"))
-    assert not (output / "build.json").exists()
+    operations = int(run(settings, output).stdout)
     assert operations > 100
+    assert (len(list(output.glob("shard-*"))) > 6) and (len(list(output.glob("held-out/shard-*"))) > 3)
+    assert not [*output.rglob("*.partial-*"), *output.glob("build.json")]
+    return output, operations
 
 
 @pytest.mark.parametrize("point", KILLED_AT)
 def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
-    settings: Settings, whole: tuple[Path, int], tmp_path: Path, tree: Tree, point: float
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path, point: float
 ) -> None:
     reference, operations = whole
     output, at = tmp_path / "corpus", 1 + round(point * (operations - 1))
     assert run(settings, output, kill_at=at).returncode == -signal.SIGKILL
+    before = {path: path.stat().st_ino for path in output.rglob("shard-*-????")}
     assert run(settings, output).returncode == 0
+    assert {path: path.stat().st_ino for path in before} == before, "shards that are whole are not made again"
     assert tree(output) == tree(reference)
 
 
-def test_shards_that_are_whole_are_not_made_again(settings: Settings, whole: tuple[Path, int], tmp_path: Path) -> None:
-    output = tmp_path / "corpus"
-    assert run(settings, output, kill_at=whole[1] // 2).returncode == -signal.SIGKILL
-    before = {path: path.stat().st_ino for path in output.rglob("shard-*-????")}
-    assert len(before) > 3
-    assert run(settings, output).returncode == 0
-    assert {path: path.stat().st_ino for path in before} == before
-
-
-def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
-    settings: Settings, whole: tuple[Path, int], tmp_path: Path, tree: Tree
-) -> None:
-    output, pair = tmp_path / "corpus", command({**settings, "workers": 2}, tmp_path / "corpus")
-    with subprocess.Popen(pair, stdout=subprocess.DEVNULL) as parent:
-        children = await_children(parent, output)
-        parent.kill()
-    await_end(children)
-    assert run(settings, output).returncode == 0
-    assert tree(output) == tree(whole[0])
-
-
-def await_children(parent: subprocess.Popen[bytes], output: Path) -> list[int]:
-    """Return the processes of a build as soon as its workers have begun to write."""
-    listing = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    while not list(output.glob("shard-*")):
-        assert parent.poll() is None
-    return [int(child) for child in listing.read_text().split()]
-
-
-def await_end(processes: list[int]) -> None:
-    deadline = time.monotonic() + 8
-    while any(is_running(process) for process in processes):
-        assert time.monotonic() < deadline, "workers outlive the build"
-
-
-def is_running(process: int) -> bool:
+def is_running(process: str) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_begun_build_refuses_other_settings(settings: Settings, whole: tuple[Path, int], tmp_path: Path) -> None:
-    output = tmp_path / "corpus"
-    assert run(settings, output, kill_at=whole[1] // 2).returncode == -signal.SIGKILL
-    with pytest.raises(LitebertError, match="begun with other settings") as caught:
-        build_corpus(**{**settings, "output": output, "held_out": 0.2})  # type: ignore[arg-type]
-    assert caught.value.received == "held_out: 0.3 -> 0.2"
-
-
-def test_second_build_in_a_folder_is_refused(settings: Settings, tmp_path: Path) -> None:
-    with locked(tmp_path / "corpus"), pytest.raises(LitebertError, match="is being written by another process"):
-        build_corpus(**{**settings, "output": tmp_path / "corpus"})  # type: ignore[arg-type]
-
-
-def test_lock_of_a_killed_build_holds_nobody_up(tmp_path: Path) -> None:
-    die = [sys.executable, "-c", DIE_WITH_LOCK, str(tmp_path / "corpus")]
-    killed = subprocess.run(die, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    with locked(tmp_path / "corpus"):
-        assert not list((tmp_path / "corpus").iterdir())
-
-
-def test_a_first_try_that_failed_on_its_input_does_not_block_the_mended_command(
-    tmp_path: Path, vocabulary: Path
+def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path
 ) -> None:
-    (tmp_path / "bad.txt").write_bytes(b"caf\xe9 is here.\n")
-    (tmp_path / "good.txt").write_text("A house is here. It is old.\n", encoding="utf-8")
-    settings = {"tokenizer": vocabulary, "output": tmp_path / "out", "workers": 1}
-    with pytest.raises(LitebertError, match="LB-309"):
-        build_corpus([tmp_path / "bad.txt"], **settings)
-    assert build_corpus([tmp_path / "good.txt"], **settings).train.documents == 1
+    output = tmp_path / "corpus"
+    with subprocess.Popen(command({**settings, "workers": 2}, output), stdout=subprocess.DEVNULL) as parent:
+        while not list(output.glob("shard-*")):  # until its workers have begun to write
+            assert parent.poll() is None
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        parent.kill()
+    deadline = time.monotonic() + 8
+    while any(is_running(child) for child in children):
+        assert time.monotonic() < deadline, "workers outlive the build"
+    assert run(settings, output).returncode == 0
+    assert tree(output) == tree(whole[0])
+
+
+def test_lock_of_a_killed_build_holds_nobody_up(settings: Settings, tmp_path: Path) -> None:
+    die = [sys.executable, "-c", DIE_WITH_LOCK, str(tmp_path / "corpus")]
+    assert subprocess.run(die, check=False).returncode == -signal.SIGKILL
+    with locked(tmp_path / "corpus"), pytest.raises(LitebertError, match="is being written by another process"):
+        build_corpus(**{**settings, "output": tmp_path / "corpus"})
+    assert not list((tmp_path / "corpus").iterdir())

@@ -1,6 +1,5 @@
 """Damaged corpora are told apart from whole ones."""
 
-import json
 import resource
 import shutil
 import signal
@@ -8,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,6 +22,8 @@ from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
 from litebert.tokenizer import unigram
 
+from .conftest import paragraphs
+
 Stories = Callable[..., list[list[str]]]
 ARRAYS = ("tokens", "sentences", "documents")
 
@@ -30,16 +32,9 @@ ARRAYS = ("tokens", "sentences", "documents")
 def pristine(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories) -> Path:
     """Give a corpus of two shards with a held-out part."""
     folder = tmp_path_factory.mktemp("pristine")
-    rows = [json.dumps({"text": " ".join(story)}) for story in stories(40)]
-    (folder / "a.jsonl").write_text("\n".join(rows))
-    build_corpus(
-        [folder / "a.jsonl"],
-        tokenizer=vocabulary,
-        output=folder / "corpus",
-        held_out=0.2,
-        shard_tokens=4_000,
-        workers=1,
-    )
+    (folder / "a.txt").write_text(paragraphs(stories(40)))
+    settings = {"sentences": "line", "held_out": 0.2, "shard_tokens": 4_000, "workers": 1}
+    build_corpus([folder / "a.txt"], tokenizer=vocabulary, output=folder / "corpus", **settings)
     return folder / "corpus"
 
 
@@ -71,16 +66,15 @@ def test_file_that_is_cut_off_is_found_on_opening(corpus: Path, name: str, keep:
     assert f"rm -r {corpus}, then litebert corpus build" in caught.value.next
 
 
-def test_other_type_of_the_same_size_is_found_on_opening(corpus: Path) -> None:
+def test_another_type_or_id_of_the_same_size_is_found_with_its_place(corpus: Path) -> None:
     path = array(corpus, "tokens")
+    whole = path.read_bytes()
     np.save(path, np.load(path).astype(np.int16))
     with pytest.raises(DamagedError, match="damaged in its first 128 bytes") as caught:
         Corpus.open(corpus)
     assert "of type <u2" in caught.value.expected
-
-
-def test_id_outside_the_vocabulary_is_found_with_its_place(corpus: Path) -> None:
-    change(array(corpus, "tokens"), 1_234, 120, "<u2")
+    path.write_bytes(whole)
+    change(path, 1_234, 120, "<u2")
     with pytest.raises(DamagedError, match="damaged at byte 2,596") as caught:
         Corpus.open(corpus)
     assert (caught.value.received, caught.value.expected) == ("token 1,234 is 120", "ids below 120")
@@ -102,14 +96,11 @@ def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None
     Corpus.open(pristine)
 
 
-def test_held_out_part_is_verified_too(corpus: Path) -> None:
+def test_swapped_shards_and_damage_in_the_held_out_part_are_found(corpus: Path) -> None:
     change(corpus / "held-out/shard-00000-0000/tokens.npy", 0, 120, "<u2")
     opened = Corpus.open(corpus)
     with pytest.raises(DamagedError, match="held-out"):
         opened.held_out()
-
-
-def test_swapped_shards_are_found(corpus: Path) -> None:
     one, two = corpus / "shard-00000-0000", corpus / "shard-00000-0001"
     one.rename(corpus / "aside")
     two.rename(one)
@@ -161,58 +152,40 @@ def settled(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 
 def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = False) -> int:
     """Return how many files one opening reads from end to end."""
-    seen: list[Path] = []
-
-    def counted(path: Path) -> str:
-        seen.append(path)
-        return hash_file(path)
-
     with monkeypatch.context() as patched:
+        counted = Mock(wraps=hash_file)
         patched.setattr(corpora, "hash_file", counted)
         Corpus.open(corpus, verify=verify)
-    return len(seen)
+    return counted.call_count
 
 
-def test_files_that_were_verified_are_not_read_again(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_were_verified_are_not_read_again_unless_they_changed_or_the_list_is_damaged(
+    settled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert _hashed(settled, monkeypatch) == 0
     assert _hashed(settled, monkeypatch, verify=True) > 0
     array(settled, "tokens").touch()
     assert _hashed(settled, monkeypatch) == 3
-
-
-def test_files_that_changed_a_moment_ago_are_not_remembered(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    array(corpus, "tokens").touch()
-    Corpus.open(corpus)
-    assert _hashed(corpus, monkeypatch) >= 3
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{" * 100_000, b'{"a": 1}'])
-def test_a_damaged_list_of_verified_files_counts_for_nothing(
-    settled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
-) -> None:
     (kept,) = (tmp_path / "cache").rglob("*.json")
-    kept.write_bytes(content)
-    assert _hashed(settled, monkeypatch) > 0
-
-
-def test_without_a_cache_folder_each_opening_verifies(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for content in (b"", b"[]", b"{" * 100_000, b'{"a": 1}'):
+        kept.write_bytes(content)
+        assert _hashed(settled, monkeypatch) > 0
+    monkeypatch.setattr(corpora, "RECENT_SECONDS", 60.0)
+    array(settled, "tokens").touch()
+    Corpus.open(settled)
+    assert _hashed(settled, monkeypatch) >= 3, "what changed a moment ago is not remembered"
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)
-    assert _hashed(corpus, monkeypatch) == _hashed(corpus, monkeypatch) > 0
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file: no folder can be made there
+    assert _hashed(settled, monkeypatch) == _hashed(settled, monkeypatch) > 0
 
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("how", ["bytes", "truncated", "deleted"])
 def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name: str, how: str) -> None:
     opened = Corpus.open(corpus).shards[1]
-    opened.require_unchanged()
     path = array(corpus, name)
+    path.touch()
+    opened.require_unchanged()  # the same bytes are read on
     if how == "deleted":
         path.unlink()
     else:
@@ -238,12 +211,6 @@ except DamagedError as error:
 """
 
 
-UNGUARDED = """
-from litebert.corpus import Shard
-Shard.require_unchanged = lambda _: None
-"""
-
-
 @pytest.mark.parametrize(
     ("how", "name"), [("find", "documents"), ("own", "documents"), ("read", "tokens"), ("read", "sentences")]
 )
@@ -257,16 +224,8 @@ def test_each_read_of_a_file_that_was_cut_off_is_an_error_in_the_process_itself(
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (1, "LB-340")
     path.write_bytes(content)
-    words[2] = UNGUARDED + CUT_OFF
+    words[2] = "from litebert.corpus import Shard\nShard.require_unchanged = lambda _: None\n" + CUT_OFF
     assert subprocess.run(words, capture_output=True, check=False).returncode == -signal.SIGBUS
-
-
-def test_a_file_that_was_only_touched_is_read_on(corpus: Path) -> None:
-    opened = Corpus.open(corpus).shards[1]
-    tokens = opened.tokens.copy()
-    array(corpus, "tokens").touch()
-    opened.require_unchanged()
-    assert (opened.tokens == tokens).all()
 
 
 @pytest.mark.parametrize("change", ["model", "settings", "deleted"])
@@ -289,13 +248,8 @@ def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> 
 
 def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
     opened = Corpus.open(corpus)
-    loader = Loader(
-        opened.shards,
-        vocabulary=Vocabulary(120, 2, 3, 4, opened.tokenizer().starts_word),
-        config=ObjectiveConfig(max_seq_length=64),
-        batch_size=32,
-        seed=1,
-    )
+    vocabulary, config = Vocabulary(120, 2, 3, 4, opened.tokenizer().starts_word), ObjectiveConfig(max_seq_length=64)
+    loader = Loader(opened.shards, vocabulary=vocabulary, config=config, batch_size=32, seed=1)
     loader.batch(0)
     for path in corpus.glob("shard-*/tokens.npy"):
         change(path, 40, 9, "<u2")
