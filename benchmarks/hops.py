@@ -19,7 +19,7 @@ import litebert
 from litebert.config import TrainConfig
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import Lamb
-from litebert.tasks import Pretraining, PretrainingWork
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
 from litebert.train.loop import training_step
 
 HOME = str(Path(litebert.__file__).parent)

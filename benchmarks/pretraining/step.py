@@ -26,7 +26,7 @@ from transformers import AlbertForPreTraining
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig, preset
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
-from litebert.tasks import Pretraining, PretrainingWork
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
 from litebert.train.loop import training_step
 
 SEQUENCES, LENGTH, VOCAB_SIZE = 16, 128, 16_000

@@ -20,7 +20,7 @@ from litebert.config import OptimConfig, TrainConfig
 from litebert.folder import load_model, read_config
 from litebert.nn import Batch
 from litebert.optim import build_optimizer
-from litebert.tasks import Pretraining, PretrainingWork
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
 from litebert.train.loop import training_step
 
 RECTANGLES = ((8, 128), (8, 512))

@@ -267,7 +267,7 @@ def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_pro
         intermediate_size=8,
         max_position_embeddings=64,
     )
-    family = TextClassification(HeadConfig(kind="sequence-classification", labels=("no", "yes")))
+    family = TextClassification.of(HeadConfig(kind="sequence-classification", labels=("no", "yes")))
     network = AlbertForTask(config, family.head)
     # the second piece tells which example it is; the lengths differ, and some are equal
     features = [

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.config.head import ProblemType
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, calibrate, engine, limit_depth, pack, patient_logits, to_int8
 from litebert.fast.exits import SAME_SCORE, heads_of, is_same_answer, logits_by_step, mean_by_depth
@@ -13,7 +12,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
 STEPS = 5
 LENGTHS = (9, 4, 13, 1, 7, 4, 20, 11, 2, 16, 5, 3)
-LABELS: dict[ProblemType, tuple[str, ...]] = {
+LABELS: dict[str, tuple[str, ...]] = {
     "single_label_classification": ("a", "b", "c"),
     "multi_label_classification": ("a",),
     "regression": ("score",),
@@ -34,7 +33,7 @@ def _config(**changes: object) -> AlbertConfig:
 
 
 def _network(
-    problem: ProblemType = "single_label_classification",
+    problem: str = "single_label_classification",
     *,
     has_exits: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -63,7 +62,7 @@ def _alone(batch: Batch, number: int) -> Batch:
     return Batch.from_flat(batch.ids[rows], batch.segments[rows], (batch.lengths[number],))
 
 
-def _stops(by_step: list[torch.Tensor], patience: int, problem: ProblemType) -> list[int]:
+def _stops(by_step: list[torch.Tensor], patience: int, problem: str) -> list[int]:
     """Return the step after which each sequence stops, by the words of the paper, one by one."""
     found = []
     for number in range(len(by_step[0])):
@@ -136,7 +135,7 @@ def test_patience_of_all_steps_is_full_depth(patience: int, is_packed: bool) -> 
 @pytest.mark.parametrize("problem", LABELS)
 @pytest.mark.parametrize("patience", [1, 2, 3])
 @torch.no_grad()
-def test_every_sequence_stops_where_the_paper_says(patience: int, problem: ProblemType) -> None:
+def test_every_sequence_stops_where_the_paper_says(patience: int, problem: str) -> None:
     network, batch = _network(problem), _batch()
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, patience, problem)

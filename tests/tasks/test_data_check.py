@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.cli.data import data
+from litebert.cli import cli
 from litebert.errors import LitebertError
 from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, Likeness, Seen, check_dataset, check_files
-from litebert.tasks.registry import DATASETS
+from litebert.tasks.named import DATASETS
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 Write = Callable[[str, bytes | str], Path]
@@ -201,7 +201,7 @@ def test_folder_of_a_named_task_is_looked_through(tmp_path: Path) -> None:
     (folder / "dev.tsv").write_text(header + "".join(rows[:2]))
     report = check_dataset(DATASETS["rte"], tmp_path)
     assert [split.num_rows for split in report.splits] == [24, 2]
-    assert report.notes == (f"{tmp_path}: rte", "test: no such file")
+    assert report.said == (f"{tmp_path}: rte", "test: no such file")
     assert kinds(report) == ["both trained and evaluated on"]
 
 
@@ -220,7 +220,7 @@ def test_folder_without_the_task_is_refused(tmp_path: Path) -> None:
 
 
 def run(*arguments: object) -> tuple[int, str]:
-    result = CliRunner().invoke(data, ["check", *map(str, arguments)])
+    result = CliRunner().invoke(cli, ["data", "check", *map(str, arguments)])
     if isinstance(result.exception, LitebertError):
         raise result.exception
     return result.exit_code, result.output
@@ -260,7 +260,6 @@ def test_folder_needs_the_name_of_its_task(tmp_path: Path) -> None:
         (["rows.xyz"], "LB-303"),
         (["rows.csv", "--column", "text=none"], "LB-851"),
         (["rows.csv", "--column", "nonsense"], "LB-850"),
-        (["rows.csv", "--problem", "regress"], "LB-855"),
         (["unclear.csv"], "LB-854"),
     ],
 )

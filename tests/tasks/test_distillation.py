@@ -17,7 +17,7 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.runs import read_metrics
 from litebert.tasks.distillation import Surface, Teacher, align, pool
-from litebert.tasks.student import convert
+from litebert.tasks.start import convert
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import completed, task_of
 from litebert.train.sources import Sources

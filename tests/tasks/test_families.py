@@ -1,32 +1,33 @@
 """Every family of tasks passes one harness; a family from outside passes it, too."""
 
+import importlib
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import litebert
 from litebert.config import AlbertConfig, HeadConfig, TeacherConfig
-from litebert.config.head import HEADS
+from litebert.config.head import HEADS, PROBLEMS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.tasks.finetuning import LabelledSet, baseline, doubts
-from litebert.tasks.imitation import taught, taught_losses
+from litebert.tasks.finetuning import LabelledSet, baseline, doubts, taught, taught_losses
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of, taught_by
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import TextClassification, TextExample
-from litebert.tasks.kinds.windows import GoldAnswer, SpanExample
+from litebert.tasks.named import DATASETS, register
 from litebert.tasks.named.glue import DATASETS as GLUE
 from litebert.tasks.own.dataset import require_same_data, table_dataset
-from litebert.tasks.registry import DATASETS, register
 from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def texts(*labels: Any) -> list[TextExample]:
 
 
 def classifier(problem: Any, *labels: str) -> TextClassification:
-    return TextClassification(HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem))
+    return TextClassification.of(HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem))
 
 
 CONTEXT = "Anna took a red ball to the river."
@@ -139,7 +140,7 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
     with monkeypatch.context() as undone:
-        undone.setattr("litebert.tasks.registry.DATASETS", dict(DATASETS))
+        undone.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
         exec(blocks[0], names)
         try:
             examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
@@ -148,6 +149,28 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
             assert "distance" in names["run"].result["last"]
         finally:
             del HEADS["ordered"]
+
+
+def test_labels_of_the_how_to_are_a_class_and_a_line(
+    blocks: list[str], small_tokenizer: Tokenizer, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "ordinal.py").write_text(blocks[2], encoding="utf-8")
+    try:
+        importlib.import_module("ordinal")
+        family = classifier("ordinal", "bad", "fair", "good")
+        examples = texts(0, 1, 2, 2)
+        save_model(trained(family, examples, small_tokenizer), tmp_path / "model")
+        small_tokenizer.save(tmp_path / "model")
+        model = litebert.load(tmp_path / "model")
+        found = model.classify("ball", "river")
+        assert sum(found.values.values()) == pytest.approx(1.0)
+        score = model.explain("classify", "ball", "river").score
+        assert score == pytest.approx(np.log(found.values[found.labels[0]]), abs=1e-4)
+        assert family.measures(examples, family.constant(examples, examples))["accuracy"] == 0.5
+    finally:
+        PROBLEMS.pop("ordinal", None)
+        sys.modules.pop("ordinal", None)
 
 
 def test_two_data_sets_of_one_name_are_refused() -> None:

@@ -7,7 +7,7 @@ from litebert.config import AlbertConfig, preset
 from litebert.fast.steps import blocks
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.model import AttentionBlock
-from litebert.tasks.local_start import OFFSETS, attend_locally, num_local_heads
+from litebert.tasks.start import OFFSETS, attend_locally, num_local_heads
 
 
 def begun(config: AlbertConfig, seed: int = 1) -> Albert:

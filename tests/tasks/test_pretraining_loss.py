@@ -12,8 +12,7 @@ from litebert.folder import load_model, save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import PretrainingBatch
-from litebert.tasks import Pretraining, micro_batches
-from litebert.tasks.pretraining import commonest_share
+from litebert.tasks.pretraining import Pretraining, commonest_share, micro_batches
 
 CONFIG = AlbertConfig(
     vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40

@@ -7,8 +7,7 @@ import pytest
 
 from litebert.config import HeadConfig
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
-from litebert.tasks.named import glue
-from litebert.tasks.named.published import all_published, published
+from litebert.tasks.named import all_published, glue, published
 
 # the column Avg of Table 2, Table 13 and the README (both measures of a SQuAD averaged first)
 AVERAGES = {
@@ -47,7 +46,7 @@ def test_glue_measures_bear_the_names_that_evaluation_gives_them() -> None:
     asked = [TextExample("0", "a", label=0), TextExample("1", "a", label=1)]
     answers = [Scores((0.9, 0.1)), Scores((0.2, 0.8))]
     head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
-    names = set(TextClassification(head).measures(asked, answers)) | {"pearson"}
+    names = set(TextClassification.of(head).measures(asked, answers)) | {"pearson"}
     measures = {s.measure for s in all_published() if s.task in glue.DATASETS}
     assert measures == {"accuracy", "matthews", "pearson"}
     assert measures <= names

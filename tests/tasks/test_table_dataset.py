@@ -21,7 +21,7 @@ from litebert.tasks.finetuning import Finetuning, answer
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
-from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
+from litebert.tasks.kinds.text import MultiLabel, Regression, Scores, SingleLabel, TextExample
 from litebert.tasks.own.dataset import TableDataset, drawn, table_dataset
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
@@ -77,18 +77,18 @@ CHOICES = [
 ]
 TAGGED = "\n".join(f"Anna B-PER\ntook O\nball{n} O\n" for n in range(20))
 PROBLEMS: dict[str, tuple[str, str, type[Any], str, int]] = {
-    "classification": ("r.csv", reviews(), TextClassification, "accuracy", 2),
+    "classification": ("r.csv", reviews(), SingleLabel, "accuracy", 2),
     "multi-label": (
         "m.jsonl",
         jsonl([{"text": f"ball {n}", "tags": [["red"], ["red", "old"], []][n % 3]} for n in range(30)]),
-        TextClassification,
+        MultiLabel,
         "micro_f1",
         2,
     ),
     "regression": (
         "s.tsv",
         "sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb\t{n / 8}\n" for n in range(30)),
-        TextClassification,
+        Regression,
         "pearson",
         1,
     ),

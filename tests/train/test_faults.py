@@ -20,8 +20,8 @@ from litebert.errors import LitebertError, NonFiniteError, ResourceError
 from litebert.files import Json
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
-from litebert.tasks import Pretraining
 from litebert.tasks.base import Loss
+from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, log, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.log import RunLog

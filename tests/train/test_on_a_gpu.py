@@ -18,7 +18,8 @@ from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.nn.model import attention as reference
 from litebert.nn.model import without_numbers
 from litebert.optim import build_optimizer, clip_gradients
-from litebert.tasks import Pretraining, PretrainingWork, base, pretraining
+from litebert.tasks import base, pretraining
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import RunProgress
 from litebert.train.loop import StepResult, training_step

@@ -84,8 +84,8 @@ def test_the_result_loads_in_transformers_with_its_tokenizer(tmp_path: Path, con
 def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.tasks import Pretraining
     from litebert.tasks.base import Loss
+    from litebert.tasks.pretraining import Pretraining
 
     original = Pretraining.loss
 
@@ -104,8 +104,8 @@ def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
 def test_a_run_goes_on_after_single_steps_that_are_not_finite(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.tasks import Pretraining
     from litebert.tasks.base import Loss
+    from litebert.tasks.pretraining import Pretraining
 
     original, count = Pretraining.loss, itertools.count()
 

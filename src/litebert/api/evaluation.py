@@ -259,7 +259,7 @@ def _of_pretrained(
     from litebert.hub import locate
     from litebert.inference.finetuned import run_of, trained_in
     from litebert.nn import AlbertForPretraining
-    from litebert.tasks import Pretraining
+    from litebert.tasks.pretraining import Pretraining
 
     run = run_of(path)
     config = None if run is None else _pretraining_of(run)
@@ -396,7 +396,7 @@ def predict(
     require_types(predict, locals())
     from litebert.api.progress import Progress
     from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
-    from litebert.tasks.registry import OWN
+    from litebert.tasks.named import OWN
 
     chosen = paths(models)
     if not chosen:

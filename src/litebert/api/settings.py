@@ -136,12 +136,13 @@ def recipe_settings(kind: str, name: str) -> Settings:
 
     A task that another package registered needs no recipe: it gets the default settings.
     """
-    from litebert.tasks import registry  # needs torch
-
     if name not in recipe_names(kind) and Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
-    if kind == "finetune" and name not in recipe_names(kind) and name in registry.DATASETS:
-        return {"task.name": Setting(name, Origin("recipe", name))}
+    if kind == "finetune" and name not in recipe_names(kind):
+        from litebert.tasks.named import DATASETS  # needs torch
+
+        if name in DATASETS:
+            return {"task.name": Setting(name, Origin("recipe", name))}
     recipe(name)  # refuses an unknown name
     with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
         return settings_from_toml(path, origin=Origin("recipe", name))

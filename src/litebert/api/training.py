@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from os import fspath
 from pathlib import Path
@@ -28,18 +28,18 @@ from litebert.api.settings import (
 from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Resolved, Setting, resolve, without_retired
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.inference import PACKAGED
 from litebert.inference.model import count
 from litebert.reading.source import find_texts, is_url
 from litebert.runs import RunFile, read_run
+from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.terminal import counted, say
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
     from litebert.distributed.world import World
-    from litebert.tasks.check import DataReport
     from litebert.train.estimate import Estimate
     from litebert.train.finetune import FinetunePlan
     from litebert.train.log import Listener
@@ -307,7 +307,7 @@ def finetune(
     require_types(finetune, locals())
     from litebert.distributed.world import joined
     from litebert.hub import packaged_model
-    from litebert.tasks.registry import require_task
+    from litebert.tasks.named import require_task
     from litebert.train import finetune as fine_tuning
     from litebert.train.run import choose_device
 
@@ -472,26 +472,6 @@ def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
 # ---- before a fine-tuning -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What files of examples contain, and what is wrong with them."""
-
-    report: DataReport
-
-    def as_json(self) -> DataReport:
-        """Return what --json prints."""
-        return self.report
-
-    def __str__(self) -> str:
-        """Return the report for people."""
-        return str(self.report)
-
-    @property
-    def exit_code(self) -> int:
-        """That of damaged data where something would stop the training."""
-        return DamagedError.exit_code if self.report.has_errors else 0
-
-
 def check_data(
     *files: Annotated[Path, Required],
     dev: Annotated[tuple[Path, ...], "Evaluation files, checked for overlap."] = (),
@@ -500,7 +480,7 @@ def check_data(
     task: Annotated[str | None, "A named task; FILE is its folder."] = None,
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
     max_length: Annotated[int | None, Ge(1), "Pieces that fit; the task's recipe by default."] = None,
-) -> Checked:
+) -> DataReport:
     """Say what a file of examples contains and what is wrong with it.
 
     The first FILE is the one to train on; the others are compared with it, as --dev is. The exit code is 3 if something
@@ -509,8 +489,7 @@ def check_data(
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
     """
-    from litebert.tasks.check import check_dataset, check_files
-    from litebert.tasks.registry import DATASETS, require_task
+    from litebert.tasks.named import DATASETS, require_task
 
     tokenizer = None if model is None else Tokenizer.load(vocabulary_path(model))
     length = max_length or 512
@@ -518,7 +497,7 @@ def check_data(
         length = int(str(recipe_settings("finetune", name)["task.max_length"].value))
     if task is not None and task != "table":
         require_task(task)
-        return Checked(check_dataset(DATASETS[task], files[0], tokenizer=tokenizer, max_length=length))
+        return check_dataset(DATASETS[task], files[0], tokenizer=tokenizer, max_length=length)
     if files[0].is_dir():
         raise LitebertError(
             "LB-869",
@@ -528,5 +507,4 @@ def check_data(
             next=f"litebert data check {files[0]} --task mrpc, or whichever task it is",
         )
     others = [*files[1:], *dev]
-    found = check_files(files[0], others, columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)
-    return Checked(found)
+    return check_files(files[0], others, columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)

@@ -25,7 +25,6 @@ from litebert.study.claims import Costs
 from litebert.study.depth import Depths
 from litebert.study.layers import Layers
 from litebert.study.local import LocalAttention
-from litebert.tasks.check import DataReport
 
 Vector: TypeAlias = list[float]
 
@@ -91,7 +90,6 @@ BulkRow: TypeAlias = AnsweredRow | SkippedRow
 OUTPUTS: dict[str, Any] = {
     "answer": list[SpanFound] | BulkRow,
     "choose": Choice | BulkRow,
-    "data check": DataReport,
     "classify": list[Classification] | BulkRow,
     "embed": list[Vector] | BulkRow,
     "export google": GoogleReport,

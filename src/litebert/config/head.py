@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from litebert.config.allowed import Section
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from litebert.config.schema import AlbertConfig
 
 HeadKind: TypeAlias = str
-ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 _CLASSIFIER = "output_weights"
 _ANSWER = (
     'answer "Who sat there?" --context "The cat sat on the mat."',
@@ -157,6 +156,12 @@ _RECORDS = (
         has_choices=True,
     ),
 )
+PROBLEMS = {
+    "single_label_classification": "litebert.tasks.kinds.text:SingleLabel",
+    "multi_label_classification": "litebert.tasks.kinds.text:MultiLabel",
+    "regression": "litebert.tasks.kinds.text:Regression",
+}
+"""What a classifier's outputs can be, as its `problem_type` says, and the family of each, `package.module:Class`."""
 HEADS: dict[HeadKind, HeadRecord] = {record.kind: record for record in _RECORDS}
 """The kinds of heads; folders, cards, verbs and reports know every kind that has a record."""
 
@@ -170,7 +175,14 @@ class HeadConfig(Section):
 
     kind: HeadKind = Field(description="what is predicted, and from what")
     labels: tuple[str, ...] = Field((), description="names of the labels, by output number")
-    problem_type: ProblemType = Field("single_label_classification", description="how a classifier's outputs are read")
+    problem_type: str = Field("single_label_classification", description="how a classifier's outputs are read")
+
+    @field_validator("problem_type")
+    @classmethod
+    def _known_problem(cls, name: str) -> str:
+        if name not in PROBLEMS:
+            raise ValueError(f"one of {', '.join(PROBLEMS)}")
+        return name
 
     @property
     def record(self) -> HeadRecord:

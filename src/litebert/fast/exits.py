@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.config.head import ProblemType
 from litebert.errors import LitebertError, RequestError
 from litebert.fast.attention import Layout
 from litebert.fast.engine import engine_of
@@ -140,13 +139,13 @@ def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float
 
 
 def is_same_answer(
-    before: Float[Tensor, "sequences outputs"], after: Float[Tensor, "sequences outputs"], problem: ProblemType
+    before: Float[Tensor, "sequences outputs"], after: Float[Tensor, "sequences outputs"], problem: str
 ) -> Bool[Tensor, " sequences"]:
-    """Tell for which sequences two classifiers agree: on label, set of labels, or score."""
-    if problem == "regression":
-        return ((after - before).abs() < SAME_SCORE).all(1)
+    """Tell for which sequences two classifiers agree: on label, set of labels, or score, the only output."""
     if problem == "multi_label_classification":
         return ((after >= 0) == (before >= 0)).all(1)
+    if problem == "regression" or after.shape[1] == 1:
+        return ((after - before).abs() < SAME_SCORE).all(1)
     return after.argmax(1) == before.argmax(1)
 
 

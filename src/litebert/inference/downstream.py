@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from litebert.answers import Choice, Classification, Results, SpanFound, Tagged
@@ -13,10 +14,9 @@ from litebert.inference.pretrained import require_bounded
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanAnswer
+from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanAnswer, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import TextClassification, TextExample
-from litebert.tasks.kinds.windows import SpanExample
 from litebert.tokenizer import Tokenizer
 
 WINDOWS_AT_ONCE = 256
@@ -36,7 +36,7 @@ def classify(
     """Return the label of each text, or of each text with its pair."""
     if patience is not None:
         require_exits(network, patience)
-    family = TextClassification(network.head_config, patience=patience)
+    family = replace(TextClassification.of(network.head_config), patience=patience)
     seconds = pairs if pairs is not None else [None] * len(texts)
     examples = [TextExample(str(n), a, b) for n, (a, b) in enumerate(zip(texts, seconds, strict=True))]
     features = family.features(examples, tokenizer, max_length=network.config.max_position_embeddings, training=False)

@@ -25,7 +25,7 @@ from litebert.inference.pretrained import by_word, masked_logits, pool, window
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, question_texts
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
-from litebert.tasks.kinds.text import problem_of
+from litebert.tasks.kinds.text import TextClassification
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -206,15 +206,15 @@ def _sequence(model: Model, texts: Mapping[str, str]) -> FramedText:
 def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
     found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
-    labels, problem = list(found.values), problem_of(cast(AlbertForTask, model.network).head_config)
+    labels, family = list(found.values), TextClassification.of(cast(AlbertForTask, model.network).head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
-    label = 0 if problem.is_number else labels.index(_known(answer or likeliest, labels))
+    label = 0 if family.is_number else labels.index(_known(answer or likeliest, labels))
 
     def score(network: Network, batch: Batch) -> Tensor:
-        return problem.log_values(network(batch))[:, label]
+        return family.log_values(network(batch))[:, label]
 
     sequence = _sequence(model, dict(zip(("text", "pair"), texts, strict=False)))
-    return Question((sequence,), score, labels[label], "score" if problem.is_number else "log-probability")
+    return Question((sequence,), score, labels[label], "score" if family.is_number else "log-probability")
 
 
 def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:

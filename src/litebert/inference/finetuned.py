@@ -35,8 +35,8 @@ from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
 from litebert.tasks.kinds.text import TextClassification
+from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
-from litebert.tasks.registry import open_dataset
 from litebert.tokenizer import Tokenizer
 
 Kept = Literal["last", "best"]

@@ -14,7 +14,7 @@ from litebert.report.tables import Cell, Table
 from litebert.runs import Run
 
 if TYPE_CHECKING:
-    from litebert.tasks.named.published import PublishedScore
+    from litebert.tasks.named import PublishedScore
 
 PERCENT_TASKS = ("squad", "squad2")
 """Tasks whose official scripts, and so our measures, are in percent; all others are 0 to 1."""
@@ -26,7 +26,7 @@ DECIMALS = 2
 
 def published_on_dev(task: str) -> list[PublishedScore]:
     """Return the published scores of a task on held-out sets whose answers are public."""
-    from litebert.tasks.named.published import published  # torch comes with it
+    from litebert.tasks.named import published  # torch comes with it
 
     return [score for score in published(task) if score.split == "dev"]
 

@@ -9,23 +9,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from litebert.config import HeadConfig
-from litebert.errors import LitebertError, MissingFileError, RequestError
+from litebert.errors import DamagedError, LitebertError, MissingFileError, RequestError
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.reading.tables import Row
-from litebert.tasks.kinds.family import CheckItem, Dataset
 from litebert.tasks.own.columns import LEARNT, chosen_header
-from litebert.tasks.own.dataset import Settled, settle
 from litebert.tasks.own.table import TableFile, open_table
 from litebert.terminal import counted
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
+
+if TYPE_CHECKING:  # they need torch, and `litebert data check --help` does not
+    from litebert.tasks.kinds.family import CheckItem, Dataset
+    from litebert.tasks.own.dataset import Settled
 
 # What is found
 
@@ -65,7 +68,9 @@ class TableFindings(Findings):
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
         """Count an error raised while reading, by its code; its message may name the place."""
         own, _, reason = error.what.rpartition(": ")
-        self.add(kind, own or place, f"{reason}: {error.received}", detail=error.code, advice=error.next)
+        self.add(
+            kind, own or place, ": ".join(filter(None, (reason, error.received))), detail=error.code, advice=error.next
+        )
 
 
 @dataclass(frozen=True)
@@ -117,11 +122,19 @@ class SplitReport:
         return "\n".join(lines)
 
 
+class DataRecord(TypedDict):
+    """A `DataReport` as JSON."""
+
+    notes: tuple[str, ...]
+    splits: tuple[SplitReport, ...]
+    findings: tuple[Finding, ...]
+
+
 @dataclass(frozen=True)
 class DataReport:
     """What was guessed about the data, what each split contains, and what is wrong with it."""
 
-    notes: tuple[str, ...]
+    said: tuple[str, ...]
     splits: tuple[SplitReport, ...]
     findings: tuple[Finding, ...]
 
@@ -130,10 +143,19 @@ class DataReport:
         """Whether something would stop training."""
         return any(finding.severity == "error" for finding in self.findings)
 
+    def as_json(self) -> DataRecord:
+        """Return the report for programs."""
+        return {"notes": self.said, "splits": self.splits, "findings": self.findings}
+
+    @property
+    def exit_code(self) -> int:
+        """What the shell sees."""
+        return DamagedError.exit_code if self.has_errors else 0
+
     def __str__(self) -> str:
         """Write the report for people."""
         counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
-        return "\n".join([*self.notes, *map(str, self.splits), "", str(CheckReport(self.findings, counts))])
+        return "\n".join([*self.said, *map(str, self.splits), "", str(CheckReport(self.findings, counts))])
 
 
 # Checking files
@@ -153,6 +175,8 @@ def check_files(
     With a tokenizer, lengths and unknown pieces are counted, too. Whatever would stop training becomes a finding of
     severity error, one for each row where possible; what is wrong with the request is raised.
     """
+    from litebert.tasks.own.dataset import settle
+
     found = TableFindings()
     notes: tuple[str, ...] = ()
     try:

@@ -27,11 +27,19 @@ from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged
 from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run, read_metrics, recorded_setting, write_result
-from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, hardest_features, with_suited
-from litebert.tasks.imitation import taught, taught_losses
+from litebert.tasks.finetuning import (
+    Finetuning,
+    LabelledSet,
+    baseline,
+    doubts,
+    hardest_features,
+    taught,
+    taught_losses,
+    with_suited,
+)
 from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification
-from litebert.tasks.registry import open_dataset
+from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
 from litebert.train.log import BestModel, Listener, RunLog

@@ -20,8 +20,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives.batch import log_frequencies
 from litebert.optim import MomentOptimizer, load_state_tensors
 from litebert.tasks.distillation import Teacher
-from litebert.tasks.local_start import attend_locally
-from litebert.tasks.student import begin_as_teacher
+from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.run import dtype_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.files import Json, write_bytes
-from litebert.tasks.kinds.windows import GoldAnswer, SpanExample
+from litebert.tasks.kinds.spans import GoldAnswer, SpanExample
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 WHO = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")

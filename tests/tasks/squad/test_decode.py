@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from litebert.tasks.kinds.spans import (
     EMPTY,
     NO_SPAN,
+    ConditionalSpanAnswering,
     ProposedSpan,
     SpanAnswer,
     SpanAnswering,
-    average_spans,
+    SpanExample,
+    SpanFeature,
     candidates,
     likeliest,
     proposals,
 )
-from litebert.tasks.kinds.windows import SpanExample, SpanFeature
 from litebert.tasks.named.squad import DATASETS
 
 CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
@@ -122,7 +123,8 @@ def test_candidates_are_in_order_and_not_too_long() -> None:
 def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
     both = SpanAnswer("a", (ProposedSpan("a", 0, 1, 2.0, 2.0), ProposedSpan("b", 2, 3, 1.0, 1.0)), -1.0)
     alone = SpanAnswer("b", (ProposedSpan("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
-    found, null_score = average_spans([both, alone], n_best=20, nothing=NO_SPAN)
+    (answer,) = ConditionalSpanAnswering().averaged([[both], [alone]])
+    found, null_score = answer.n_best, answer.null_score
     assert [(span.text, span.start_score, span.end_score) for span in found] == [("b", 2.0, 2.5), ("a", 2.0, 2.0)]
     assert null_score == 0.5
     assert sum(span.probability for span in found) == pytest.approx(1.0)
@@ -131,8 +133,8 @@ def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
 def test_one_text_at_two_places_stays_apart_until_it_is_ranked() -> None:
     one = SpanAnswer("Ada", (ProposedSpan("Ada", 0, 3, 1.0, 1.0),))
     other = SpanAnswer("Ada", (ProposedSpan("Ada", 17, 20, 0.0, 1.0),))
-    (found,), null_score = average_spans([one, other], n_best=20, nothing=EMPTY)
-    assert (found.start, found.score, null_score) == (0, 2.0, None)
+    (answer,) = SpanAnswering().averaged([[one], [other]])
+    assert [(span.start, span.score) for span in answer.n_best] == [(0, 2.0)]
 
 
 def test_files_have_the_form_of_the_official_ones() -> None:

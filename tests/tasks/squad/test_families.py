@@ -11,8 +11,7 @@ from litebert.config import AlbertConfig
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, score_spans
-from litebert.tasks.kinds.windows import SpanExample
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, score_spans
 from litebert.tokenizer import Tokenizer
 
 BOTH = pytest.mark.parametrize("family", [SpanAnswering(), ConditionalSpanAnswering()])

@@ -10,7 +10,7 @@ import pytest
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_bytes, write_json
 from litebert.reading.source import find_file
-from litebert.tasks.kinds.windows import MAX_CONTEXT, GoldAnswer, SpanExample
+from litebert.tasks.kinds.spans import MAX_CONTEXT, GoldAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS, read_squad, with_unanswerable
 
 NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),), "Rivers")

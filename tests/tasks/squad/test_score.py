@@ -8,8 +8,7 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.files import Json, write_json, write_text
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, ProposedSpan, SpanAnswer
-from litebert.tasks.kinds.windows import SpanExample
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, ProposedSpan, SpanAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS, score_predictions
 
 WriteSquad = Callable[..., Path]

@@ -9,15 +9,16 @@ from litebert.errors import LitebertError
 from litebert.metrics import squad2_measures
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
+    GoldAnswer,
     ProposedSpan,
     SpanAnswer,
+    SpanExample,
     answered,
     given_texts,
     gold,
     official_threshold,
     tuned_threshold,
 )
-from litebert.tasks.kinds.windows import GoldAnswer, SpanExample
 from litebert.tasks.named.squad import DATASETS
 
 CONTEXT = "Ada left."

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
 from litebert.metrics import normalized_answer
-from litebert.tasks.kinds.spans import SpanAnswering
-from litebert.tasks.kinds.windows import GoldAnswer, SpanExample, SpanFeature, most_context, windows_of
+from litebert.tasks.kinds.spans import GoldAnswer, SpanAnswering, SpanExample, SpanFeature, most_context, windows_of
 from litebert.tasks.named.squad import DATASETS
 from litebert.tokenizer import Tokenizer
 

@@ -24,7 +24,7 @@ from litebert.runs import Run
 from litebert.study.ablation.grid import Scale, Variant, Words
 from litebert.study.ablation.probes import Probe
 from litebert.study.sizes import sizes_of
-from litebert.tasks import Pretraining
+from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.pretrain import pretrain
 from litebert.train.run import write_model

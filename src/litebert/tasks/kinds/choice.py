@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -50,6 +51,7 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
     head: HeadConfig = HEAD
     max_qa_length: int = 128
     num_choices: int = 4
+    baseline: ClassVar[str] = "the commonest place"
 
     def features(
         self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, *, max_length: int, training: bool
@@ -66,13 +68,9 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
         features = []
         for number, example in enumerate(examples):
             if len(example.choices) > self.num_choices:
-                raise LitebertError(
-                    "LB-828",
-                    f"question {example.id} has too many choices",
-                    received=str(len(example.choices)),
-                    expected=f"at most {self.num_choices}",
-                    next=f"MultipleChoice(num_choices={len(example.choices)})",
-                )
+                what, number_of = f"question {example.id} has too many choices", len(example.choices)
+                advice = f"MultipleChoice(num_choices={number_of})"
+                raise LitebertError("LB-828", what, expected=f"at most {self.num_choices}", next=advice)
             framed = []
             for _ in example.choices:
                 question = next(questions)[-min(self.max_qa_length, room) :]
@@ -92,13 +90,11 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
         return masked
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the cross entropy over the choices of each question."""
         return F.cross_entropy(logits, targets, reduction="none")
 
     def answers(
         self, examples: Sequence[ChoiceExample], _: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[Scores]:
-        """Turn logits into a probability for each choice that the question has."""
         pairs = zip(examples, outputs, strict=True)
         return [Scores(tuple(map(float, softmax(logits[: len(example.choices)])))) for example, logits in pairs]
 
@@ -122,10 +118,6 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
         places = [example.label for example in training if example.label is not None]
         shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
         return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
-
-    @property
-    def baseline(self) -> str:
-        return "the commonest place"
 
     def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
         return (example.question,)

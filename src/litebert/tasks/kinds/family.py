@@ -94,6 +94,13 @@ class Family(ABC, Generic[Example, Answer]):
     head: HeadConfig
     learns_from_teacher: ClassVar[bool] = True
     """Whether the network gives one row of logits per feature, which a teacher's can be compared with."""
+    baseline: ClassVar[str] = "the commonest label"
+    """What `constant` always gives."""
+
+    @property
+    def key_measure(self) -> str:
+        """The measure by which evaluations are compared."""
+        return "accuracy"
 
     # Reading and encoding
 
@@ -143,8 +150,13 @@ class Family(ABC, Generic[Example, Answer]):
         return self.losses_of(self.logits(network, batch), targets)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        """Return the loss of each row against a teacher's logits."""
-        return softened(logits, wanted, temperature)
+        """Return the loss of each row against a teacher's: T^2 KL(teacher || student), both softened by T.
+
+        Hinton et al. 2015, arXiv 1503.02531.
+        """
+        ours = (logits / temperature).log_softmax(-1)
+        theirs = (wanted / temperature).log_softmax(-1)
+        return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
     # Answering
 
@@ -167,16 +179,8 @@ class Family(ABC, Generic[Example, Answer]):
         return [max(of_one, key=of_one.count) for of_one in zip(*answers, strict=True)]
 
     def constant(self, _: Sequence[Example], __: Sequence[Example], /) -> list[Answer] | None:
-        """Return the baseline, given training examples and those to answer: for all of them the commonest answer.
-
-        None if there is none.
-        """
+        """Return the baseline, given training examples and those to answer: the commonest answer; None without one."""
         return None
-
-    @property
-    def baseline(self) -> str:
-        """What `constant` always gives."""
-        return "the commonest label"
 
     # In words
 
@@ -200,12 +204,17 @@ class Family(ABC, Generic[Example, Answer]):
         """Return answers and labels as text, one row per example, which has an `id`."""
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            expected = self.expected(example)
+            expected, name = self.expected(example), str(getattr(example, "id", ""))
             score = None if expected is None else self.score(example, answer)
-            text, words = " ¦ ".join(self.texts(example)), self.words(answer)
-            name = str(getattr(example, "id", ""))
-            rows.append(AnswerRow(name, text, expected, words, self.confidence(answer), score))
+            text, words, confidence = " ¦ ".join(self.texts(example)), self.words(answer), self.confidence(answer)
+            if self.is_blank(example):
+                words, confidence = "", None
+            rows.append(AnswerRow(name, text, expected, words, confidence, score))
         return rows
+
+    def is_blank(self, example: Example, /) -> bool:
+        """Whether an example has no text at all, and so no answer."""
+        return not "".join(self.item(example).texts).strip()
 
     def item(self, example: Example, /) -> CheckItem:
         """Return what a data check examines."""
@@ -282,13 +291,6 @@ def taught_by(features: Sequence[Feature]) -> Tensor | None:
     """Lay the teacher's outputs for features end to end; None if there is no teacher."""
     parts = [feature.teacher for feature in features if feature.teacher is not None]
     return torch.from_numpy(np.concatenate(parts)) if parts else None
-
-
-def softened(logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-    """Return T^2 KL(teacher || student) of each row, both softened by T (Hinton et al. 2015)."""
-    ours = (logits / temperature).log_softmax(-1)
-    theirs = (wanted / temperature).log_softmax(-1)
-    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
 
 def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:

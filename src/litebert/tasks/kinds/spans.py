@@ -1,7 +1,7 @@
 """Question answering by spans of a text, as in SQuAD 1.1 and 2.0 (official squad_utils.py).
 
-In order: the head of 2.0, candidates and how they become answers, the two kinds of task, and the threshold for "no
-answer". How questions and contexts are cut into windows is told in `windows`.
+In order: the windows of a context, the head of 2.0, candidates and how they become answers, the two kinds of task, and
+the threshold for "no answer".
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
 from litebert.metrics import (
     best,
     best_threshold,
@@ -31,7 +33,6 @@ from litebert.metrics import (
 )
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Family, Feature, Output
-from litebert.tasks.kinds.windows import SpanExample, SpanFeature, span_windows
 from litebert.tokenizer import Tokenizer
 
 LINEAR = HeadConfig(kind="question-answering")
@@ -44,6 +45,142 @@ EVEN_ODDS = 0.0
 """The null score, a logit, at which "no answer" has probability one half."""
 NO_WINDOW = 1e6
 """The null score of a question without any window (squad_utils.py L1262)."""
+MAX_CONTEXT = 200_000
+"""The longest context in a data set, in characters: all its windows are in memory at once."""
+_BLOCK = 64
+"""Windows of a context that are compared together."""
+
+
+# Questions on a context, cut into windows that fit the network (squad_utils.py L134)
+#
+# The official code aligns pieces with characters by comparing texts, and drops questions where that fails. Here the
+# tokenizer gives the characters of each piece, so no question is dropped.
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswer:
+    """A right answer, and the character of the context at which it starts."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpanExample:
+    """A question on a context; `answers` is None if unknown, empty if the question has none.
+
+    >>> SpanExample("q", "Who?", "Nobody knows.", ()).is_impossible
+    True
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[GoldAnswer, ...] | None = None
+    title: str = ""
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether the context does not answer the question."""
+        return self.answers == ()
+
+
+def require_bounded_context(context: str, where: str) -> None:
+    """Check that the windows of a context fit in memory."""
+    if len(context) > MAX_CONTEXT:
+        raise LitebertError(
+            "LB-811",
+            f"{where} has a context that is too long for a data set",
+            received=f"{len(context):,} characters",
+            expected=f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length",
+            next="split the context into chapters, each with its questions",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanFeature(Feature):
+    """One window: [CLS] question [SEP] pieces of the context [SEP].
+
+    `target` is (start, end, is_impossible); both positions are in the window and inclusive. `offsets` has a row (start,
+    end) of characters of the context for each of its pieces; `has_most_context` is true for pieces that have no more
+    context in any other window.
+    """
+
+    offsets: NDArray[np.int32]
+    has_most_context: NDArray[np.bool_]
+
+    @property
+    def first(self) -> int:
+        """The position of the first piece of the context in the window."""
+        return len(self.ids[0]) - 1 - len(self.offsets)
+
+
+def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int, int]]:
+    """Return where the windows of a context start and stop.
+
+    >>> windows_of(10, room=6, doc_stride=3)
+    [(0, 6), (3, 9), (6, 10)]
+    """
+    windows: list[tuple[int, int]] = []
+    start = 0
+    while start < num_pieces and (not windows or windows[-1][1] < num_pieces):
+        windows.append((start, min(start + room, num_pieces)))
+        start += min(room, doc_stride)
+    return windows
+
+
+def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int64]:
+    """Return for each piece the first window with the highest score for it.
+
+    The score is the context on the shorter side plus 0.01 times the window's length.
+
+    >>> most_context([(0, 6), (3, 9), (6, 10)], 10).tolist()
+    [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+    """
+    best = np.full(num_pieces, -np.inf)
+    window = np.zeros(num_pieces, dtype=np.int64)
+    for number, (start, stop) in enumerate(windows):
+        places = np.arange(stop - start)
+        scores = np.minimum(places, places[::-1]) + 0.01 * len(places)  # squad_utils.py L496
+        is_better = scores > best[start:stop]
+        best[start:stop][is_better] = scores[is_better]
+        window[start:stop][is_better] = number
+    return window
+
+
+def _most_context(windows: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.bool_]]:
+    """Yield for each window which of its pieces have the most context there, comparing a block of windows at a time.
+
+    A context of any length takes the memory of a block: `litebert answer` reads whole books.
+    """
+    for first in range(0, len(windows), _BLOCK):
+        last = min(first + _BLOCK, len(windows))
+        begin, end = windows[first][0], windows[last - 1][1]
+        low, high = first, last  # extended to all windows that overlap these
+        while low and windows[low - 1][1] > begin:
+            low -= 1
+        while high < len(windows) and windows[high][0] < end:
+            high += 1
+        origin = windows[low][0]
+        near = [(start - origin, stop - origin) for start, stop in windows[low:high]]
+        most = most_context(near, near[-1][1])
+        for number in range(first - low, last - low):
+            yield most[slice(*near[number])] == number
+
+
+def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
+    """Return the first and the last piece of the answer to learn; None where there is none."""
+    if example.is_impossible:
+        return None
+    if example.answers is None or len(example.answers) != 1:
+        what = f"question {example.id} cannot be trained on"
+        received = f"{len(example.answers)} answers" if example.answers else "no answers"
+        advice = "train on a file that was made for it; dev files have several answers"
+        raise LitebertError("LB-806", what, received=received, expected="one answer, or is_impossible", next=advice)
+    answer = example.answers[0]
+    first = min(int(np.searchsorted(offsets[:, 1], answer.start, side="right")), len(offsets) - 1)
+    last = int(np.searchsorted(offsets[:, 0], answer.start + len(answer.text), side="left")) - 1
+    return first, max(first, last)
 
 
 # The head of SQuAD 2.0: an end depends on its start (squad_utils.py L1230-1330)
@@ -254,38 +391,10 @@ def proposals(
             begin = int(start) + cut.find(text)
             yield ProposedSpan(text, begin, begin + len(text), float(start_score), float(end_score))
 
-    return _ranked(spans(), n_best, nothing)
+    return ranked(spans(), n_best, nothing)
 
 
-def merge_spans(answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
-    """Return the best proposals of several parts of a context, or `nothing`."""
-    spans = [span for answer in answers for span in answer.n_best if replace(span, probability=1.0) != nothing]
-    return _ranked(sorted(spans, key=lambda span: -span.score), n_best, nothing)
-
-
-def average_spans(
-    answers: Sequence[SpanAnswer], *, n_best: int, nothing: ProposedSpan
-) -> tuple[tuple[ProposedSpan, ...], float | None]:
-    """Return proposals and null score of an ensemble (paper 4.9; squad_utils.py L1330).
-
-    The scores of a span are averaged over the models that propose it, null scores over all.
-    """
-    proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
-    for answer in answers:
-        for span in answer.n_best:
-            if replace(span, probability=1.0) != nothing:
-                proposed.setdefault((span.start, span.stop), []).append(span)
-    spans = []
-    for same in proposed.values():
-        start_score = sum(span.start_score for span in same) / len(same)
-        end_score = sum(span.end_score for span in same) / len(same)
-        spans.append(replace(same[0], start_score=start_score, end_score=end_score))
-    nulls = [answer.null_score for answer in answers if answer.null_score is not None]
-    kept = _ranked(sorted(spans, key=lambda span: -span.score), n_best, nothing)
-    return kept, sum(nulls) / len(nulls) if nulls else None
-
-
-def _ranked(best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
+def ranked(best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
     """Keep the first span of each text, `n_best` in all; their probabilities are the softmax of their scores."""
     kept: list[ProposedSpan] = []
     seen: set[str] = set()
@@ -319,26 +428,57 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     num_starts: int = 20
     num_ends: int = 20
     learns_from_teacher: ClassVar[bool] = False
+    baseline: ClassVar[str] = "no answer"
     nothing: ClassVar[ProposedSpan] = EMPTY
+
+    @property
+    def key_measure(self) -> str:
+        return "f1"
 
     def features(
         self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
-        """Cut each example into windows."""
         return list(self.windows(examples, tokenizer, max_length=max_length, training=training))
 
     def windows(
         self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool = False
     ) -> Iterator[SpanFeature]:
-        """Yield the features one by one, so that those of a long context need not fit in memory."""
-        return span_windows(
-            examples,
-            tokenizer,
-            max_length=max_length,
-            max_query_length=self.max_query_length,
-            doc_stride=self.doc_stride,
-            training=training,
-        )
+        """Yield the features one by one, so that those of a long context need not fit in memory.
+
+        Training windows without the answer stay, and point to [CLS] as impossible.
+        """
+        segments = cache(lambda num_first, num_second: [0] * num_first + [1] * num_second)  # equal lists are shared
+        contexts: dict[
+            str, tuple[NDArray[np.int32], NDArray[np.int32]]
+        ] = {}  # ids, and characters (pieces, 2), by text
+        questions = tokenizer.encode_ids([example.question for example in examples])
+        for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            if example.context not in contexts:
+                contexts[example.context] = tokenizer.encode_arrays(example.context)
+            context, offsets = contexts[example.context]
+            head = [tokenizer.cls_id, *question[: self.max_query_length], tokenizer.sep_id]
+            room = max_length - len(head) - 1
+            if room < 1:
+                raise LitebertError(
+                    "LB-807",
+                    f"question {example.id} leaves no room for its context",
+                    received=f"task.max_length {max_length}, {1 - room} too short",
+                    next="raise task.max_length (384 is usual), or lower task.max_query_length",
+                )
+            answer = _answer_pieces(example, offsets) if training else None
+            windows = windows_of(len(context), room=room, doc_stride=self.doc_stride)
+            for (start, stop), has_most_context in zip(windows, _most_context(windows), strict=True):
+                target = np.array([0, 0, 1]) if training else None
+                if answer is not None and start <= answer[0] and answer[1] < stop:
+                    target = np.array([answer[0] - start + len(head), answer[1] - start + len(head), 0])
+                yield SpanFeature(
+                    ids=([*head, *context[start:stop].tolist(), tokenizer.sep_id],),
+                    segments=(segments(len(head), stop - start + 1),),
+                    target=target,
+                    example=number,
+                    offsets=offsets[start:stop],
+                    has_most_context=has_most_context,
+                )
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the mean of both cross entropies, of start and of end, over all positions."""
@@ -361,7 +501,6 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     def answers(
         self, examples: Sequence[SpanExample], features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[SpanAnswer]:
-        """Merge the windows of each question."""
         windows: list[list[tuple[SpanFeature, Output]]] = [[] for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
             assert isinstance(feature, SpanFeature), "windows come from features()"
@@ -375,18 +514,35 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         """Return the answer that follows from the proposals: the best one."""
         return SpanAnswer(found[0].text, found)
 
+    def _proposed(self, answers: Sequence[SpanAnswer]) -> Iterator[ProposedSpan]:
+        return (span for each in answers for span in each.n_best if replace(span, probability=1.0) != self.nothing)
+
+    def _best(self, spans: Iterable[ProposedSpan]) -> tuple[ProposedSpan, ...]:
+        return ranked(sorted(spans, key=lambda span: -span.score), self.n_best, self.nothing)
+
     def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
         """Return the answer to a question, given the answers from parts of its windows."""
-        nulls = [answer.null_score for answer in answers if answer.null_score is not None]
-        found = merge_spans(answers, n_best=self.n_best, nothing=self.nothing)
-        return self.decided(found, min(nulls, default=NO_WINDOW))
+        nulls = (answer.null_score for answer in answers if answer.null_score is not None)
+        return self.decided(self._best(self._proposed(answers)), min(nulls, default=NO_WINDOW))
 
     def averaged(self, answers: Sequence[Sequence[SpanAnswer]], /) -> list[SpanAnswer]:
-        """Return the answers of an ensemble: scores are averaged, span by span."""
-        each_example = zip(*answers, strict=True)
-        return [
-            self.decided(*average_spans(of_one, n_best=self.n_best, nothing=self.nothing)) for of_one in each_example
-        ]
+        """Return the answers of an ensemble (paper 4.9; squad_utils.py L1330).
+
+        The scores of a span are averaged over the models that propose it, null scores over all.
+        """
+        found = []
+        for of_one in zip(*answers, strict=True):
+            proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
+            for span in self._proposed(of_one):
+                proposed.setdefault((span.start, span.stop), []).append(span)
+            spans = []
+            for same in proposed.values():
+                start_score = sum(span.start_score for span in same) / len(same)
+                end_score = sum(span.end_score for span in same) / len(same)
+                spans.append(replace(same[0], start_score=start_score, end_score=end_score))
+            nulls = [answer.null_score for answer in of_one if answer.null_score is not None]
+            found.append(self.decided(self._best(spans), sum(nulls) / len(nulls) if nulls else None))
+        return found
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
@@ -396,10 +552,6 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
         """Answer nothing: no span is commoner than another."""
         return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
-
-    @property
-    def baseline(self) -> str:
-        return "no answer"
 
     def expected(self, example: SpanExample, /) -> str | None:
         if example.answers is None:
@@ -478,11 +630,10 @@ class ConditionalSpanAnswering(SpanAnswering):
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
         questions, given = labelled(examples, answers)
         wanted, nulls, tuned = gold(questions), null_scores(questions, given), self.null_threshold
+        is_official = tuned is None
         if tuned is None:
             tuned = official_threshold(questions, given)
-        measured = squad2_measures(
-            wanted, answered(questions, given, tuned), nulls if self.null_threshold is None else None
-        )
+        measured = squad2_measures(wanted, answered(questions, given, tuned), nulls if is_official else None)
         measured |= threshold_measures(wanted, answered(questions, given, None), nulls)
         return _without_totals(measured | {"threshold": tuned})
 

@@ -53,6 +53,12 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     """
 
     learns_from_teacher: ClassVar[bool] = False
+    baseline: ClassVar[str] = "the commonest tag"
+
+    @property
+    def key_measure(self) -> str:
+        """F1 of entities if the tags mark entities, otherwise the share of right tags."""
+        return "f1" if all(label.startswith(("B-", "I-", "O")) for label in self.head.labels) else "accuracy"
 
     def features(
         self, examples: Sequence[TagExample], tokenizer: Tokenizer, *, max_length: int, training: bool
@@ -110,10 +116,6 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         tags = [tag for example in training for tag in example.tags or ()]
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
         return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
-
-    @property
-    def baseline(self) -> str:
-        return "the commonest tag"
 
     def texts(self, example: TagExample, /) -> tuple[str, ...]:
         return (" ".join(example.words),)

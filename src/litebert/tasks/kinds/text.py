@@ -1,17 +1,17 @@
 """Texts and pairs of texts with one label, several labels, or a score (official run_classifier.py).
 
-What the outputs mean is a `LabelProblem`: targets, losses, probabilities, measures and words. A new kind of label is
-one class here and one line in `PROBLEMS`.
+A kind of label is a class here: targets, loss, probabilities, measures and words. `litebert.config.head.PROBLEMS` names
+them; a new kind of label is a subclass of `TextClassification` and a line there.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import ClassVar, TypeAlias
+from pkgutil import resolve_name
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -21,16 +21,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
+from litebert.config.head import PROBLEMS
 from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.metrics import MARKED_FROM, classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
-from litebert.tasks.kinds.family import AnswerRow, CheckItem, Family, Feature, Output, softened, softmax
+from litebert.tasks.kinds.family import AnswerRow, CheckItem, Family, Feature, Output, softmax
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
-Values: TypeAlias = tuple[float, ...]
-"""One probability per output or, for regression, the score."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class TextExample:
 class Scores:
     """The answer to one example: a probability for each output or, for regression, the score."""
 
-    values: Values
+    values: tuple[float, ...]
 
     @property
     def best(self) -> int:
@@ -55,32 +54,30 @@ class Scores:
         return int(np.argmax(self.values))
 
 
-# What the outputs of a classifier mean
-
-
 @dataclass(frozen=True)
-class LabelProblem(ABC):
-    """What a classifier's outputs mean; `names` are those of the labels, or of the score."""
+class TextClassification(Family[TextExample, Scores]):
+    """One answer per text or pair; a subclass for each kind of label.
 
-    names: tuple[str, ...]
-    key_measure: ClassVar[str]
-    """The measure by which evaluations are compared."""
+    `class_weights` weigh the loss by label. With `patience`, a text is answered as soon as that many classifiers in a
+    row, one after each step of depth, have agreed with the one before.
+    """
+
+    class_weights: tuple[float, ...] | None = None
+    patience: int | None = None
     is_number: ClassVar[bool] = False
     """Whether answers are scores and not labels."""
-    baseline: ClassVar[str] = "the commonest label"
-    """What `constant` always gives."""
 
-    @abstractmethod
-    def target(self, label: Label) -> NDArray[np.generic]:
-        """Return a label as a flat array to train on."""
+    @classmethod
+    def of(cls, head: HeadConfig) -> TextClassification:
+        """Return the family of a head, by its problem."""
+        family: TextClassification = resolve_name(PROBLEMS[head.problem_type])(head)
+        return family
 
-    @abstractmethod
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each row of logits; `targets` lie end to end."""
+    def on_vectors(self) -> Self:
+        """Return the family whose head reads vectors of texts instead of [CLS]."""
+        return replace(self, head=self.head.model_copy(update={"kind": "vector-classification"}))
 
-    @abstractmethod
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float, /) -> Tensor:
-        """Return the loss of each row against a teacher's logits."""
+    # What a kind of label says, besides `target`, `losses_of` and perhaps `imitation`
 
     @abstractmethod
     def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -91,77 +88,112 @@ class LabelProblem(ABC):
         """Return the logarithms of the probabilities, or the scores: what an explanation adds up to."""
 
     @abstractmethod
-    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+    def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         """Compare rows of values with the labels."""
 
     @abstractmethod
-    def named(self, values: Values, /) -> tuple[str, ...]:
-        """Return the names of the labels that are answered."""
-
-    @abstractmethod
-    def constant(self, labels: Sequence[Label]) -> Values:
+    def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         """Return the values of always giving the commonest label, or the mean score."""
 
-    def words(self, label: Label) -> str:
-        """Return a label as text: names, with commas between them."""
-        return ", ".join(self.names[number] for number in np.ravel(label).astype(int))
+    @abstractmethod
+    def named(self, answer: Scores) -> tuple[str, ...]:
+        """Return the names of the labels that an answer gives: one, or several, or none."""
 
-    def answer(self, values: Values) -> str:
-        """Return an answer as text, as `words` writes labels."""
-        return ", ".join(self.named(values))
+    # What all have in common
 
-    def score(self, label: Label, values: Values) -> float:
-        """Return 1 for a right answer, 0 for a wrong one, or a number between."""
-        return float(self.words(label) == self.answer(values))
+    def texts(self, example: TextExample, /) -> tuple[str, ...]:
+        return (example.first,) if example.second is None else (example.first, example.second)
 
-    def confidence(self, values: Values, /) -> float | None:
-        """Return the probability of the answer; None if it has none."""
-        return max(values)
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        """Return the loss of each sequence; with a head after every step, their weighted mean."""
+        return mean_by_depth([self.losses_of(logits, targets) for logits in logits_by_step(network, batch)])
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        if self.patience is None:
+            return super().outputs(network, batch)
+        return list(patient_logits(network, batch, self.patience).cpu().numpy())
+
+    def answers(self, _: Sequence[TextExample], __: Sequence[Feature], outputs: Sequence[Output], /) -> list[Scores]:
+        logits = np.stack(outputs) if outputs else np.zeros((0, self.head.num_outputs))
+        return [Scores(tuple(map(float, row))) for row in self.values(logits)]
+
+    def measures(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> dict[str, float]:
+        return self.measured([label_of(each) for each in examples], np.array([each.values for each in answers]))
+
+    def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
+        return mean_scores(answers)
+
+    def constant(self, training: Sequence[TextExample], examples: Sequence[TextExample], /) -> list[Scores]:
+        return [Scores(self.commonest([label_of(each) for each in training]))] * len(examples)
+
+    def expected(self, example: TextExample, /) -> str | None:
+        if example.label is None:
+            return None
+        return ", ".join(self.head.labels[number] for number in np.ravel(example.label).astype(int))
+
+    def words(self, answer: Scores, /) -> str:
+        return ", ".join(self.named(answer))
+
+    def confidence(self, answer: Scores, /) -> float | None:
+        return max(answer.values)
+
+    def item(self, example: TextExample, /) -> CheckItem:
+        numbers = () if example.label is None or self.is_number else np.ravel(example.label).astype(int)
+        labels = tuple(self.head.labels[number] for number in numbers)
+        return CheckItem(self.texts(example), example.first, labels=labels, answer=self.expected(example))
+
+    def columns(self, _: int) -> tuple[str, ...]:
+        return self.head.labels
+
+    def numbers(self, _: AnswerRow, answer: Scores, /) -> Sequence[float | None]:
+        return answer.values
 
 
-@dataclass(frozen=True)
-class SingleLabel(LabelProblem):
+class SingleLabel(TextClassification):
     """Exactly one label is right: cross entropy, and probabilities that add up to 1."""
 
-    key_measure: ClassVar[str] = "accuracy"
+    def target(self, example: TextExample, /) -> NDArray[np.int64]:
+        return np.array([label_of(example)], dtype=np.int64)
 
-    def target(self, label: Label) -> NDArray[np.int64]:
-        return np.array([label], dtype=np.int64)
+    def weight(self, example: TextExample, /) -> float:
+        has_weight = self.class_weights is not None and isinstance(example.label, int)
+        return self.class_weights[example.label] if has_weight else 1.0  # type: ignore[index]
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits, targets, reduction="none")
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        losses = F.cross_entropy(logits, targets, reduction="none")
+        if self.class_weights is None:
+            return losses
+        return losses * moved(torch.tensor(self.class_weights, dtype=losses.dtype), losses.device)[targets]
 
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        return softened(logits, wanted, temperature)
-
-    def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         return softmax(logits)
 
     def log_values(self, logits: Tensor) -> Tensor:
         return logits.log_softmax(-1)
 
-    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+    def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         return classification_measures(np.array(labels, dtype=np.int64), values)
 
-    def named(self, values: Values, /) -> tuple[str, ...]:
-        return (self.names[int(np.argmax(values))],)
-
-    def constant(self, labels: Sequence[Label]) -> Values:
-        counts = np.bincount(np.array(labels, dtype=np.int64), minlength=len(self.names))
+    def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
+        counts = np.bincount(np.array(labels, dtype=np.int64), minlength=len(self.head.labels))
         return tuple(map(float, counts / counts.sum()))
 
+    def named(self, answer: Scores) -> tuple[str, ...]:
+        return (self.head.labels[answer.best],)
 
-@dataclass(frozen=True)
-class MultiLabel(LabelProblem):
+
+class MultiLabel(TextClassification):
     """Any number of labels may be right, or none: a binary cross entropy and a probability for each."""
 
-    key_measure: ClassVar[str] = "micro_f1"
+    @property
+    def key_measure(self) -> str:
+        return "micro_f1"
 
-    def target(self, label: Label) -> NDArray[np.float32]:
-        marked: NDArray[np.int64] = self._marked([label])[0]
-        return marked.astype(np.float32)
+    def target(self, example: TextExample, /) -> NDArray[np.float32]:
+        marked: NDArray[np.float32] = self._marked([label_of(example)])[0].astype(np.float32)
+        return marked
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.view_as(logits), reduction="none").mean(1)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
@@ -169,47 +201,49 @@ class MultiLabel(LabelProblem):
         losses = F.binary_cross_entropy_with_logits(logits / temperature, wanted, reduction="none")
         return temperature**2 * losses.mean(1)
 
-    def values(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
         return probabilities
 
     def log_values(self, logits: Tensor) -> Tensor:
         return F.logsigmoid(logits)
 
-    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+    def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         return multi_label_measures(self._marked(labels), values)
 
-    def named(self, values: Values, /) -> tuple[str, ...]:
-        return tuple(name for name, value in zip(self.names, values, strict=True) if value >= MARKED_FROM)
-
-    def constant(self, labels: Sequence[Label]) -> Values:
+    def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         """Return the commonest combination of labels."""
         common = Counter(tuple(np.ravel(label).astype(int)) for label in labels).most_common(1)[0][0]
         return tuple(map(float, self._marked([common])[0]))
 
+    def named(self, answer: Scores) -> tuple[str, ...]:
+        return tuple(name for name, p in zip(self.head.labels, answer.values, strict=True) if p >= MARKED_FROM)
+
     def _marked(self, labels: Sequence[Label]) -> NDArray[np.int64]:
-        """Return 0 or 1 for each label (labels, names)."""
-        marked = np.zeros((len(labels), len(self.names)), dtype=np.int64)
+        """Return 0 or 1 for each label, (examples, labels)."""
+        marked = np.zeros((len(labels), len(self.head.labels)), dtype=np.int64)
         for row, label in zip(marked, labels, strict=True):
             row[list(label) if isinstance(label, tuple) else []] = 1
         return marked
 
 
-@dataclass(frozen=True)
-class Regression(LabelProblem):
+class Regression(TextClassification):
     """The answer is a score: squared errors and correlations; a score has no probability."""
 
-    key_measure: ClassVar[str] = "pearson"
     is_number: ClassVar[bool] = True
     baseline: ClassVar[str] = "the mean score"
 
-    def target(self, label: Label) -> NDArray[np.float32]:
-        return np.atleast_1d(np.array(label, dtype=np.float32))
+    @property
+    def key_measure(self) -> str:
+        return "pearson"
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def target(self, example: TextExample, /) -> NDArray[np.float32]:
+        return np.atleast_1d(np.array(label_of(example), dtype=np.float32))
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.mse_loss(logits, targets.view_as(logits), reduction="none").mean(1)
 
-    def imitation(self, logits: Tensor, wanted: Tensor, _: float, /) -> Tensor:
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:  # noqa: ARG002
         """Return the squared distance to the teacher's score; there is nothing to soften."""
         return F.mse_loss(logits, wanted, reduction="none").mean(1)
 
@@ -219,139 +253,26 @@ class Regression(LabelProblem):
     def log_values(self, logits: Tensor) -> Tensor:
         return logits
 
-    def measures(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
+    def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
         return regression_measures(np.array(labels, dtype=np.float64).reshape(values.shape), values)
 
-    def named(self, _: Values, /) -> tuple[str, ...]:
-        return self.names[:1]
-
-    def constant(self, labels: Sequence[Label]) -> Values:
+    def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         return (float(np.mean(labels)),)
 
-    def words(self, label: Label) -> str:
-        return f"{float(np.ravel(label)[0]):g}"
-
-    def answer(self, values: Values) -> str:
-        return f"{values[0]:.4g}"
-
-    def score(self, label: Label, values: Values) -> float:
-        return 1 / (1 + abs(float(np.ravel(label)[0]) - values[0]))
-
-    def confidence(self, _: Values, /) -> float | None:
-        return None
-
-
-PROBLEMS: Mapping[str, type[LabelProblem]] = {
-    "single_label_classification": SingleLabel,
-    "multi_label_classification": MultiLabel,
-    "regression": Regression,
-}
-"""The problems by `HeadConfig.problem_type`."""
-
-
-def problem_of(head: HeadConfig) -> LabelProblem:
-    """Return the problem of a head."""
-    return PROBLEMS[head.problem_type](head.labels)
-
-
-# The kind of task
-
-
-@dataclass(frozen=True)
-class TextClassification(Family[TextExample, Scores]):
-    """One answer per text or pair.
-
-    `class_weights` weigh the loss by label. With `patience`, a text is answered as soon as that many classifiers in a
-    row, one after each step of depth, have agreed with the one before.
-    """
-
-    class_weights: tuple[float, ...] | None = None
-    patience: int | None = None
-
-    def on_vectors(self) -> TextClassification:
-        """Return the family whose head reads vectors of texts instead of [CLS]."""
-        return replace(self, head=self.head.model_copy(update={"kind": "vector-classification"}))
-
-    @cached_property
-    def problem(self) -> LabelProblem:
-        """What the outputs mean."""
-        return problem_of(self.head)
-
-    def texts(self, example: TextExample, /) -> tuple[str, ...]:
-        return (example.first,) if example.second is None else (example.first, example.second)
-
-    def target(self, example: TextExample, /) -> NDArray[np.generic]:
-        return self.problem.target(label_of(example))
-
-    def weight(self, example: TextExample, /) -> float:
-        has_weight = self.class_weights is not None and isinstance(example.label, int)
-        return self.class_weights[example.label] if has_weight else 1.0  # type: ignore[index]
-
-    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the loss of each sequence; with a head after every step, their weighted mean."""
-        return mean_by_depth([self.losses_of(logits, targets) for logits in logits_by_step(network, batch)])
-
-    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        losses = self.problem.losses(logits, targets)
-        if self.class_weights is None or not isinstance(self.problem, SingleLabel):
-            return losses
-        weights = moved(torch.tensor(self.class_weights, dtype=losses.dtype), losses.device)
-        return losses * weights[targets]
-
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        return self.problem.imitation(logits, wanted, temperature)
-
-    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        if self.patience is None:
-            return super().outputs(network, batch)
-        return list(patient_logits(network, batch, self.patience).cpu().numpy())
-
-    def answers(self, _: Sequence[TextExample], __: Sequence[Feature], outputs: Sequence[Output], /) -> list[Scores]:
-        """Turn logits into probabilities; a score stays as it is."""
-        logits = np.stack(outputs) if outputs else np.zeros((0, self.head.num_outputs))
-        return [Scores(tuple(map(float, row))) for row in self.problem.values(logits)]
-
-    def measures(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> dict[str, float]:
-        """Compare answers with labels: accuracy, F1, Matthews; or correlations; or micro F1."""
-        return self.problem.measures([label_of(each) for each in examples], np.array([each.values for each in answers]))
-
-    def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
-        return mean_scores(answers)
-
-    def constant(self, training: Sequence[TextExample], examples: Sequence[TextExample], /) -> list[Scores]:
-        return [Scores(self.problem.constant([label_of(each) for each in training]))] * len(examples)
-
-    @property
-    def baseline(self) -> str:
-        return self.problem.baseline
+    def named(self, _: Scores) -> tuple[str, ...]:
+        return self.head.labels[:1]
 
     def expected(self, example: TextExample, /) -> str | None:
-        return None if example.label is None else self.problem.words(example.label)
-
-    def named(self, answer: Scores) -> tuple[str, ...]:
-        """Return the names of the labels that an answer gives: one, or several, or none."""
-        return self.problem.named(answer.values)
+        return None if example.label is None else f"{float(np.ravel(example.label)[0]):g}"
 
     def words(self, answer: Scores, /) -> str:
-        return self.problem.answer(answer.values)
-
-    def confidence(self, answer: Scores, /) -> float | None:
-        return self.problem.confidence(answer.values)
+        return f"{answer.values[0]:.4g}"
 
     def score(self, example: TextExample, answer: Scores, /) -> float:
-        return self.problem.score(label_of(example), answer.values)
+        return 1 / (1 + abs(float(np.ravel(label_of(example))[0]) - answer.values[0]))
 
-    def item(self, example: TextExample, /) -> CheckItem:
-        has_labels = example.label is not None and not self.problem.is_number
-        numbers = np.ravel(label_of(example)).astype(int) if has_labels else ()
-        labels = tuple(self.head.labels[number] for number in numbers)
-        return CheckItem(self.texts(example), example.first, labels=labels, answer=self.expected(example))
-
-    def columns(self, _: int) -> tuple[str, ...]:
-        return self.head.labels
-
-    def numbers(self, _: AnswerRow, answer: Scores, /) -> Sequence[float | None]:
-        return answer.values
+    def confidence(self, _: Scores, /) -> float | None:
+        return None
 
 
 def mean_scores(answers: Sequence[Sequence[Scores]]) -> list[Scores]:

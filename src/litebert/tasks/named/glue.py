@@ -295,7 +295,7 @@ def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
     head = HeadConfig(kind="sequence-classification", labels=task.labels or ("score",), problem_type=problem)
     return Dataset(
         name=task.name,
-        family=TextClassification(head),
+        family=TextClassification.of(head),
         read=partial(read_glue, task),
         key_measure=task.key_measure,
         dev_splits=tuple(split for split in task.splits if split.startswith("dev")),

@@ -16,8 +16,16 @@ from litebert.metrics import squad1_measures, squad2_measures, threshold_measure
 from litebert.reading.source import Source, find_file, find_files
 from litebert.reading.tables import read_layout
 from litebert.tasks.kinds.family import Dataset
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, given_texts, gold
-from litebert.tasks.kinds.windows import GoldAnswer, SpanExample, require_bounded_context
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    SpanAnswer,
+    SpanAnswering,
+    SpanExample,
+    given_texts,
+    gold,
+    require_bounded_context,
+)
 from litebert.terminal import say
 
 # The files

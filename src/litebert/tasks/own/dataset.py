@@ -77,13 +77,8 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
     shape, found = guess_columns(table.columns, sample, chosen, _reading_of(problem).shape if problem else None)
     role = READINGS[shape].learnt
     if not found.all(role):
-        raise LitebertError(
-            "LB-861",
-            f"{table.source.name} has no column of labels",
-            received=f"columns {', '.join(table.columns)}",
-            expected="a column with the right answer in every row, to learn from",
-            next=f"--column {role}=NAME",
-        )
+        what, received = f"{table.source.name} has no column of labels", f"columns {', '.join(table.columns)}"
+        raise LitebertError("LB-861", what, received=received, next=f"--column {role}=NAME")
     reading, summary = READINGS[shape].settle(table, found, problem)
     unused = [name for name in table.columns if name not in found.used]
     aside = f"; not used: {', '.join(unused)}" if unused else ""
@@ -107,25 +102,17 @@ def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str])
     chosen, known = chosen_columns(columns, None), tuple(labels)
     reading = _reading_of(problem) if problem else None
     if reading is None or not chosen.names or (reading.needs_labels and not known):
-        raise LitebertError(
-            "LB-868",
-            "without a training file the columns, the problem and the labels are needed",
-            received=f"columns {' '.join(columns)}, problem {problem}, {len(known)} labels",
-            expected="what was settled when the model was trained",
-            next="give the file that it was trained on",
-        )
+        what = "without a training file the columns, the problem and the labels are needed"
+        received = f"columns {' '.join(columns)}, problem {problem}, {len(known)} labels"
+        raise LitebertError("LB-868", what, received=received, next="give the file that the model was trained on")
     return Settled(reading(chosen, known), chosen_header(columns), chosen.used)
 
 
 def _reading_of(problem: str) -> type[RowReading[Any, Any]]:
     if problem not in EVERY_PROBLEM:
-        raise RequestError(
-            "LB-855",
-            "there is no such problem",
-            received=problem,
-            expected=f"one of {', '.join(EVERY_PROBLEM)}",
-            next=f"--problem classification ({did_you_mean(problem, EVERY_PROBLEM)})",
-        )
+        wanted, advice = f"one of {', '.join(EVERY_PROBLEM)}", did_you_mean(problem, EVERY_PROBLEM)
+        advice = f"--problem classification ({advice})"
+        raise RequestError("LB-855", "there is no such problem", received=problem, expected=wanted, next=advice)
     return EVERY_PROBLEM[problem]
 
 
@@ -184,8 +171,8 @@ def table_dataset(
     return TableDataset(
         name="table",
         family=reading.family,
-        read=_Files(settled, train, dev, held_out, skips_unlabelled).read,
-        key_measure=reading.key_measure,
+        read=partial(_read, settled, train, dev, held_out, skips_unlabelled),
+        key_measure=reading.family.key_measure,
         submission=partial(answer_table, reading.family),
         notes=tuple(notes),
         columns=settled.words,
@@ -195,50 +182,42 @@ def table_dataset(
     )
 
 
-@dataclass(frozen=True)
-class _Files:
-    """The files of a data set, and how to read them."""
+def _read(
+    settled: Settled,
+    train: Path | None,
+    dev: Path | None,
+    held_out: float,
+    skips_unlabelled: bool,
+    path: Path,
+    split: str,
+) -> list[Any]:
+    """Return the examples of a split: a part of the training file, or all of another file.
 
-    settled: Settled
-    train: Path | None
-    dev: Path | None
-    held_out: float
-    skips_unlabelled: bool = False
-
-    def read(self, path: Path, split: str) -> list[Any]:
-        """Return the examples of a split: a part of the training file, or all of another file."""
-        if split not in SPLITS:
-            raise LitebertError(
-                "LB-867",
-                "your own files have no such split",
-                received=split,
-                expected=f"one of {', '.join(SPLITS)}",
-                next="--split dev for rows with labels, --split test for rows without",
-            )
-        is_train = self.train is not None and path.absolute() == self.train.absolute()
-        if is_train and self.dev and split == "dev":
-            path = self.dev
-        examples = self._examples(path, is_labelled=split != "test")
-        if not is_train or self.dev or split == "test":
-            return examples
-        reading = self.settled.reading
-        is_out = drawn(
-            [reading.key(each) for each in examples], self.held_out, [reading.stratum(each) for each in examples]
-        )
-        return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
-
-    def _examples(self, path: Path, *, is_labelled: bool) -> list[Any]:
-        """Read all rows; if ids are missing or repeated, the numbers of the rows replace them."""
-        table = self.settled.open(path, is_labelled=is_labelled)
-        numbers, examples = [], []
-        for number, row in table.rows():
-            if is_labelled and self.skips_unlabelled and self.settled.reading.lacks_label(row):
-                continue
-            numbers.append(number)
-            examples.append(self.settled.example(table, number, row, is_labelled=is_labelled))
-        if len({example.id for example in examples}) == len(examples):
-            return examples
-        return [replace(example, id=str(number)) for example, number in zip(examples, numbers, strict=True)]
+    If ids are missing or repeated, the numbers of the rows replace them.
+    """
+    if split not in SPLITS:
+        advice = "--split dev for rows with labels, --split test for rows without"
+        raise LitebertError("LB-867", f"your own files have no split {split}", next=advice)
+    is_train, reading, is_labelled = (
+        train is not None and path.absolute() == train.absolute(),
+        settled.reading,
+        split != "test",
+    )
+    if is_train and dev and split == "dev":
+        path = dev
+    table = settled.open(path, is_labelled=is_labelled)
+    examples = {
+        number: settled.example(table, number, row, is_labelled=is_labelled)
+        for number, row in table.rows()
+        if not (is_labelled and skips_unlabelled and reading.lacks_label(row))
+    }
+    if len({example.id for example in examples.values()}) < len(examples):
+        examples = {number: replace(example, id=str(number)) for number, example in examples.items()}
+    found = list(examples.values())
+    if not is_train or dev or split == "test":
+        return found
+    is_out = drawn([reading.key(each) for each in found], held_out, [reading.stratum(each) for each in found])
+    return [example for example, out in zip(found, is_out, strict=True) if out == (split == "dev")]
 
 
 def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDArray[np.bool_]:
@@ -285,8 +264,8 @@ def answer_table(
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(["id", "prediction", *family.columns(width)])
-    for row, values in zip(rows, numbers, strict=True):
-        cells = ["" if value is None else f"{value:.6g}" for value in values]
+    for row, values, blank in zip(rows, numbers, map(family.is_blank, examples), strict=True):
+        cells = ["" if value is None or blank else f"{value:.6g}" for value in values]
         writer.writerow([row.id, row.answer, *cells, *[""] * (width - len(cells))])
     return {f"{split}.csv": written.getvalue()}
 
@@ -296,20 +275,12 @@ def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> 
     own = {name: each for name, each in datasets.items() if isinstance(each, TableDataset)}
     columns = {name: " ".join(dataset.columns) for name, dataset in own.items()}
     if len({*columns.values()}) > 1:
-        raise LitebertError(
-            "LB-880",
-            "runs that read different columns cannot be averaged",
-            received="; ".join(f"{name}: {words}" for name, words in columns.items()),
-            expected="runs with the same columns",
-            next="evaluate them one by one, or add --column ROLE=NAME for all",
-        )
+        received = "; ".join(f"{name}: {words}" for name, words in columns.items())
+        what, advice = "runs that read different columns cannot be averaged", "add --column ROLE=NAME for all"
+        raise LitebertError("LB-880", what, received=received, next=f"evaluate them one by one, or {advice}")
     trained_on = {name: dataset.train for name, dataset in own.items() if dataset.train}
     held_out_by = [name for name, path in trained_on.items() if path.absolute() == data.absolute()]
     if held_out_by and len(held_out_by) < len(datasets):
-        raise LitebertError(
-            "LB-881",
-            f"these runs do not hold out the same rows of {data}",
-            received="; ".join(f"{name}: trained on {path}" for name, path in trained_on.items()),
-            expected="a file that none of them was trained on, or the training file of all",
-            next="add --data FILE",
-        )
+        what = f"these runs do not hold out the same rows of {data}"
+        received = "; ".join(f"{name}: trained on {path}" for name, path in trained_on.items())
+        raise LitebertError("LB-881", what, received=received, next="--data FILE, on which none of them was trained")

@@ -18,15 +18,20 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from litebert.config import HeadConfig
-from litebert.config.head import ProblemType
 from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Answer, Family
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    SpanAnswer,
+    SpanAnswering,
+    SpanExample,
+    require_bounded_context,
+)
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
-from litebert.tasks.kinds.text import PROBLEMS, Label, Scores, TextClassification, TextExample
-from litebert.tasks.kinds.windows import GoldAnswer, SpanExample, require_bounded_context
+from litebert.tasks.kinds.text import Label, Scores, TextClassification, TextExample
 from litebert.tasks.own.columns import Columns, Role, RowShape, label_of, list_of, number_of, text_of
 from litebert.tasks.own.table import TableFile
 
@@ -58,11 +63,6 @@ class RowReading(ABC, Generic[Read, Answer]):
     def family(self) -> Family[Read, Answer]:
         """The kind of task."""
 
-    @property
-    @abstractmethod
-    def key_measure(self) -> str:
-        """The measure by which evaluations are compared."""
-
     @abstractmethod
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Read:
         """Turn a row into an example; errors name its place."""
@@ -91,22 +91,14 @@ class RowReading(ABC, Generic[Read, Answer]):
     def number(self, label: str | None, place: str) -> int:
         """Return the index of a label."""
         if label is None:
-            raise LitebertError(
-                "LB-857",
-                f"{place}: there is no label",
-                received=f"nothing in column {self.label_column}",
-                expected="a label in every row that is trained or evaluated on",
-                next="data.missing_labels=skip, or --problem multi-label if a row may have none",
-            )
+            what = f"{place}: there is no label in column {self.label_column}"
+            advice = "data.missing_labels=skip, or --problem multi-label if a row may have none"
+            raise LitebertError("LB-857", what, next=advice)
         if label not in self.numbers:
             some = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
-            raise LitebertError(
-                "LB-858",
-                f"{place}: the training data has no label {label}",
-                received=label,
-                expected=f"one of {some}",
-                next=f"add examples of it for training, or correct it ({did_you_mean(label, self.labels)})",
-            )
+            what = f"{place}: the training data has no label {label}"
+            advice = f"add examples of it for training, or correct it ({did_you_mean(label, self.labels)})"
+            raise LitebertError("LB-858", what, received=label, expected=f"one of {some}", next=advice)
         return self.numbers[label]
 
     @cached_property
@@ -221,13 +213,9 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 def require_choice(labels: Sequence[str], place: str, column: str) -> None:
     """Check that there is more than one label, so that something can be learnt."""
     if len(labels) < 2:
-        raise LitebertError(
-            "LB-856",
-            f"{place}: column {column} leaves nothing to be learnt",
-            received=f"{labels[0]} in every row" if labels else "no label in any row",
-            expected="two labels or more",
-            next="--column label=NAME with another column",
-        )
+        what = f"{place}: column {column} leaves nothing to be learnt"
+        received = f"{labels[0]} in every row" if labels else "no label in any row"
+        raise LitebertError("LB-856", what, received=received, next="--column label=NAME with another column")
 
 
 # A text, or a pair of texts, with a label, several labels, or a score
@@ -237,7 +225,7 @@ class TextRows(RowReading[TextExample, Scores]):
     """Texts with a label, several labels or a score, by subclass."""
 
     shape: ClassVar[RowShape] = "texts"
-    problem_type: ClassVar[ProblemType]
+    problem_type: ClassVar[str]
 
     @classmethod
     def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[TextRows, str]:
@@ -248,13 +236,10 @@ class TextRows(RowReading[TextExample, Scores]):
         reading = TEXTS[problem or found.problem]
         num_distinct, num_rows = len(found.single), found.single.total()
         if problem is None and reading is OneLabel and num_distinct > max(20, num_rows // 2):
-            raise LitebertError(
-                "LB-862",
-                f"{table.source.name}: column {found.name} does not look like labels",
-                received=f"{num_distinct:,} different values in {num_rows:,} rows",
-                expected="a few labels that many rows share, or numbers to be estimated",
-                next="--column label=NAME; or, if these are labels, --problem classification",
-            )
+            what = f"{table.source.name}: column {found.name} does not look like labels"
+            received = f"{num_distinct:,} different values in {num_rows:,} rows"
+            advice = "--column label=NAME; or, if these are labels, --problem classification"
+            raise LitebertError("LB-862", what, received=received, next=advice)
         labels, note = reading.labels_in(found, table.source.name)
         return reading(columns, labels), note
 
@@ -269,12 +254,8 @@ class TextRows(RowReading[TextExample, Scores]):
 
     @cached_property
     def family(self) -> TextClassification:
-        kind, problem_type = "sequence-classification", self.problem_type
-        return TextClassification(HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type))
-
-    @property
-    def key_measure(self) -> str:
-        return PROBLEMS[self.problem_type].key_measure
+        kind = "sequence-classification"
+        return TextClassification.of(HeadConfig(kind=kind, labels=self.labels, problem_type=self.problem_type))
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TextExample:
         first, *second = self.texts(row, "text", "second")
@@ -292,7 +273,7 @@ class OneLabel(TextRows):
     """Each text has one label."""
 
     problem: ClassVar[str] = "classification"
-    problem_type: ClassVar[ProblemType] = "single_label_classification"
+    problem_type: ClassVar[str] = "single_label_classification"
 
     @classmethod
     def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
@@ -317,7 +298,7 @@ class SeveralLabels(TextRows):
     """Each text has any number of labels: in one column, or in a column for each."""
 
     problem: ClassVar[str] = "multi-label"
-    problem_type: ClassVar[ProblemType] = "multi_label_classification"
+    problem_type: ClassVar[str] = "multi_label_classification"
 
     @classmethod
     def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
@@ -341,13 +322,9 @@ class SeveralLabels(TextRows):
     def _is_marked(self, name: str, row: Row, place: str) -> bool:
         cell = (label_of(row.get(name)) or "0").lower()
         if cell not in _MARKS:
-            raise LitebertError(
-                "LB-860",
-                f"{place}: column {name} does not say whether the label is given",
-                received=cell,
-                expected="0 or 1, in a column for each label",
-                next="--column label=NAME with one column, for one label per row",
-            )
+            what = f"{place}: column {name} does not say whether the label is given"
+            advice = "--column label=NAME with one column, for one label per row"
+            raise LitebertError("LB-860", what, received=cell, expected="0 or 1", next=advice)
         return _MARKS[cell]
 
 
@@ -355,7 +332,7 @@ class OneScore(TextRows):
     """Each text has a score to estimate."""
 
     problem: ClassVar[str] = "regression"
-    problem_type: ClassVar[ProblemType] = "regression"
+    problem_type: ClassVar[str] = "regression"
 
     @classmethod
     def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
@@ -365,13 +342,9 @@ class OneScore(TextRows):
         cell = row.get(self.label_column)
         score = number_of(cell)
         if score is None:
-            raise LitebertError(
-                "LB-859",
-                f"{place}: column {self.label_column} is not a number",
-                received=repr(cell),
-                expected="a finite number in every row that is trained or evaluated on",
-                next="correct the row, or data.missing_labels=skip; for classes: --problem classification",
-            )
+            what = f"{place}: column {self.label_column} is not a finite number"
+            advice = "correct the row, or data.missing_labels=skip; for classes: --problem classification"
+            raise LitebertError("LB-859", what, received=repr(cell), next=advice)
         return score
 
     def lacks_label(self, row: Row) -> bool:
@@ -403,24 +376,15 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     def family(self) -> TokenClassification:
         return TokenClassification(HeadConfig(kind="token-classification", labels=self.labels))
 
-    @property
-    def key_measure(self) -> str:
-        """F1 of entities if the tags mark entities, otherwise the share of right tags."""
-        return "f1" if all(label.startswith(("B-", "I-", "O")) for label in self.labels) else "accuracy"
-
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TagExample:
         words = tuple(text_of(word) or "" for word in _members(row, self.columns.one("tokens")))
         if not is_labelled:
             return TagExample(id, words)
         tags = [label_of(tag) for tag in _members(row, self.label_column)]
         if len(tags) != len(words):
-            raise LitebertError(
-                "LB-863",
-                f"{place}: there is not one tag for each word",
-                received=f"{len(words)} words, {len(tags)} tags in column {self.label_column}",
-                expected="two lists, or texts with a space between words, equally long",
-                next="correct this row",
-            )
+            received = f"{len(words)} words, {len(tags)} tags in column {self.label_column}"
+            what = f"{place}: there is not one tag for each word"
+            raise LitebertError("LB-863", what, received=received, next="correct this row")
         return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
 
     def lacks_label(self, row: Row) -> bool:
@@ -469,20 +433,12 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     def family(self) -> MultipleChoice:
         return MultipleChoice(num_choices=len(self.labels))
 
-    @property
-    def key_measure(self) -> str:
-        return "accuracy"
-
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> ChoiceExample:
         texts, names = _choices(row, self.columns)
         if len(texts) < 2:
-            raise LitebertError(
-                "LB-864",
-                f"{place}: there is nothing to choose from",
-                received=f"{len(texts)} choices in {', '.join(self.columns.all('choices'))}",
-                expected="two choices or more: a list, or a column for each",
-                next="correct this row, or --column choices=NAME,NAME,…",
-            )
+            received = f"{len(texts)} choices in {', '.join(self.columns.all('choices'))}"
+            advice = "correct this row, or --column choices=NAME,NAME,…"
+            raise LitebertError("LB-864", f"{place}: there is nothing to choose from", received=received, next=advice)
         question, context = ("".join(self.texts(row, role)) for role in ("question", "context"))
         label = self._label(row, texts, names, place) if is_labelled else None
         return ChoiceExample(id, context, question, texts, label)
@@ -496,13 +452,9 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         for spelling in (names, self.labels[: len(texts)], texts):
             if label in spelling:
                 return spelling.index(label)
-        raise LitebertError(
-            "LB-865",
-            f"{place}: column {self.label_column} names none of the choices",
-            received=label or "nothing",
-            expected=f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text",
-            next="correct this row",
-        )
+        wanted = f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text"
+        what = f"{place}: column {self.label_column} names none of the choices"
+        raise LitebertError("LB-865", what, received=label or "nothing", expected=wanted, next="correct this row")
 
 
 def _spelling(number: int, found: set[str], *, counts_from_one: bool) -> tuple[str, ...]:
@@ -555,10 +507,6 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     def family(self) -> SpanAnswering:
         return ConditionalSpanAnswering() if self.labels else SpanAnswering()
 
-    @property
-    def key_measure(self) -> str:
-        return "f1"
-
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
         """Turn a row into an example; an empty list of answers means that there is none."""
         question, context = self.texts(row, "question", "context")
@@ -602,23 +550,17 @@ def _placed(text: str, start: float | None, context: str, place: str) -> GoldAns
     begin = context.find(text) if start is None else int(start)
     stands = context[begin : begin + len(text)] if begin >= 0 else ""
     if not text.strip() or stands != text:
-        raise LitebertError(
-            "LB-866",
-            f"{place}: the answer is not in the context where it should be",
-            received=repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}",
-            expected="a part of the context, and the position of its first character, from 0",
-            next="correct this row; count characters, not bytes",
-        )
+        what = f"{place}: the answer is not in the context where it should be"
+        received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
+        advice = "correct this row; count characters from 0, not bytes"
+        raise LitebertError("LB-866", what, received=received, next=advice)
     return GoldAnswer(text, begin)
 
 
-TEXTS: dict[str, type[TextRows]] = {reading.problem: reading for reading in (OneLabel, SeveralLabels, OneScore)}
-"""The readings of texts by the name of their problem."""
+TEXTS: dict[str, type[TextRows]] = {each.problem: each for each in (OneLabel, SeveralLabels, OneScore)}
 READINGS: dict[RowShape, type[RowReading[Any, Any]]] = {
-    reading.shape: reading for reading in (TextRows, WordRows, ChoiceRows, SpanRows)
+    each.shape: each for each in (TextRows, WordRows, ChoiceRows, SpanRows)
 }
 """The reading of each shape; a new shape is added here and to `columns`."""
-EVERY_PROBLEM: dict[str, type[RowReading[Any, Any]]] = TEXTS | {
-    reading.problem: reading for reading in (WordRows, ChoiceRows, SpanRows)
-}
+EVERY_PROBLEM = TEXTS | {each.problem: each for each in (WordRows, ChoiceRows, SpanRows)}
 """The readings by the name of their problem, as in --problem."""

@@ -1,7 +1,12 @@
-"""Initialise a student from its teacher: word table by SVD, some of its layers as shared blocks.
+"""Weights that a network begins with: heads that attend to neighbours, or those of a teacher.
 
-Even untrained, such a student ranks sentence pairs somewhat as the teacher does; distillation then
-takes minutes instead of days. All of it is computed where the two networks are, before either moves to a GPU.
+With small random weights, attention is close to uniform and adds about 1 % to the residual, so that at small learning
+rates a network predicts from piece frequencies alone for millions of pieces. Heads that read the pieces beside a gap
+from the start shorten that plateau (docs/choices.md).
+
+A student that begins as its teacher (word table by SVD, some of its layers as shared blocks) ranks sentence pairs
+somewhat as the teacher does even untrained; distillation then takes minutes instead of days. All of it is computed
+where the two networks are, before either moves to a GPU.
 """
 
 from __future__ import annotations
@@ -9,15 +14,93 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from litebert.nn import AlbertForPretraining, Batch
-from litebert.nn.model import FeedForwardBlock
+from litebert import rng
+from litebert.fast.steps import blocks
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.objectives import PretrainingBatch, longest_first
 from litebert.tasks.distillation import Alignment, Surface, Teacher, align, unmasked
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
+
+# Heads that attend to neighbours
+
+OFFSETS = (-1, 1, -2, 2, -3, 3)
+"""Relative positions that the heads attend to: the piece before, the one after, and so on."""
+_MOST_FREQUENCIES = 32
+_POSITION_STRENGTH = 1.2
+"""Standard deviation of the position rows, relative to that of the word rows."""
+_CUT_NORMAL_STD = 0.88
+"""Standard deviation of a unit normal that is cut at two sigma, as in nn.init."""
+
+Matrix = NDArray[np.float64]
+
+
+@torch.no_grad()
+def attend_locally(albert: Albert, *, seed: int) -> None:
+    """Set positions, projection and some heads so that each of these attends to one offset.
+
+    Position p is written as cos and sin of p w for jittered frequencies w, in a random subspace of
+    E. The projection keeps lengths, so B reads that subspace out of H. A head for offset d has
+    W_k = B and W_q = R(d) B, where R turns each phase by d w: q_i k_j is largest at j = i + d.
+    """
+    config = albert.config
+    embedding_size, hidden_size = config.embedding_size, config.hidden_size
+    draws = rng.stream(seed, "local-start", 0)
+    num = min(_MOST_FREQUENCIES, config.head_size // 2, embedding_size // 2)
+    frequencies = np.pi * (np.arange(num) + draws.random(num)) / num
+    subspace = _isometry(draws, embedding_size, embedding_size)[: 2 * num]  # (2 num, E)
+    phases = np.outer(np.arange(config.max_position_embeddings), frequencies)
+    waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)  # rows of squared length num
+    std = _POSITION_STRENGTH * _CUT_NORMAL_STD * config.initializer_range
+    _set(albert.embedding.position.weight, waves @ subspace * (embedding_size / num) ** 0.5 * std)
+    reader = subspace  # of a hidden vector, where E = H and nothing is projected
+    if config.projects_embeddings:
+        isometry = _isometry(draws, hidden_size, embedding_size)  # (H, E)
+        assert isinstance(albert.embedding.projection, torch.nn.Linear)
+        gain = (hidden_size / embedding_size) ** 0.5  # unit variance stays unit variance
+        _set(albert.embedding.projection.weight, isometry * gain)
+        reader = subspace @ isometry.T / gain
+    for block in blocks(albert, AttentionBlock):
+        for head, offset in enumerate(OFFSETS[: num_local_heads(config.num_attention_heads)]):
+            rows = slice(head * config.head_size, head * config.head_size + 2 * num)
+            _set(block.key.weight[rows], reader)
+            _set(block.query.weight[rows], _rotation(frequencies * offset) @ reader)
+
+
+def num_local_heads(num_heads: int) -> int:
+    """Return how many heads start local: all but one or, of more than four heads, all but two.
+
+    >>> [num_local_heads(n) for n in (1, 2, 4, 8, 12)]
+    [0, 1, 3, 6, 6]
+    """
+    free = 1 if num_heads <= 4 else 2
+    return min(len(OFFSETS), num_heads - free)
+
+
+def _rotation(angles: NDArray[np.float64]) -> Matrix:
+    """Return the matrix that turns each pair (cos, sin) by its angle."""
+    cos, sin = np.diag(np.cos(angles)), np.diag(np.sin(angles))
+    return np.block([[cos, -sin], [sin, cos]])
+
+
+def _isometry(draws: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Draw a matrix with orthonormal columns, or rows where there are fewer of them."""
+    normal = draws.standard_normal((max(rows, columns), min(rows, columns)))
+    basis: Matrix = np.linalg.qr(normal)[0]
+    return basis if rows >= columns else basis.T
+
+
+def _set(target: Tensor, values: Matrix) -> None:
+    target.copy_(torch.from_numpy(values))
+
+
+# The weights of a teacher
 
 
 def begin_as_teacher(
@@ -43,40 +126,46 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
     teacher's layers that it replaces, with its most active neurons if the student has fewer. The
     masked-LM head starts as the transposed projection.
     """
-    config, source = student.config, teacher.encoder.embedding
+    config, source, embedding = student.config, teacher.encoder.embedding, student.albert.embedding
     table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
     mean = table.mean(0)
-    _, _, basis = torch.linalg.svd(table - mean, full_matrices=False)
-    basis = basis[: config.embedding_size]  # (kept, teacher embed)
-    kept = slice(len(basis))  # a student may have wider embeddings than its teacher
-    embedding = student.albert.embedding
-    words = _piece_vectors(tokenizer, teacher, table - mean) @ basis.T  # (vocab, kept)
-    embedding.word.weight[:, kept] = words
-    length = min(config.max_position_embeddings, source.position.num_embeddings)
-    embedding.position.weight[:length, kept] = source.position.weight[:length] @ basis.T
-    embedding.segment.weight[:, kept] = (source.segment.weight[:1] + mean) @ basis.T
     theirs, ours = source.projection, embedding.projection
-    assert isinstance(ours, torch.nn.Linear)
     if isinstance(theirs, torch.nn.Linear):  # ALBERT: (hidden, teacher embed)
         weight, bias = theirs.weight, theirs(source.norm.bias)
     else:  # BERT: its embeddings have the hidden size
         weight, bias = torch.eye(config.hidden_size), source.norm.bias
-    ours.weight[:, kept] = weight @ (source.norm.weight[:, None] * basis.T)
-    ours.bias.copy_(bias)
-    student.masked_lm.dense.weight[kept] = basis @ weight.T
+    gain = weight * source.norm.weight  # (hidden, teacher embed)
+    if isinstance(ours, torch.nn.Linear):
+        _, _, basis = torch.linalg.svd(table - mean, full_matrices=False)
+        basis = basis[: config.embedding_size]  # (kept, teacher embed)
+        ours.weight[:, : len(basis)] = weight @ (source.norm.weight[:, None] * basis.T)
+        ours.bias.copy_(bias)
+        student.masked_lm.dense.weight[: len(basis)] = basis @ weight.T
+    else:  # embeddings as wide as the layers: nothing is cut, and the norm does what their norm and projection did
+        is_same = not isinstance(theirs, torch.nn.Linear)
+        basis = weight if is_same else gain
+        embedding.norm.weight.copy_(source.norm.weight if is_same else gain.norm().expand(len(gain)) / len(gain) ** 0.5)
+        embedding.norm.bias.copy_(bias)
+        student.masked_lm.dense.weight.copy_(torch.eye(config.hidden_size))
+    kept = slice(len(basis))  # a student may have wider embeddings than its teacher
+    embedding.word.weight[:, kept] = _piece_vectors(tokenizer, teacher, table - mean) @ basis.T  # (vocab, kept)
+    length = min(config.max_position_embeddings, source.position.num_embeddings)
+    embedding.position.weight[:length, kept] = source.position.weight[:length] @ basis.T
+    embedding.segment.weight[:, kept] = (source.segment.weight[:1] + mean) @ basis.T
     _copy_blocks(student, teacher)
 
 
 @torch.no_grad()
 def fit_projection(student: AlbertForPretraining, batch: Batch, alignment: Alignment, embedded: Tensor) -> None:
-    """Fit the student's embedding projection to the teacher's embedding output by least squares.
+    """Fit the student's embedding projection, if it has one, to the teacher's embedding output by least squares.
 
-    `batch` is unmasked text, tokenized for the student; `embedded` (teacher tokens, hidden) is what
-    the teacher's first layer reads for the same text.
+    `batch` is unmasked text, tokenized for the student; `embedded` (teacher tokens, hidden) is what the teacher's first
+    layer reads for the same text.
     """
     embedding = student.albert.embedding
     projection = embedding.projection
-    assert isinstance(projection, torch.nn.Linear)
+    if not isinstance(projection, torch.nn.Linear):
+        return
     narrow = embedding.norm(
         embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
     )  # (tokens, embed)
