@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from litebert.api.study import study_layers, write_study
-from litebert.api.study_parts import read_parts
+from litebert.api.study import read_parts, study_layers, write_study
 from litebert.files import write_json
 from litebert.folder import load_model
 from litebert.nn import Batch

@@ -16,8 +16,8 @@ from pathlib import Path
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.study.ablation import GRIDS, Ablation, AblationRow, read_ablation
-from litebert.study.depth import Depths
 from litebert.study.layers import Layers
+from litebert.study.masked import Depths
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "study.md"

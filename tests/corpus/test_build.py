@@ -140,7 +140,7 @@ def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
     good, bad = write("a.txt", paragraphs(stories(9))), write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
     with pytest.raises(LitebertError, match="line 2: column text is not text"):
         build(good, bad, documents="blank-line", workers=workers)
-    with pytest.raises(LitebertError, match="LB-322.*not a finished corpus") as caught:
+    with pytest.raises(LitebertError, match=r"LB-322.*not a finished corpus") as caught:
         Corpus.open(tmp_path / "corpus")
     assert "to resume" in caught.value.next
     write("b.jsonl", '{"text": "one"}\n{"text": "tw"}\n')

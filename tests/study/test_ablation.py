@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from litebert.cli.study import study
+from litebert.cli import cli
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.errors import LitebertError
 from litebert.study import sizes_of
@@ -24,8 +24,7 @@ from litebert.study.ablation import (
     ordering,
     read_ablation,
 )
-from litebert.study.ablation.cost import training_flops
-from litebert.study.ablation.grid import Scale, Shape
+from litebert.study.ablation.grids import Scale, Shape, training_flops
 from litebert.study.ablation.trial import Bench
 from litebert.train import loop
 
@@ -208,7 +207,7 @@ def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, s
 def test_what_cannot_be_afforded_is_predicted_and_not_trained(corpus: Path, tmp_path: Path, small: None) -> None:
     words = ["ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path)]
     words += ["--scale", "small", "--afford", "0", "--html", str(tmp_path / "page.html"), "--json"]
-    result = CliRunner().invoke(study, words)
+    result = CliRunner().invoke(cli, ["study", *words])
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["rows"]
     assert all(row["trials"] == [] and row["predicted_cpu_seconds"] > 0 for row in rows)
@@ -230,7 +229,7 @@ def test_what_cannot_be_afforded_is_predicted_and_not_trained(corpus: Path, tmp_
     ],
 )
 def test_wrong_names_are_refused_with_the_right_ones(words: list[str], code: str) -> None:
-    result = CliRunner().invoke(study, ["ablation", *words, "--corpus", "nowhere"])
+    result = CliRunner().invoke(cli, ["study", "ablation", *words, "--corpus", "nowhere"])
     assert isinstance(result.exception, LitebertError)
     assert result.exception.code == code
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.api.study_parts import costs_part
+from litebert.api.study import costs_part
 from litebert.cli import run
 from litebert.config import AlbertConfig, preset
 from litebert.study.claims import Claim, measure_costs, paper_claims

@@ -8,13 +8,12 @@ import torch
 from click.testing import CliRunner
 
 import litebert
-from litebert.cli.study import study
+from litebert.cli import cli
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.study.jacobian import dominant_eigenvalue
-from litebert.study.layers import Layers, _fate, layers_of, measure_layers
+from litebert.study.layers import Layers, _fate, dominant_eigenvalue, layers_of, measure_layers
 from litebert.tokenizer import Tokenizer
 
 
@@ -132,7 +131,7 @@ def test_the_command_writes_metrics_figures_and_a_page(model: Path, stories: Pat
     words = ["layers", str(model), "--texts", str(stories), "--limit", "3", "--depths", "16,21"]
     output, page = tmp_path / "out", tmp_path / "layers.html"
     words += ["--output", str(output), "--html", str(page), "--json"]
-    result = CliRunner().invoke(study, words)
+    result = CliRunner().invoke(cli, ["study", *words])
     assert result.exit_code == 0, result.output
     (shown,) = json.loads(result.stdout)
     assert json.loads((output / "layers-model.json").read_text()) == shown
@@ -150,8 +149,9 @@ def test_the_command_writes_metrics_figures_and_a_page(model: Path, stories: Pat
 
 def test_what_is_no_depth_and_what_is_no_text_are_refused(model: Path, stories: Path, tmp_path: Path) -> None:
     words = ["layers", str(model), "--texts", str(stories), "--depths", "24,x"]
-    result = CliRunner().invoke(study, words)
-    assert isinstance(result.exception, LitebertError)
-    assert result.exception.code == "LB-761"
+    result = CliRunner().invoke(cli, ["study", *words])
+    assert result.exit_code == 2
+    with pytest.raises(LitebertError, match="LB-761"):
+        measure_layers(litebert.load(model), ["Anna left."], depths=[4])
     with pytest.raises(LitebertError, match="LB-749"):
         measure_layers(litebert.load(model), [""])

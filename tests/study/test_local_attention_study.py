@@ -8,14 +8,12 @@ import torch
 from click.testing import CliRunner
 
 import litebert
-from litebert.cli.study import study
+from litebert.cli import cli
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
-from litebert.study.depth import measure_depths
-from litebert.study.local import measure_local_attention
-from litebert.study.masked import masked_texts
+from litebert.study.masked import masked_texts, measure_depths, measure_local_attention
 from litebert.tokenizer import Tokenizer
 
 TEXTS = ["In the morning Anna walked to the house. There Anna found a red ball under a tree."] * 6
@@ -73,7 +71,7 @@ def test_every_depth_is_measured_and_the_model_keeps_its_own(model: Path) -> Non
 
 def test_a_folder_without_studies_is_refused(tmp_path: Path) -> None:
     words = ["page", str(tmp_path), "--html", str(tmp_path / "page.html")]
-    result = CliRunner().invoke(study, words)
+    result = CliRunner().invoke(cli, ["study", *words])
     assert isinstance(result.exception, LitebertError)
     assert result.exception.code == "LB-764"
 
@@ -82,17 +80,17 @@ def test_the_commands_print_what_they_write(model: Path, tmp_path: Path) -> None
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     words = [str(model), "--texts", str(tmp_path / "texts.txt"), "--rounds", "1", "--json"]
     words += ["--longest", "32", "--output", str(tmp_path / "out")]
-    result = CliRunner().invoke(study, ["depth", *words])
+    result = CliRunner().invoke(cli, ["study", "depth", *words])
     assert result.exit_code == 0, result.output
     (shown,) = json.loads(result.stdout)
     assert json.loads((tmp_path / "out" / "depth-small.json").read_text()) == shown
 
     words += ["--lengths", "64,96", "--write-model", str(tmp_path / "long")]
-    result = CliRunner().invoke(study, ["attention", *words])
+    result = CliRunner().invoke(cli, ["study", "attention", *words])
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "out" / "attention-small.json").read_text()) == json.loads(result.stdout)
     page = tmp_path / "page.html"
-    result = CliRunner().invoke(study, ["page", str(tmp_path / "out"), "--html", str(page)])
+    result = CliRunner().invoke(cli, ["study", "page", str(tmp_path / "out"), "--html", str(page)])
     assert result.exit_code == 0, result.output
     assert [title for title in ("Local attention", "Elastic depth") if title in page.read_text("utf-8")] == [
         "Local attention",
@@ -107,7 +105,7 @@ def test_only_trained_positions_are_repeated(model: Path, tmp_path: Path) -> Non
     lines.write_text("\n".join(TEXTS), encoding="utf-8")
     words = ["attention", str(model), "--texts", str(lines), "--lengths", "100", "--rounds", "1"]
     words += ["--longest", "32", "--write-model", str(tmp_path / "long"), "--trained-length", "32"]
-    result = CliRunner().invoke(study, words)
+    result = CliRunner().invoke(cli, ["study", *words])
     assert result.exit_code == 0, result.output
     short, long = (litebert.load(path).network.albert.embedding.position.weight for path in (model, tmp_path / "long"))
     assert torch.equal(long[32:64], short[:32])

@@ -7,13 +7,13 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from litebert.cli.sizes import sizes
+from litebert.cli import cli
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
 
 
 def test_the_table_has_an_aligned_row_for_every_preset() -> None:
-    result = CliRunner().invoke(sizes)
+    result = CliRunner().invoke(cli, ["sizes"])
 
     assert result.exit_code == 0
     headings, *rows = result.stdout.splitlines()
@@ -23,7 +23,7 @@ def test_the_table_has_an_aligned_row_for_every_preset() -> None:
 
 
 def test_chosen_presets_come_in_the_order_asked_for_with_every_figure() -> None:
-    result = CliRunner().invoke(sizes, ["--preset", "large", "--preset", "tiny", "--json"])
+    result = CliRunner().invoke(cli, ["sizes", "--preset", "large", "--preset", "tiny", "--json"])
 
     large, tiny = json.loads(result.stdout)
     assert (large["preset"], large["total"]) == ("large", 17_847_474)
@@ -38,20 +38,10 @@ def test_chosen_presets_come_in_the_order_asked_for_with_every_figure() -> None:
 
 def test_an_unknown_preset_is_answered_with_the_nearest_name() -> None:
     with pytest.raises(LitebertError, match=r"bsae-v2(?s:.*)did you mean base-v2"):
-        CliRunner().invoke(sizes, ["--preset", "bsae-v2"], catch_exceptions=False)
-
-
-def test_the_help_shows_two_examples() -> None:
-    examples = CliRunner().invoke(sizes, ["--help"]).stdout.splitlines()
-
-    assert "  litebert sizes" in examples
-    assert "  litebert sizes --preset base-v2 --preset bert-base --json" in examples
+        CliRunner().invoke(cli, ["sizes", "--preset", "bsae-v2"], catch_exceptions=False)
 
 
 def test_counting_loads_no_torch() -> None:
-    code = (
-        "import sys; from litebert.cli.sizes import sizes;"
-        "sizes(['--json'], standalone_mode=False); sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys; from litebert.cli import run;run(['sizes', '--json']); sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0

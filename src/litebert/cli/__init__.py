@@ -93,6 +93,13 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "runs tail": ("api.runs:tail", {}),
     "search": ("cli.verbs:search", {}),
     "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
+    "sizes": ("api.study:sizes", {"presets": "--preset"}),
+    "study ablation": ("api.study:ablation", {"rows": "--row", "train_all": "--all", "probes": "--probe"}),
+    "study attention": ("api.study:attention", {}),
+    "study cost": ("api.study:cost", {}),
+    "study depth": ("api.study:depth", {}),
+    "study layers": ("api.study:layers", {}),
+    "study page": ("api.study:page", {}),
     "tokenizer encode": ("api.corpus:encode", {}),
     "tokenizer train": ("api.corpus:train", {}),
 }

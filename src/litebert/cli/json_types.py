@@ -20,11 +20,10 @@ from litebert.interop.export.program import ProgramReport
 from litebert.interop.google import GoogleExport as GoogleReport
 from litebert.interop.google import GoogleImport
 from litebert.interop.huggingface import HuggingFaceImport
-from litebert.study.ablation.study import Ablation
+from litebert.study.ablation import Ablation
 from litebert.study.claims import Costs
-from litebert.study.depth import Depths
 from litebert.study.layers import Layers
-from litebert.study.local import LocalAttention
+from litebert.study.masked import Depths, LocalAttention
 
 Vector: TypeAlias = list[float]
 
@@ -77,14 +76,6 @@ class Page:
     transfer: int
 
 
-@dataclass(frozen=True)
-class StudyPage:
-    """The page of all studies, and what each of them found."""
-
-    page: str
-    findings: dict[str, str]
-
-
 BulkRow: TypeAlias = AnsweredRow | SkippedRow
 
 OUTPUTS: dict[str, Any] = {
@@ -105,13 +96,11 @@ OUTPUTS: dict[str, Any] = {
     "quantize": Quantized,
     "score": list[Score] | BulkRow,
     "similar": Cosine | BulkRow,
-    "sizes": list[dict[str, str | int | float]],
     "study ablation": Ablation,
     "study attention": LocalAttention,
     "study cost": Costs,
     "study depth": list[Depths],
     "study layers": list[Layers],
-    "study page": StudyPage,
     "tag": list[list[Tagged]] | BulkRow,
 }
 """The commands that have `--json`, and what they print with it."""

@@ -1,34 +1,142 @@
-"""One row of an ablation with one seed: trained, measured on held-out text, and recorded."""
+"""One row of an ablation with one seed: what it will cost, its training, its measures, and its downstream probes."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from pydantic import BaseModel
 
-from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.config import FinetuneConfig, PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError
+from litebert.fast import accelerate
 from litebert.fast.steps import DTYPES
 from litebert.files import read_json, write_json
 from litebert.folder import load_model, read_config
-from litebert.nn import AlbertForPretraining
+from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import evaluation_batches
 from litebert.rng import hashed
-from litebert.runs import Run
-from litebert.study.ablation.grid import Scale, Variant, Words
-from litebert.study.ablation.probes import Probe
-from litebert.study.sizes import sizes_of
+from litebert.runs import Run, read_result
+from litebert.study.ablation.grids import Scale, Variant, Words, config_of, training_flops
+from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
+from litebert.train.finetune import finetune
 from litebert.train.pretrain import pretrain
-from litebert.train.run import write_model
+from litebert.train.run import threads, write_model
 from litebert.train.sources import vocabulary_of
+
+_PROBE_TOKENS = 1_024
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The compute of one training, and the CPU time that it will take on this machine."""
+
+    flops: float
+    cpu_seconds: float
+
+
+def measured_rate(scale: Scale) -> float:
+    """Return the FLOPs per CPU second of training steps of the scale's base network."""
+    config = config_of((*scale.training, *scale.network(scale.base)))
+    precision = DTYPES["bf16" if config.train.precision == "bf16" else "fp32"]
+    length = config.objective.max_seq_length
+    network = AlbertForPretraining(config.model, dtype=precision)
+    accelerate(network)
+    network.train()
+    batch = Batch.from_lists([[5] * length] * max(1, _PROBE_TOKENS // length))
+    masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
+    seconds = []
+    with threads(config.train.threads):  # waiting threads would count as CPU time, too
+        for _ in range(3):
+            begun = time.process_time()
+            output = network(batch, masked)
+            loss = output.masked_lm.float().logsumexp(-1).sum() + output.sentence_order.sum()
+            loss.backward()
+            seconds.append(time.process_time() - begun)
+    flops = 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids)
+    return flops / min(seconds)
+
+
+def predicted(words: Words, rate: float) -> Cost:
+    """Return the cost of a row at a rate in FLOPs per CPU second."""
+    flops = training_flops(words)
+    return Cost(flops, flops / rate)
+
+
+PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_RATE = 200, 32, 3e-4
+"""What a probe may spend on a row; it is the same for every row."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A named task with its folder, or a user's file (SNLI for instance)."""
+
+    task: str
+    data: Path
+
+    @classmethod
+    def parse(cls, text: str) -> Probe:
+        """Read `TASK=PATH`.
+
+        >>> Probe.parse("sst2=data/glue").task
+        'sst2'
+
+        Raises:
+            LitebertError: LB-762, it is not of this form.
+        """
+        task, equals, path = text.partition("=")
+        if not (task and equals and path):
+            raise LitebertError(
+                "LB-762",
+                "a probe is a task and its data",
+                received=text,
+                expected="TASK=PATH: a named task and its folder, or a name and a file of your own",
+                next="litebert study ablation --help",
+            )
+        return cls(task, Path(path))
+
+    def measure(self, model: Path, folder: Path, *, seed: int, longest: int) -> float:
+        """Fine-tune a model, unless this was done before, and return the task's key measure."""
+        run = folder / f"probe-{self.task}"
+        if (result := read_result(run)) is None:
+            is_file = self.data.is_file()
+            words = [
+                "task.name=table" if is_file else f"task.name={self.task}",
+                f"data.train={self.data}" if is_file else f"data.folder={self.data}",
+                f"model.start={model}",
+                f"task.max_length={longest}",
+                f"task.max_query_length={longest // 4}",
+                f"task.doc_stride={longest // 4}",
+                f"task.max_qa_length={longest // 2}",
+                f"optim.learning_rate={PROBE_RATE}",
+                f"train.steps={PROBE_STEPS}",
+                f"train.eval_every={PROBE_STEPS}",
+                f"train.save_every={PROBE_STEPS}",
+                f"train.batch_size={PROBE_BATCH_SIZE}",
+                f"train.seed={seed}",
+                "train.loader_workers=0",
+            ]
+            outcome = finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
+            result = read_result(run)
+            if result is None:
+                raise LitebertError(
+                    "LB-830",
+                    f"the probe {self.task} was interrupted",
+                    received=f"step {outcome.step}",
+                    expected=f"{PROBE_STEPS} steps",
+                    next="rerun the command to resume",
+                )
+        return result.last.measures[result.key_measure]
+
 
 EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
 """The held-out sequences and masks are the same for every row and seed."""
