@@ -60,8 +60,8 @@ MARKS = ("model.safetensors", "corpus.json", "run.json")
 """A folder that has one of these was written by litebert."""
 
 
-def require_new(output: Path, *, force: bool = False, own: Collection[str] = ()) -> None:
-    """Refuse an output that exists; with `force`, only what litebert did not write.
+def require_new(output: Path, *, force: bool | None = False, own: Collection[str] = ()) -> None:
+    """Refuse an output that exists; with `force`, only what litebert did not write; None where there is no --force.
 
     What `force` may replace is a regular file, or a folder with a mark of ours or with no other files than `own`; never
     what a link points to, a device, a folder of somebody else, or one that the current folder lies in.
@@ -80,7 +80,7 @@ def require_new(output: Path, *, force: bool = False, own: Collection[str] = ())
         "LB-619",
         f"{output} exists already",
         received=kind if not force else f"{kind} that litebert did not write",
-        expected="a new name" if force else "a new name, or --force to replace what litebert wrote",
+        expected="a new name, or --force to replace what litebert wrote" if force is False else "a new name",
         next="choose another name",
     )
 

@@ -54,19 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing."""
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_PUT(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.hub.requests.append(f"{self.command} {path}")
@@ -77,6 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
                 answer(self, *match.groups(), body=body)
                 return
         self._json({"error": "no such address"}, status=404)
+
+    do_HEAD = do_POST = do_PUT = do_GET
 
     def _broken_on_purpose(self, path: str) -> bool:
         fault = self.hub.fault
@@ -113,15 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def info(self, name: str, _: str | None, revision: str | None, *, body: bytes) -> None:
         if repository := self._repository(name, revision or "main"):
-            sha, private = repository.commit, repository.private
-            self._json(
-                {
-                    "id": name,
-                    "sha": sha,
-                    "private": private,
-                    "siblings": [{"rfilename": path} for path in repository.files],
-                }
-            )
+            files = [{"rfilename": path} for path in repository.files]
+            self._json({"id": name, "sha": repository.commit, "private": repository.private, "siblings": files})
 
     def tree(self, name: str, revision: str, *, body: bytes) -> None:
         if repository := self._repository(name, revision):
@@ -174,19 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._json({"errors": [], "warnings": []})
 
     def preupload(self, name: str, revision: str, *, body: bytes) -> None:
-        paths = [entry["path"] for entry in json.loads(body)["files"]]
-        self._json(
-            {
-                "files": [
-                    {
-                        "path": path,
-                        "uploadMode": "lfs" if path.endswith(".safetensors") else "regular",
-                        "shouldIgnore": False,
-                    }
-                    for path in paths
-                ]
-            }
-        )
+        files = json.loads(body)["files"]
+        for each in files:
+            each["uploadMode"] = "lfs" if each["path"].endswith(".safetensors") else "regular"
+        self._json({"files": [{"shouldIgnore": False, **each} for each in files]})
 
     def batch(self, name: str, *, body: bytes) -> None:
         objects = json.loads(body)["objects"]

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+import litebert
 from litebert.errors import LitebertError
-from litebert.inference.pretrained import MAX_CHARACTERS, require_bounded
+from litebert.inference.model import MAX_CHARACTERS
 
 MEASURE = """
 import sys
@@ -50,7 +51,9 @@ def test_a_long_text_takes_at_most_64_megabytes_more(verb: str, kind: str, size:
 
 
 def test_where_the_answer_grows_with_the_text_a_longer_one_is_refused() -> None:
-    require_bounded("a" * MAX_CHARACTERS, "tag")
-    with pytest.raises(LitebertError, match="LB-935") as caught:
-        require_bounded("a" * (MAX_CHARACTERS + 1), "tag")
-    assert "1,000,001 characters" in str(caught.value)
+    model = litebert.load()
+    for verb in (model.fill, model.score, model.order):
+        with pytest.raises(LitebertError, match=r"LB-935[\s\S]*1,000,001 characters"):
+            verb("a" * (MAX_CHARACTERS + 1))
+    with pytest.raises(LitebertError, match="LB-610"):  # the longest that is read
+        model.fill("a" * MAX_CHARACTERS)

@@ -257,7 +257,7 @@ NUMBERS = Numbers()
 
 # Texts that begin with a dash
 
-_OPTION = re.compile(r"--?[A-Za-z][A-Za-z-]*(=.*)?", re.DOTALL)
+_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?", re.DOTALL)
 _MARK = "\0"
 """Marks a text for the parser; no argument of a process can contain this character."""
 

@@ -12,14 +12,6 @@ from pydantic import JsonValue, TypeAdapter
 from litebert.answers import Choice, Classification, Filling, Join, Order, Score, SpanFound, Tagged
 from litebert.cli import FUNCTIONS, function_of
 from litebert.errors import no_such_name
-from litebert.hub.card import PublicationPlan
-from litebert.inference.quantize import Quantized
-from litebert.interop.export.check import Parity
-from litebert.interop.export.onnx import OnnxReport as OnnxReport
-from litebert.interop.export.program import ProgramReport
-from litebert.interop.google import GoogleExport as GoogleReport
-from litebert.interop.google import GoogleImport
-from litebert.interop.huggingface import HuggingFaceImport
 from litebert.study.ablation import Ablation
 from litebert.study.claims import Costs
 from litebert.study.layers import Layers
@@ -45,35 +37,10 @@ class SkippedRow:
 
 
 @dataclass(frozen=True)
-class Folder:
-    """The folder of a model."""
-
-    folder: str
-
-
-@dataclass(frozen=True)
-class Commit:
-    """Where a model was published."""
-
-    commit: str
-
-
-@dataclass(frozen=True)
 class Cosine:
     """How similar two texts are."""
 
     cosine: float
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page that answers without a server."""
-
-    output: str
-    verbs: list[str]
-    files: dict[str, int]
-    parity: Parity
-    transfer: int
 
 
 BulkRow: TypeAlias = AnsweredRow | SkippedRow
@@ -83,17 +50,8 @@ OUTPUTS: dict[str, Any] = {
     "choose": Choice | BulkRow,
     "classify": list[Classification] | BulkRow,
     "embed": list[Vector] | BulkRow,
-    "export google": GoogleReport,
-    "export onnx": OnnxReport,
-    "export program": ProgramReport,
-    "export web": Page,
     "fill": list[Filling] | list[list[Filling]] | BulkRow,
-    "hub pull": Folder,
-    "hub push": PublicationPlan | Commit,
-    "import google": GoogleImport,
-    "import huggingface": HuggingFaceImport,
     "order": Order | list[Join] | BulkRow,
-    "quantize": Quantized,
     "score": list[Score] | BulkRow,
     "similar": Cosine | BulkRow,
     "study ablation": Ablation,

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
 from litebert.config.allowed import expected
 from litebert.config.presets import PRESETS
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import LitebertError
 from litebert.files import Json, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
+from litebert.folder.weights import damaged_model
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -99,8 +100,7 @@ def read_config(folder: Path) -> AlbertConfig:
         raise LitebertError(
             "LB-675",
             f"there is no model in {folder}",
-            received=f"a folder without {CONFIG_FILE}, or a run that is not done",
-            expected="a folder with config.json and model.safetensors, or a run with a model",
+            expected="a folder with config.json and model.safetensors, or a run that is done",
             next=f"ls {folder}; rerun the command that began a run to resume it",
         )
     return parse_config(_read(folder), path)[1]
@@ -135,24 +135,16 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
 
-    def impossible(received: str, expected: str) -> DamagedError:
-        return DamagedError(
-            "LB-601",
-            f"{path} describes no network that can be built",
-            received=received,
-            expected=expected,
-            next=f"correct {path}, or fetch the model again",
-        )
-
+    what = f"{path} describes no network that can be built"
     for name, value in fields.items():
         if isinstance(value, bool) and name != "embedding_projection":  # Python would take it for a number
-            raise impossible(f"{name} = {value!r}", "a number or a name")
+            raise damaged_model("LB-601", what, f"{name} = {value!r}", "a number or a name")
     try:
         return layout, AlbertConfig.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         received = f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}"[:200]
-        raise impossible(received, expected(error, AlbertConfig)) from error
+        raise damaged_model("LB-601", what, received, expected(error, AlbertConfig)) from error
 
 
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
@@ -174,12 +166,11 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     elif tensors["classifier.weight"][0] > 1:
         kind = "sequence-classification"
     else:
-        raise DamagedError(
+        raise damaged_model(
             "LB-662",
             f"{source} does not say what its one-output classifier is for",
-            received="no architectures",
-            expected='["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]',
-            next=f"add architectures to {source}",
+            "no architectures",
+            '["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]',
         )
     if kind is None:
         return None
@@ -197,20 +188,14 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
-        raise DamagedError(
-            "LB-661",
-            f"{source} describes no {kind} head that can be built",
-            received=str(error.errors(include_url=False)[0]["input"]),
-            expected=expected(error, HeadConfig),
-            next=f"correct id2label or problem_type in {source}",
-        ) from error
+        what, received = f"{source} describes no {kind} head that can be built", error.errors(include_url=False)[0]
+        raise damaged_model("LB-661", what, received["input"], expected(error, HeadConfig)) from error
 
 
 def doubts(config: AlbertConfig) -> tuple[str, ...]:
     """Return a note for each setting on which published sources disagree.
 
-    Sources: official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1 against the xlarge
-    configuration.
+    Official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1 against xlarge's configuration.
 
     >>> doubts(AlbertConfig(hidden_act="gelu_new"))
     ()

@@ -28,6 +28,7 @@ from litebert.folder.weights import (
     INT8_FILE,
     OTHER_FILE,
     WEIGHTS_FILE,
+    damaged_model,
     has_hashes,
     read_weights,
     release,
@@ -130,7 +131,6 @@ def build_network(
         raise LitebertError(
             "LB-663",
             f"{source} is an eight-bit model, which supports inference only",
-            received="int8 weights",
             expected="float weights to train, convert or export",
             next="use the float model that it was made from",
         )
@@ -157,22 +157,25 @@ def build_network(
             "LB-604",
             f"{source} has tensors that do not belong to this network",
             received=", ".join(layers[:5]),
-            expected="the tensors of config.json's network",
             next=f"check {settings} in config.json",
         )
     for name, tensor in parameters.items():
-        place = f"{source}: {tensor_names(name, config, head, layout)[0]}"
-        _check_tensor(place, tensor, wanted[name])
+        place, expected = f"{source}: {tensor_names(name, config, head, layout)[0]}", wanted[name]
+        is_float = expected.is_floating_point()
+        if tensor.is_floating_point() != is_float or not (is_float or tensor.dtype == expected.dtype):
+            theirs, ours = (str(each.dtype).removeprefix("torch.") for each in (tensor, expected))
+            raise damaged_model("LB-664", f"{place} has another type", theirs, ours)
+        if tensor.shape != expected.shape:
+            shape = f"{list(expected.shape)}, by config.json"
+            raise damaged_model("LB-606", f"{place} has another shape", list(tensor.shape), shape)
         parameters[name] = widened(tensor, place)
 
     missing = frozenset(wanted) - frozenset(parameters)
-    needed = [
-        name
-        for name in sorted(missing)
-        if name.startswith(("head.", "exits.")) or (name.startswith("albert.") and "pooler" not in name)
-    ]
-    if head is not None:
-        needed += [name for name in sorted(missing) if "pooler" in name]
+    needed = []  # without a task head, the pretraining heads and the pooler may be missing
+    for name in sorted(missing):
+        is_pooler = name.startswith("albert.pooler")
+        if head is not None if is_pooler else name.startswith(("head.", "exits.", "albert.")):
+            needed.append(name)
     if needed:
         names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
         raise DamagedError(
@@ -221,47 +224,17 @@ def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] 
     return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)
 
 
-def _check_tensor(place: str, tensor: Tensor, expected: Tensor) -> None:
-    is_other = tensor.is_floating_point() != expected.is_floating_point()
-    if is_other or (not expected.is_floating_point() and tensor.dtype != expected.dtype):
-        raise DamagedError(
-            "LB-664",
-            f"{place} has another type",
-            received=str(tensor.dtype).removeprefix("torch."),
-            expected=str(expected.dtype).removeprefix("torch."),
-            next="make or fetch the model again",
-        )
-    if tensor.shape != expected.shape:
-        raise DamagedError(
-            "LB-606",
-            f"{place} has another shape",
-            received=str(list(tensor.shape)),
-            expected=f"{list(expected.shape)}, by config.json",
-            next="use the config.json that belongs to these weights",
-        )
-
-
 def _check_eight_bit(tensors: dict[str, Tensor], source: Path) -> None:
     """Check that layers are complete, scales positive and ranges plausible; the rest is checked as for any model."""
     parts = {"quantized": "scale", "scale": "quantized"}
     for name, tensor in tensors.items():
         layer, _, part = name.rpartition(".")
         if part in parts and f"{layer}.{parts[part]}" not in tensors:
-            raise DamagedError(
-                "LB-665",
-                f"{source} has one half of an eight-bit layer",
-                received=f"{name} without {layer}.{parts[part]}",
-                expected="both",
-                next="litebert quantize makes the folder again",
-            )
+            received = f"{name} without {layer}.{parts[part]}"
+            raise damaged_model("LB-665", f"{source} has one half of an eight-bit layer", received)
         is_wrong = part == "scale" and bool((tensor <= 0).any())
         if name == "albert.ranges" and tensor.shape[-1:] == (2,):
             is_wrong = bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
         if is_wrong:
-            raise DamagedError(
-                "LB-666",
-                f"{source}: {name} has numbers that no calibration gives",
-                received=f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}",
-                expected="scales above zero; ranges that begin at or below zero and end above it",
-                next="litebert quantize makes the folder again",
-            )
+            what = f"{source}: {name} has numbers that no calibration gives"
+            raise damaged_model("LB-666", what, f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}")

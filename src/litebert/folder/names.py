@@ -12,6 +12,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
+from litebert.folder.weights import damaged_model
 from litebert.nn import depth_plan
 from litebert.nn.heads import PRETRAINING_HEADS
 
@@ -20,8 +21,8 @@ from litebert.nn.heads import PRETRAINING_HEADS
 class TensorNames:
     """The names of the tensors of one family of models on disk.
 
-    `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer`
-    is the prefix of the block of a group and an inner group, and `block` names its parts.
+    `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer` is the prefix of the
+    block of a group and an inner group, and `block` names its parts.
     """
 
     family: str
@@ -33,16 +34,19 @@ class TensorNames:
     block: Mapping[str, str]
 
 
+_EMBEDDINGS = {
+    "albert.embedding.word": "embeddings.word_embeddings",
+    "albert.embedding.position": "embeddings.position_embeddings",
+    "albert.embedding.segment": "embeddings.token_type_embeddings",
+    "albert.embedding.norm": "embeddings.LayerNorm",
+}
 ALBERT = TensorNames(
     family="Albert",
     encoder="albert.",
     words="albert.embeddings.word_embeddings.weight",
     predictions="predictions",
     modules={
-        "albert.embedding.word": "albert.embeddings.word_embeddings",
-        "albert.embedding.position": "albert.embeddings.position_embeddings",
-        "albert.embedding.segment": "albert.embeddings.token_type_embeddings",
-        "albert.embedding.norm": "albert.embeddings.LayerNorm",
+        **{ours: f"albert.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
         "albert.embedding.projection": "albert.encoder.embedding_hidden_mapping_in",
         "albert.pooler": "albert.pooler",
         "albert": "albert",  # the calibration of an eight-bit network
@@ -64,13 +68,7 @@ BERT = TensorNames(
     encoder="bert.",
     words="bert.embeddings.word_embeddings.weight",
     predictions="cls.predictions",
-    modules={
-        "albert.embedding.word": "bert.embeddings.word_embeddings",
-        "albert.embedding.position": "bert.embeddings.position_embeddings",
-        "albert.embedding.segment": "bert.embeddings.token_type_embeddings",
-        "albert.embedding.norm": "bert.embeddings.LayerNorm",
-        "albert.pooler": "bert.pooler.dense",
-    },
+    modules={**{ours: f"bert.{theirs}" for ours, theirs in _EMBEDDINGS.items()}, "albert.pooler": "bert.pooler.dense"},
     layer="bert.encoder.layer.{group}",
     block={
         "attention.query": "attention.self.query",
@@ -101,16 +99,6 @@ _OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "Layer
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 
 
-def _of_heads(layout: TensorNames) -> dict[str, str]:
-    """Return the names of the pretraining heads, whose records have them."""
-    family = 0 if layout is ALBERT else 1
-    return {
-        f"{head}.{module}".rstrip("."): names[family]
-        for head, record in PRETRAINING_HEADS.items()
-        for module, names in record.names.items()
-    }
-
-
 def groups_on_disk(config: AlbertConfig) -> int:
     """Return the number of layer groups on disk: with partial sharing, one per layer.
 
@@ -138,24 +126,17 @@ def tensor_names(
     if module.startswith("exits."):  # transformers ignores these: it has one head, the last
         return [f"{module.removesuffix('.dense')}.{kind}"]
     if match is None:
-        return [f"{({**layout.modules, **_CONDITIONAL, **_of_heads(layout)})[module]}.{kind}"]
-    list_name, block, layer = match[1], int(match[2]), match[3]
-    suffix = f"{layout.block[f'{list_name}.{layer}']}.{kind}"
-    return [
-        f"{layout.layer.format(group=group, inner=inner)}.{suffix}"
-        for group, inner in _places(config, list_name, block)
-    ]
-
-
-def _places(config: AlbertConfig, list_name: str, block: int) -> list[tuple[int, int]]:
-    """Return the (group, inner group) of every copy of a block on disk."""
-    places = set()
+        name, _, part = module.partition(".")
+        if name in PRETRAINING_HEADS:  # their records have both names
+            return [f"{PRETRAINING_HEADS[name].names[part][layout is not ALBERT]}.{kind}"]
+        return [f"{({**layout.modules, **_CONDITIONAL})[module]}.{kind}"]
+    places = set()  # the (group, inner group) of every copy on disk
     for index, step in enumerate(depth_plan(config)):
         layer, inner = divmod(index, config.inner_group_num)
-        if getattr(step, list_name) == block:
-            group = layer * groups_on_disk(config) // config.num_hidden_layers
-            places.add((group, inner))
-    return sorted(places)
+        if getattr(step, match[1]) == int(match[2]):
+            places.add((layer * groups_on_disk(config) // config.num_hidden_layers, inner))
+    suffix = f"{layout.block[f'{match[1]}.{match[3]}']}.{kind}"
+    return [f"{layout.layer.format(group=group, inner=inner)}.{suffix}" for group, inner in sorted(places)]
 
 
 def to_disk(parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None) -> dict[str, Tensor]:
@@ -186,13 +167,11 @@ def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = AL
     ):
         tied = named.pop(copy, None)
         if tied is not None and not _equal(named.setdefault(original, tied), tied):
-            raise DamagedError(
-                "LB-609",
+            what, received = (
                 f"{source}: the output layer of the masked LM is not tied",
-                received=f"{copy} differs from {original}",
-                expected=f"equal tensors, as in every {layout.family.upper()}",
-                next="fetch the model again, or save it with tie_word_embeddings true",
+                f"{copy} differs from {original}",
             )
+            raise damaged_model("LB-609", what, received, f"equal tensors, as in every {layout.family.upper()}")
     return named
 
 
@@ -232,7 +211,6 @@ def from_disk(
                     "LB-605",
                     f"{source}: config.json says these tensors are shared, but they differ",
                     received=f"{names[0]} and {name}",
-                    expected="equal copies of one shared tensor",
                     next='set "sharing" to "none" in config.json to load them as separate layers',
                 )
     return found, tuple(sorted(set(named) - used))

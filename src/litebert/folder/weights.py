@@ -36,14 +36,17 @@ _NO_HASH = b"0" * 64
 
 _KINDS = {
     b"PK\x03\x04": "a zip archive, as torch.save writes it",
-    b"\x80\x02": "a pickle",
-    b"\x80\x03": "a pickle",
-    b"\x80\x04": "a pickle",
-    b"\x80\x05": "a pickle",
+    **{b"\x80" + bytes([protocol]): "a pickle" for protocol in range(2, 6)},
     b"\x1f\x8b": "a gzip archive",
     b"\x89HDF": "an HDF5 file",
     b"version ": "a Git LFS pointer, not the file itself",
 }
+
+
+def damaged_model(code: str, what: str, received: object, expected: str | None = None) -> DamagedError:
+    """Return the error for a model's file whose contents cannot be used."""
+    next_step = "fetch or make the model again, or correct the file"
+    return DamagedError(code, what, received=received, expected=expected, next=next_step)
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
@@ -65,10 +68,7 @@ def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype)
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Map all tensors of a folder; where the files have no hash, unused tensors are never read from disk."""
-    tensors: dict[str, Tensor] = {}
-    for path in _weight_files(folder):
-        tensors |= _mapped(path)
-    return tensors
+    return {name: tensor for path in _weight_files(folder) for name, tensor in _mapped(path).items()}
 
 
 def has_hashes(folder: Path) -> bool:
@@ -102,14 +102,15 @@ def widened(tensor: Tensor, place: str) -> Tensor:
     return wide
 
 
-def shard_names(code: str, what: str, index: Path, *, expected: str, next: str) -> list[str]:
-    """Return the names of the files that an index lists, all in its own folder; callers give the error otherwise."""
+def shard_names(index: Path) -> list[str]:
+    """Return the names of the files that an index lists, all in its own folder."""
     table = read_json(index, command=f"fetch {index} again").get("weight_map")
     names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
     strange = [name for name in names if Path(name).name != name or "\0" in name]
     if not names or strange:
         received = ", ".join(strange[:3]) or "no weight_map"
-        raise DamagedError(code, what, received=received, expected=expected, next=next)
+        what, expected = f"{index} does not list the files of a model", "names of files in the same folder"
+        raise damaged_model("LB-608", what, received, expected)
     return names
 
 
@@ -135,34 +136,15 @@ def _weight_files(folder: Path) -> list[Path]:
     single, index = weights_path(folder), folder / INDEX_FILE
     if single.is_file() or not index.is_file():
         return [single]
-    names = shard_names(
-        "LB-608",
-        f"{index} does not list the files of a model",
-        index,
-        expected="names of safetensors files in the same folder",
-        next="fetch the model again",
-    )
-    return [folder / name for name in names]
+    return [folder / name for name in shard_names(index)]
 
 
 def _mapped(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        others: list[Path] = []
-        if path.parent.is_dir():
-            others = [p for p in path.parent.iterdir() if p.suffix in (".bin", ".h5", ".msgpack", ".index")]
-        instead = f", but there is {', '.join(sorted(p.name for p in others)[:3])}" if others else ""
-        raise LitebertError(
-            "LB-602",
-            f"there are no weights in {path.parent}",
-            received=f"{path} missing{instead}",
-            expected="a folder with config.json and model.safetensors",
-            next="litebert import --help lists what can be converted",
-        )
     header = _header(path)
     try:
         tensors = load_file(path)
     except (SafetensorError, ValueError, OSError, MemoryError) as error:
-        raise _damaged(path, str(error)) from error
+        raise _incomplete(path, str(error)) from error
     if stored := _stored_hash(header):
         digest = hashlib.sha256(header.replace(stored, _NO_HASH, 1))
         with path.open("rb") as file:
@@ -182,19 +164,29 @@ def _mapped(path: Path) -> dict[str, Tensor]:
 
 def _header(path: Path) -> bytes:
     """Return the start of a file with its header, which is checked before anything else is allocated."""
+    if not path.is_file():
+        beside = path.parent.iterdir() if path.parent.is_dir() else ()
+        others = sorted(each.name for each in beside if each.suffix in (".bin", ".h5", ".msgpack", ".index"))
+        raise LitebertError(
+            "LB-602",
+            f"there are no weights in {path.parent}",
+            received=f"no {path.name}{', but ' if others else ''}{', '.join(others[:3])}",
+            expected="a folder with config.json and model.safetensors",
+            next="litebert import --help lists what can be converted",
+        )
     with path.open("rb") as file:
         start = file.read(8)
         size = int.from_bytes(start, "little")
         for magic, kind in _KINDS.items():
             if start.startswith(magic):
-                raise _damaged(path, kind)
+                raise _incomplete(path, kind)
         if len(start) < 8 or size > min(_HEADER_LIMIT, path.stat().st_size - 8):
-            raise _damaged(path, f"a header of {size:,} bytes in {path.stat().st_size:,}")
+            raise _incomplete(path, f"a header of {size:,} bytes in {path.stat().st_size:,}")
         header = file.read(size)
         try:
             json.loads(header, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
-            raise _damaged(path, f"a header that is not valid: {error}") from error
+            raise _incomplete(path, f"a header that is not valid: {error}") from error
     return start + header
 
 
@@ -205,14 +197,13 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _stored_hash(header: bytes) -> bytes | None:
-    """Return the hash in a file's header, if there is one."""
     table = json.loads(header[8:])
     metadata = table.get("__metadata__") if isinstance(table, dict) else None
     stored = metadata.get(_HASH) if isinstance(metadata, dict) else None
     return stored.encode("utf-8", "replace") if isinstance(stored, str) and stored else None
 
 
-def _damaged(path: Path, received: str) -> DamagedError:
+def _incomplete(path: Path, received: str) -> DamagedError:
     return DamagedError(
         "LB-603",
         f"{path} is not a complete safetensors file",

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from litebert.config import AlbertConfig, HeadConfig, Origin
+from litebert.config import Origin
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.files import Json, hash_file, read_capped, write_text
-from litebert.folder import LoadedModel, head_of, load_model
 from litebert.folder.config import architecture
+from litebert.folder.model import head_of, load_model
 from litebert.folder.weights import weights_path
-from litebert.hub.transfer import PATIENCE, HubName, model_files, push
 from litebert.runs import EvaluatedStep, Run, is_run
 from litebert.tokenizer import Tokenizer
 
@@ -43,10 +41,13 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     and the hashes of the data. Licence and languages are not in the files.
     """
     loaded = load_model(folder)
-    head = head_of(loaded.network)
-    here = [name for name, tensor in loaded.network.state_dict().items() if not tensor.is_meta]
-    theirs = architecture(head, here)
-    parts = {part for part in ("masked_lm", "sentence_order") if head is None and _has(loaded, part)}
+    network, config, head = loaded.network, loaded.network.config, head_of(loaded.network)
+    parameters = {each: tensor for each, tensor in network.state_dict().items() if not tensor.is_meta}
+    parts = []  # the pretraining heads that have all their weights
+    for part in ("masked_lm", "sentence_order") if head is None else ():
+        needed = (part, "albert.") if part == "sentence_order" else (part,)
+        if not any(each.startswith(needed) for each in loaded.missing):
+            parts.append(part)
     run = folder.absolute().parent if is_run(folder.absolute().parent) else None
     name = name or str(folder)
     title = name.split("/")[-1]
@@ -54,60 +55,25 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         title = run.name
 
     # The header that the Hub reads is YAML; every value in it is written as JSON.
-    pipeline = head.record.pipeline if head else "fill-mask" if "masked_lm" in parts else ""
-    values: dict[str, Json] = {
+    header: dict[str, Json] = {
         "license": license,
         "language": list(languages),
         "library_name": "litebert",
-        "pipeline_tag": pipeline,
-        "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in sorted(parts)])],
+        "pipeline_tag": head.record.pipeline if head else "fill-mask" if "masked_lm" in parts else "",
+        "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in parts])],
     }
-    remarks = [note for note in loaded.notes if "no hash" not in note]
-    if (sharing := loaded.network.config.sharing) != "all":
-        remarks.append(
-            f"Its layers share {sharing}. transformers knows no partial sharing: it reads "
-            f"{loaded.network.config.num_hidden_layers} separate layers, with the same outputs and more memory."
-        )
-    if head and not head.record.is_in_transformers:
-        remarks.append("transformers has no such head: it reads the encoder alone.")
-        theirs = "AlbertModel"
-    sections = [
-        "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in values.items() if value), "---", ""]),
-        f"# {title}\n",
-        f"{_sentence(loaded, head, parts)}\n",
-        _table(_rows(folder, loaded.network.config, head)),
-        *(f"> {note}\n" for note in remarks),
-        _usage(name, head, parts, theirs),
-        *(_training(Run.open(run), folder.name) if run is not None else []),
-    ]
-    return "\n".join(sections)
-
-
-def _has(loaded: LoadedModel, part: str) -> bool:
-    """Whether the file has all weights that a pretraining head needs."""
-    needed = (part, "albert.") if part == "sentence_order" else (part,)
-    return not any(name.startswith(needed) for name in loaded.missing)
-
-
-def _sentence(loaded: LoadedModel, head: HeadConfig | None, parts: set[str]) -> str:
-    num_layers = loaded.network.config.num_hidden_layers
-    num_parameters = sum(p.numel() for p in loaded.network.parameters() if not p.is_meta)
-    what = f"An ALBERT of {num_parameters:,} parameters: {num_layers} {'layer' if num_layers == 1 else 'layers'}"
-    if head:
-        return f"{what}. It {head.record.purpose}."
+    yaml = ["---", *(f"{key}: {json.dumps(value)}" for key, value in header.items() if value), "---", ""]
     verbs = {"masked_lm": "fills [MASK]", "sentence_order": "tells sentence order"}
-    does = [verb for part, verb in verbs.items() if part in parts]
-    return f"{what}, pretrained. It {' and '.join(does) or 'gives hidden states'}."
-
-
-def _rows(folder: Path, config: AlbertConfig, head: HeadConfig | None) -> dict[str, str]:
+    does = " and ".join(verbs[part] for part in parts) or "gives hidden states"
+    layers = f"{config.num_hidden_layers} {'layer' if config.num_hidden_layers == 1 else 'layers'}"
+    sentence = f"An ALBERT of {sum(p.numel() for p in network.parameters() if not p.is_meta):,} parameters: {layers}"
     try:
         tokenizer = Tokenizer.load(folder)
         vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
     except NoVocabularyError:
         vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
     weights, single = sum(file.stat().st_size for file in folder.glob("*.safetensors")), weights_path(folder)
-    return {
+    table = {
         "hidden, layers, heads, intermediate": f"{config.hidden_size:,}, {config.num_hidden_layers}, "
         f"{config.num_attention_heads}, {config.intermediate_size:,}",
         "embedding size": f"{config.embedding_size:,}",
@@ -119,28 +85,45 @@ def _rows(folder: Path, config: AlbertConfig, head: HeadConfig | None) -> dict[s
         "labels": ", ".join(head.labels) if head else "",
         "weights": f"{weights:,} bytes" + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
     }
+    remarks = [note for note in loaded.notes if "no hash" not in note]
+    if config.sharing != "all":
+        remarks.append(
+            f"Its layers share {config.sharing}. transformers knows no partial sharing: it reads "
+            f"{config.num_hidden_layers} separate layers, with the same outputs and more memory."
+        )
+    theirs = architecture(head, list(parameters))
+    if head and not head.record.is_in_transformers:
+        remarks.append("transformers has no such head: it reads the encoder alone.")
+        theirs = "AlbertModel"
 
-
-def _usage(name: str, head: HeadConfig | None, parts: set[str], theirs: str) -> str:
-    """Return code with a call for each verb that the weights allow, here and with transformers."""
+    # Code with a call for each verb that the weights allow, here and with transformers
     calls = {
         "masked_lm": 'model.fill("The cat sat on the [MASK].")',
         "sentence_order": 'model.order("He opened the door.", "Nobody was there.")',
     }
     embed = 'model.embed(["A first text.", "Another one."])'
-    own = (
-        [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in calls if part in parts), embed]
+    ours = [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in parts), embed]
+    blocks = (
+        ["import litebert", "", f"model = litebert.load({json.dumps(name)})", *ours],
+        [
+            f"from transformers import AutoTokenizer, {theirs}",
+            "",
+            f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(name)})",
+            f"model = {theirs}.from_pretrained({json.dumps(name)}).eval()",
+            _THEIR_CALLS.get(theirs, _THEIR_CALL),
+        ],
     )
-    ours = ["import litebert", "", f"model = litebert.load({json.dumps(name)})", *own]
-    others = [
-        f"from transformers import AutoTokenizer, {theirs}",
-        "",
-        f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(name)})",
-        f"model = {theirs}.from_pretrained({json.dumps(name)}).eval()",
-        _THEIR_CALLS.get(theirs, _THEIR_CALL),
+    own, others = ("\n".join(["```python", *block, "```"]) for block in blocks)
+    sections = [
+        "\n".join(yaml),
+        f"# {title}\n",
+        f"{sentence}. It {head.record.purpose}.\n" if head else f"{sentence}, pretrained. It {does}.\n",
+        _table(table),
+        *(f"> {note}\n" for note in remarks),
+        f"## Use\n\n{own}\n\nor, with transformers:\n\n{others}\n",
+        *(_training(Run.open(run), folder.name) if run is not None else []),
     ]
-    blocks = ["\n".join(["```python", *block, "```"]) for block in (ours, others)]
-    return f"## Use\n\n{blocks[0]}\n\nor, with transformers:\n\n{blocks[1]}\n"
+    return "\n".join(sections)
 
 
 def _training(run: Run, kept: str) -> list[str]:
@@ -207,72 +190,16 @@ def _table(rows: Mapping[str, str]) -> str:
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in cells.items()), ""])
 
 
-@dataclass(frozen=True)
-class PublicationPlan:
-    """What would be published: the size of each file in bytes, and if the card is kept or made."""
+def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()) -> tuple[str, bool]:
+    """Return the card that is published with a model, and whether it is the folder's own README.md.
 
-    repository: str
-    revision: str
-    private: bool
-    message: str
-    files: dict[str, int]
-    card: str
-
-
-@dataclass(frozen=True)
-class Publication:
-    """What is sent where; with `is_card_kept`, the card is the README.md of the folder."""
-
-    name: HubName
-    files: dict[str, Path]
-    card: str
-    is_card_kept: bool
-    private: bool
-    message: str
-
-    @property
-    def plan(self) -> PublicationPlan:
-        """The plan as plain values, for JSON."""
-        sizes = {name: file.stat().st_size for name, file in self.files.items()}
-        sizes |= {CARD_FILE: len(self.card.encode())}
-        revision, card = self.name.revision or "main", "kept" if self.is_card_kept else "made"
-        return PublicationPlan(self.name.repository, revision, self.private, self.message, sizes, card)
-
-    def described(self) -> str:
-        """Return the plan in words."""
-        plan = self.plan
-        visibility = "private, if it is new" if self.private else "public, if it is new"
-        lines = [f"{plan.repository}, branch {plan.revision} ({visibility}): {self.message}"]
-        lines += [f"  {size:>13,}  {name}" for name, size in plan.files.items()]
-        card = "the README.md of the folder" if self.is_card_kept else "made from what is on disk"
-        return "\n".join([*lines, f"  {sum(plan.files.values()):>13,}  bytes; {CARD_FILE} {card}"])
-
-    def send(self, *, patience: float = PATIENCE) -> str:
-        """Upload everything in one commit and return its address; for `patience` see `push`."""
-        texts = {CARD_FILE: self.card}
-        return push(self.name, self.files, texts=texts, private=self.private, message=self.message, patience=patience)
-
-
-def plan_publication(
-    folder: Path,
-    name: str,
-    *,
-    revision: str | None = None,
-    private: bool = False,
-    message: str = "Upload model",
-    license: str = "",
-    languages: Sequence[str] = (),
-) -> Publication:
-    """Check that a folder has a model, and return what publishing would send; send nothing.
-
-    A README.md of your own is the card; otherwise it is made from the files on disk.
+    A README.md of your own is used unchanged; otherwise a card is made from the files on disk, which are thus checked.
     """
-    hub_name = HubName.read(name, revision=revision)
-    card = model_card(folder, name=hub_name.repository, license=license, languages=languages)
-    own = folder / CARD_FILE
+    card, own = model_card(folder, name=name, license=license, languages=languages), folder / CARD_FILE
     written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else b""
-    is_card_kept = own.is_file() and WRITTEN_BY_LITEBERT.encode() not in written
-    if is_card_kept and (license or languages):
+    if not own.is_file() or WRITTEN_BY_LITEBERT.encode() in written:
+        return card, False
+    if license or languages:
         raise LitebertError(
             "LB-637",
             f"{own} exists and is used unchanged",
@@ -280,6 +207,4 @@ def plan_publication(
             expected="license and language in its first lines, between the lines of ---",
             next=f"edit {own}, or move it away to have a card made",
         )
-    files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
-    shown = written.decode("utf-8", "replace") if is_card_kept else card
-    return Publication(hub_name, files, shown, is_card_kept, private, message)
+    return written.decode("utf-8", "replace"), True

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from shlex import quote
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.files import as_path, require_absent
+from litebert.files import as_path
 from litebert.hub.transfer import HubName, pull
 from litebert.runs import is_run
 
@@ -27,7 +27,6 @@ def packaged_model() -> Path:
         raise LitebertError(
             "LB-938",
             "no model comes with this build of litebert",
-            expected="a model folder, a run, or a name on the Hub",
             next="name a model: litebert embed --model FOLDER, or litebert serve FOLDER",
         )
     return folder
@@ -76,18 +75,6 @@ def looks_local(text: str) -> bool:
     path = PurePath(text)
     owner, name = path.parts[0], path.name
     return owner in _OUR_FOLDERS or name in _OUR_MODELS or path.suffix in (".json", ".safetensors")
-
-
-def require_new(folder: Path) -> None:
-    """Check that a folder is new or empty."""
-    require_absent(
-        "LB-638",
-        f"{folder} exists already",
-        folder,
-        expected="a new folder",
-        next="choose another --output",
-        or_empty=True,
-    )
 
 
 def _found(path: Path) -> str:

@@ -35,33 +35,16 @@ _STEP = 1 << 16
 """Bytes that count as something new."""
 
 MODEL_FILES = (
-    "config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "spiece.model",
-    "*.model",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "README.md",
-    # The files of sentence-transformers.
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "[0-9]_*/config.json",
-)
+    "config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "vocab.txt", "README.md",
+    # those of sentence-transformers
+    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "[0-9]_*/config.json",
+)  # fmt: skip
 _PICKLED_FILES = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
 # Of the folders in a repository, only 1_Pooling/config.json and the like are needed.
 _IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin", "*/*.md"]
 
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_BARRED = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO}
-_AROUND = {
-    "fetch": "fetch the files elsewhere and give the folder",
-    "push": "upload the folder in a browser, or on a machine that can",
-}
 _one_at_a_time = threading.Lock()
 
 
@@ -85,8 +68,10 @@ class HubName:
     @classmethod
     def read(cls, text: str, *, revision: str | None = None) -> HubName:
         """Parse a name that must be one, with its revision in it or as an argument."""
-        name = cls.parse(text if revision is None else f"{text}@{revision}")
-        return name or _refuse_name(text if revision is None else f"{text} at revision {revision}")
+        text = text if revision is None else f"{text}@{revision}"
+        if (name := cls.parse(text)) is None:
+            raise _no_name(text)
+        return name
 
 
 def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIENCE) -> Path:
@@ -114,8 +99,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
         "LB-634",
         f"{name.repository} has no weights that litebert reads by default",
         received=", ".join((pickled or names)[:5]) or "no files",
-        expected="model.safetensors; pickles (.bin) can contain programs, and are read only on request, by a reader "
-        "that runs no code",
+        expected="model.safetensors; pickles (.bin) can contain programs, and are read only on request",
         next=read_it if pickled else "choose another model",
     )
 
@@ -140,7 +124,7 @@ def push(
         api = HfApi(library_name="litebert", library_version=version("litebert"))
         api.create_repo(name.repository, private=private or None, exist_ok=True)
         if private and not api.model_info(name.repository).private:
-            raise _PublicError(f"{name.repository} is public")
+            raise _TransferError("public", f"--private, and {name.repository} is public")
         if name.revision is not None:
             api.create_branch(name.repository, branch=name.revision, exist_ok=True)
         contents: dict[str, str | bytes] = {path: str(file.resolve()) for path, file in files.items()}
@@ -194,19 +178,15 @@ def _require_hash(blob: Path) -> None:
                 digest.update(piece)
     if digests and blob.name not in [digest.hexdigest() for digest in digests]:
         blob.unlink()
-        raise _DamagedBlobError(f"a file with another hash than {blob.name}")
+        raise _TransferError("damaged", f"a file with another hash than {blob.name}")
 
 
-class _DamagedBlobError(Exception):
-    """A file's bytes are not those that the Hub lists."""
+class _TransferError(Exception):
+    """A failure that huggingface_hub does not know, so that it does not try again: its reason and what was seen."""
 
-
-class _PublicError(Exception):
-    """A repository that should be private exists and is public."""
-
-
-class _StalledError(Exception):
-    """The Hub has sent nothing new for too long; huggingface_hub does not know it, so it does not try again."""
+    def __init__(self, reason: str, seen: str) -> None:
+        super().__init__(seen)
+        self.reason = reason
 
 
 class _Watch:
@@ -230,7 +210,7 @@ class _Watch:
         if num_steps > self._reached.get(key, -1):
             self._reached[key], self._deadline = num_steps, now + self._patience
         if self._is_stopped or now > self._deadline:
-            raise _StalledError(f"nothing new for {self._patience:.0f} seconds")
+            raise _TransferError("stalled", f"nothing new for {self._patience:.0f} seconds")
 
     def on_request(self, request: Any) -> None:
         """Limit how long a request may wait for each answer, and count what it sends."""
@@ -306,10 +286,8 @@ def _watched(work: Callable[[], Done], action: str, name: HubName, patience: flo
     if find_spec("huggingface_hub") is None:
         raise LitebertError(
             "LB-621",
-            f"{name.repository} is on the Hub, and huggingface_hub is not installed",
-            received="no package huggingface_hub",
-            expected="the extra [hub], or a folder on this disk",
-            next="pip install 'litebert[hub]'",
+            f"{name.repository} is on the Hub, and the package huggingface_hub is not installed",
+            next="pip install 'litebert[hub]', or give a folder on this disk",
         )
     watch = _Watch(patience)
     outcome: Future[Done] = Future()
@@ -326,80 +304,66 @@ def _watched(work: Callable[[], Done], action: str, name: HubName, patience: flo
     try:
         return outcome.result()
     except Exception as error:
-        raise _explained(error, action, name.repository) from error
+        causes: list[BaseException] = [error]
+        while (cause := causes[-1].__cause__) is not None:
+            causes.append(cause)
+        reason = next((found for each in causes if (found := _reason(each))), "other")
+        if reason == "name":
+            raise _no_name(name.repository) from error
+        from huggingface_hub import constants
+
+        kind, code, what, next_step = _FAILURES[reason]
+        words = {"action": action, "name": name.repository, "endpoint": constants.ENDPOINT, "around": _AROUND[action]}
+        seen = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
+        raise kind(code, what.format(**words), received=seen, next=next_step.format(**words)) from error
     finally:
         watch.stop()
 
 
-def _explained(error: BaseException, action: str, name: str) -> LitebertError:
-    """Return the error for a failed transfer, by the first cause that tells its reason."""
-    from huggingface_hub import constants
-
-    causes: list[BaseException] = [error]
-    while (cause := causes[-1].__cause__) is not None:
-        causes.append(cause)
-    reason = next((found for each in causes if (found := _reason(each))), "other")
-    if reason == "name":
-        _refuse_name(name)
-    around, endpoint = _AROUND[action], constants.ENDPOINT
-    again = f"run the same command again later, or {around}"
-    kind, code, what, expected, next_step = {
-        "offline": (
-            LitebertError, "LB-622", f"{name} is not complete in the cache, and HF_HUB_OFFLINE is set",
-            "a model that was fetched before, or permission to fetch it", f"unset HF_HUB_OFFLINE, or {around}",
-        ),
-        "unreachable": (
-            LitebertError, "LB-623", f"the Hub cannot be reached to {action} {name}",
-            f"an answer from {endpoint}", f"check connection, proxy and HF_ENDPOINT, or {around}",
-        ),
-        "stalled": (
-            LitebertError, "LB-624", f"the Hub has stopped answering during: {action} {name}",
-            "64 KiB or an answer every 30 seconds", again,
-        ),
-        "server": (
-            LitebertError, "LB-625", f"the Hub could not {action} {name}",
-            f"a Hub in working order at {endpoint}", again,
-        ),
-        "damaged": (
-            DamagedError, "LB-626", f"{name} arrived damaged, and was deleted",
-            "files of the size and the hash that the Hub lists", f"run the same command again, or {around}",
-        ),
-        "full": (
-            ResourceError, "LB-627", f"the disk is full while fetching {name}",
-            "room for the model in the cache", "free some space, or set HF_HOME to a folder on another disk",
-        ),
-        "disk": (
-            LitebertError, "LB-628", f"the cache for {name} cannot be read or written",
-            "a cache folder that this user may write to", "set HF_HOME to such a folder",
-        ),
-        "repository": (
-            LitebertError, "LB-629", f"there is no folder {name} here, and no visible model of this name on the Hub",
-            "OWNER/NAME of a model that is public, or yours after `hf auth login`", f"check the name, or {around}",
-        ),
-        "forbidden": (
-            LitebertError, "LB-630", f"the Hub does not let this user {action} {name}",
-            "a token with the right to do that; for gated models, granted access", f"hf auth login; or {around}",
-        ),
-        "revision": (
-            LitebertError, "LB-631", f"{name} has no such revision",
-            "a branch, a tag or a commit of that repository", "omit the revision for the newest one",
-        ),
-        "public": (
-            LitebertError, "LB-632", f"{name} exists already and is public: nothing was sent",
-            "a new name, or a repository that is private",
-            "choose another name, or make the repository private in its settings",
-        ),
-        "refused": (
-            LitebertError, "LB-633", f"the Hub refuses to {action} {name}",
-            f"a request that {endpoint} accepts", around,
-        ),
-        "other": (
-            LitebertError, "LB-633", f"it was not possible to {action} {name}",
-            "a transfer without a fault of huggingface_hub, the system or litebert", again,
-        ),
-    }[reason]  # fmt: skip
-    text = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
-    return kind(code, what, received="--private" if reason == "public" else text, expected=expected, next=next_step)
+_AROUND = {
+    "fetch": "fetch the files elsewhere and give the folder",
+    "push": "upload the folder in a browser, or on a machine that can",
+}
+_AGAIN = "run the same command again later, or {around}"
+_FAILURES: dict[str, tuple[type[LitebertError], str, str, str]] = {
+    "offline": (
+        LitebertError, "LB-622", "{name} is not complete in the cache, and HF_HUB_OFFLINE is set",
+        "unset HF_HUB_OFFLINE, or {around}",
+    ),
+    "unreachable": (
+        LitebertError, "LB-623", "the Hub, {endpoint}, cannot be reached to {action} {name}",
+        "check connection, proxy and HF_ENDPOINT, or {around}",
+    ),
+    "stalled": (LitebertError, "LB-624", "the Hub has stopped answering during: {action} {name}", _AGAIN),
+    "server": (LitebertError, "LB-625", "the Hub, {endpoint}, could not {action} {name}", _AGAIN),
+    "damaged": (
+        DamagedError, "LB-626", "{name} arrived damaged, and was deleted", "run the same command again, or {around}",
+    ),
+    "full": (
+        ResourceError, "LB-627", "the disk is full while fetching {name}",
+        "free some space, or set HF_HOME to a folder on another disk",
+    ),
+    "disk": (
+        LitebertError, "LB-628", "the cache for {name} cannot be read or written",
+        "set HF_HOME to a folder that this user may write to",
+    ),
+    "repository": (
+        LitebertError, "LB-629", "there is no folder {name} here, and no visible model of this name on the Hub",
+        "check the name OWNER/NAME; for a private model hf auth login; or {around}",
+    ),
+    "forbidden": (
+        LitebertError, "LB-630", "the Hub does not let this user {action} {name}",
+        "hf auth login with a token that may; for a gated model, ask for access there; or {around}",
+    ),
+    "revision": (LitebertError, "LB-631", "{name} has no such revision", "omit the revision for the newest one"),
+    "public": (
+        LitebertError, "LB-632", "{name} exists already and is public: nothing was sent",
+        "choose another name, or make the repository private in its settings",
+    ),
+    "refused": (LitebertError, "LB-633", "the Hub, {endpoint}, refuses to {action} {name}", "{around}"),
+    "other": (LitebertError, "LB-633", "it was not possible to {action} {name}", _AGAIN),
+}  # fmt: skip
+"""What is said for each reason: kind, identifier, what happened, the next step."""
 
 
 def _reason(error: BaseException) -> str | None:
@@ -407,10 +371,9 @@ def _reason(error: BaseException) -> str | None:
     import httpx2
     from huggingface_hub import constants, errors
 
+    if isinstance(error, _TransferError):
+        return error.reason
     kinds: tuple[tuple[type[BaseException], str], ...] = (
-        (_StalledError, "stalled"),
-        (_DamagedBlobError, "damaged"),
-        (_PublicError, "public"),
         (errors.OfflineModeIsEnabled, "offline"),
         (errors.GatedRepoError, "forbidden"),
         (errors.DisabledRepoError, "forbidden"),
@@ -420,25 +383,28 @@ def _reason(error: BaseException) -> str | None:
         (httpx2.TooManyRedirects, "server"),
         (httpx2.ConnectTimeout, "unreachable"),
         (httpx2.TimeoutException, "stalled"),
-        (httpx2.HTTPError, "unreachable"),
     )
-    if isinstance(error, errors.HfHubHTTPError) and not isinstance(error, tuple(kind for kind, _ in kinds[:-1])):
-        status = error.response.status_code
-        by_status = {401: "forbidden", 403: "forbidden", 404: "repository", 408: "server", 429: "server"}
-        return by_status.get(status, "refused" if status < 500 else "server")
     for kind, reason in kinds:
         if isinstance(error, kind):
             return reason
-    if isinstance(error, OSError) and error.errno in _FULL | _BARRED:
-        return "full" if error.errno in _FULL else "disk"
+    if isinstance(error, errors.HfHubHTTPError):
+        status = error.response.status_code
+        by_status = {401: "forbidden", 403: "forbidden", 404: "repository", 408: "server", 429: "server"}
+        return by_status.get(status, "refused" if status < 500 else "server")
+    if isinstance(error, httpx2.HTTPError):
+        return "unreachable"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "full"
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO):
+        return "disk"
     if isinstance(error, OSError) and str(error).startswith("Consistency check failed"):
         return "damaged"
     is_incomplete = isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is None
     return "offline" if is_incomplete and constants.is_offline_mode() else None
 
 
-def _refuse_name(received: str) -> HubName:
-    raise LitebertError(
+def _no_name(received: str) -> LitebertError:
+    return LitebertError(
         "LB-636",
         "this is not the name of a model on the Hub",
         received=received,

@@ -10,7 +10,6 @@ from itertools import islice
 
 from litebert.answers import Choice, Classification, Results, SpanFound, Tagged
 from litebert.fast.exits import require_exits
-from litebert.inference.pretrained import require_bounded
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
@@ -48,8 +47,6 @@ def classify(
 
 def tag(network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Results[Tagged]]:
     """Return every word of each text with its tag; punctuation beside a word is a word of its own."""
-    for text in texts:
-        require_bounded(text, "tag")
     family = TokenClassification(network.head_config)
     words = [list(_WORD.finditer(text)) for text in texts]
     examples = [TagExample(str(n), tuple(word.group() for word in found)) for n, found in enumerate(words)]
@@ -96,10 +93,16 @@ def answer(
             parts[number].append(answers[number])
     found = [family.merged(answers) for answers in parts]
 
-    empty = [_sigmoid(each.null_score) for each in found if each.null_score is not None]
-    # "No answer" means that no context has one; contexts are taken as independent.
-    nothing = math.prod(empty) if isinstance(family, ConditionalSpanAnswering) else None
-    weights = [1 - each for each in empty] or _shares(found)
+    nothing = None  # the probability that no context has an answer; contexts are taken as independent
+    if isinstance(family, ConditionalSpanAnswering):
+        clipped = [max(-700.0, min(each.null_score or 0.0, 700.0)) for each in found]
+        empty = [1 / (1 + math.exp(-score)) for score in clipped]
+        nothing, weights = math.prod(empty), [1 - each for each in empty]
+    else:  # the share of each context: the softmax of the scores of their best spans
+        best = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in found]
+        highest = max(best, default=0.0)
+        powers = [math.exp(score - highest) if score > -math.inf else 0.0 for score in best]
+        weights = [each / (sum(powers) or 1.0) for each in powers]
     scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
     spans = [
         SpanFound(span.text, span.start, span.stop, weight * scale * span.probability, document, nothing)
@@ -110,15 +113,3 @@ def answer(
     if nothing is not None:
         spans.append(SpanFound("", 0, 0, nothing, 0, nothing))
     return Results(sorted(spans, key=lambda span: -span.probability)[:top])
-
-
-def _shares(found: Sequence[SpanAnswer]) -> list[float]:
-    """Return the share of each document: the softmax of the scores of their best spans."""
-    scores = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in found]
-    highest = max(scores, default=0.0)
-    weights = [math.exp(score - highest) if score > -math.inf else 0.0 for score in scores]
-    return [weight / (sum(weights) or 1.0) for weight in weights]
-
-
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-max(-700.0, min(value, 700.0))))

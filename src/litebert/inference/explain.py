@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -34,11 +33,9 @@ if TYPE_CHECKING:
 NUM_POINTS = 50
 """Points of the integral, those of Gauss-Legendre quadrature."""
 TOKENS_AT_ONCE = 4_096
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A text of a sequence by its name, as ids with the span of each in the text."""
 
     name: str
@@ -51,8 +48,7 @@ class Part:
         return Part(self.name, self.text, self.ids[kept], self.offsets[kept])
 
 
-@dataclass(frozen=True)
-class FramedText:
+class FramedText(NamedTuple):
     """What the network reads as one sequence; the tokens of `parts[i]` start at `begins[i]`."""
 
     ids: list[int]
@@ -61,16 +57,11 @@ class FramedText:
     begins: tuple[int, ...]
 
 
-ScoreOf: TypeAlias = Callable[[Network, Batch], Float[Tensor, " copies"]]
-"""(network, copies of the sequences end to end) -> the score of each copy."""
+class Question(NamedTuple):
+    """What is explained: `score(network, copies of the sequences)` returns the score of `answer` for each copy."""
 
-
-@dataclass(frozen=True)
-class Question:
-    """What is explained: `score` returns the score of `answer` for each copy of the sequences."""
-
-    sequences: tuple[FramedText, ...]
-    score: ScoreOf
+    sequences: Sequence[FramedText]
+    score: Callable[[Network, Batch], Float[Tensor, " copies"]]
     answer: str
     kind: str = "log-probability"
 
@@ -82,29 +73,20 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=next_step)
     ask, counts, takes = QUESTIONS[verb]
     if len(texts) not in counts:
-        raise LitebertError(
-            "LB-874",
-            f"{verb} cannot be explained with these texts",
-            received=f"{len(texts)} texts",
-            expected=takes,
-            next=f'model.explain("{verb}", ...)',
-        )
+        what, received = f"{verb} cannot be explained with these texts", f"{len(texts)} texts"
+        next_step = f'model.explain("{verb}", ...)'
+        raise LitebertError("LB-874", what, received=received, expected=takes, next=next_step)
     if is_int8(model.network.albert):
-        raise LitebertError(
-            "LB-872",
-            "an eight-bit model has no gradients to explain its answers with",
-            received="int8 weights",
-            expected="float weights",
-            next="use the float model that it was made from",
-        )
+        what, next_step = "an eight-bit model has no gradients to explain its answers with", "use the float model"
+        raise LitebertError("LB-872", what, next=f"{next_step} that it was made from")
     question = ask(model, texts, answer)
     values, score, blank = integrated_gradients(model.network, question, model.tokenizer)
     words, start = list[WordAttribution](), 0
     for sequence in question.sequences:
         for part, begin in zip(sequence.parts, sequence.begins, strict=True):
-            first = start + begin
-            found = by_word(part.text, part.offsets, values[first : first + len(part.ids)])
-            words += [WordAttribution(each.word, part.name, each.start, each.end, each.value) for each in found]
+            own = values[start + begin : start + begin + len(part.ids)]
+            found = by_word(part.text, part.offsets, own)
+            words += [WordAttribution(word, part.name, first, stop, value) for word, first, stop, value in found]
         start += len(sequence.ids)
     error = sum(values) - (score - blank)
     return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(words))
@@ -147,9 +129,13 @@ def integrated_gradients(
 
 def with_words(network: Network, vectors: Float[Tensor, "tokens embed"]) -> Network:
     """Return a copy of the network that reads `vectors`; weights are shared."""
-    albert = network.albert
-    embedding = _replaced(albert.embedding, "word", _GivenWords(albert.embedding.word.weight, vectors))
-    return _replaced(network, "albert", _replaced(albert, "embedding", embedding))
+    part: nn.Module = _GivenWords(network.albert.embedding.word.weight, vectors)
+    parents: list[tuple[nn.Module, str]] = [(network.albert.embedding, "word"), (network.albert, "embedding")]
+    for module, name in [*parents, (network, "albert")]:  # threads share the originals, so the copies are shallow
+        view = copy.copy(module)
+        view._modules = {**module._modules, name: part}
+        part = view
+    return cast(Network, part)
 
 
 class _GivenWords(nn.Module):
@@ -161,13 +147,6 @@ class _GivenWords(nn.Module):
 
     def forward(self, _: Tensor) -> Tensor:
         return self._vectors
-
-
-def _replaced(module: ModuleT, name: str, part: nn.Module) -> ModuleT:
-    """Return a shallow copy with one part replaced; threads share the original."""
-    view = copy.copy(module)
-    view._modules = {**module._modules, name: part}
-    return view
 
 
 # Sequences that remember where each token is in its text
@@ -351,10 +330,5 @@ def _known(answer: str, answers: Sequence[str]) -> str:
 
 
 def _no_such(answer: str | None, expected: str) -> LitebertError:
-    return LitebertError(
-        "LB-875",
-        "this is not an answer that the model can give",
-        received=str(answer),
-        expected=expected,
-        next="omit the answer to explain the likeliest one",
-    )
+    what, next_step = "this is not an answer that the model can give", "omit the answer to explain the likeliest one"
+    return LitebertError("LB-875", what, received=str(answer), expected=expected, next=next_step)

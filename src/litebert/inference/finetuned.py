@@ -27,9 +27,9 @@ from litebert.errors import LitebertError
 from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
 from litebert.fast.steps import DTYPES
-from litebert.folder import load_model
-from litebert.hub import locate
-from litebert.nn import AlbertForTask, Network
+from litebert.folder.model import load_model
+from litebert.hub.location import locate
+from litebert.nn import AlbertForTask
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset
@@ -81,7 +81,6 @@ class Finetuned:
             raise LitebertError(
                 "LB-613",
                 f"no file names what {path} was trained for",
-                received="a model folder without its run",
                 expected="a run that litebert finetune made (runs/<name>), or the task's name",
                 next="add --task mrpc, or whichever task it is",
             )
@@ -99,10 +98,11 @@ class Finetuned:
         used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
         if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
+            own = network.head_config if isinstance(network, AlbertForTask) else None
             raise LitebertError(
                 "LB-614",
                 f"{folder} has no head for {settings.name}",
-                received=_head(network),
+                received=f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only",
                 expected=f"{dataset.family.head.kind}: {', '.join(dataset.family.head.labels)}",
                 next="choose a model that was fine-tuned on this task",
             )
@@ -154,13 +154,7 @@ def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetu
     """
     dataset = models[0].dataset
     if not isinstance(dataset.family, ConditionalSpanAnswering):
-        raise LitebertError(
-            "LB-616",
-            f"{dataset.name} has no threshold to tune",
-            received=dataset.family.head.kind,
-            expected="conditional-question-answering",
-            next="omit --clean",
-        )
+        raise LitebertError("LB-616", f"{dataset.name} has no threshold to tune", next="omit --clean")
     examples = dataset.read(data, "tune")
     threshold = tuned_threshold(examples, ensemble_answers(models, examples))
     silent = replace(dataset, family=replace(dataset.family, null_threshold=threshold))
@@ -181,13 +175,7 @@ def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
     found = run_of(folder)
     if found is None:
-        raise LitebertError(
-            "LB-925",
-            f"no file names the data of {folder}",
-            received="a model folder without its run",
-            expected="the folder or the file of the examples",
-            next="add --data FOLDER",
-        )
+        raise LitebertError("LB-925", f"no file names the data of {folder}, which has no run", next="add --data FOLDER")
     recorded = read_run(found)
     assert recorded is not None
     data = recorded_config(FinetuneConfig, recorded.settings).data
@@ -221,10 +209,3 @@ def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
     has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))
     is_same_kind = ours.kind == wanted.kind or (ours.record.has_problem_type and wanted.record.has_problem_type)
     return is_same_kind and ours.num_outputs == wanted.num_outputs and has_labels
-
-
-def _head(network: Network) -> str:
-    if not isinstance(network, AlbertForTask):
-        return "pretraining heads only"
-    labels = ", ".join(network.head_config.labels[:10])
-    return f"{network.head_config.kind}{f': {labels}' if labels else ''}"

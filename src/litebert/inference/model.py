@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from numbers import Integral
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 from annotated_types import Ge
@@ -37,13 +37,18 @@ from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert fill --help` loads none
-    from litebert.folder import SentenceVectors
+    from litebert.folder.sentence_vectors import SentenceVectors
     from litebert.inference.pretrained import TextIndex
-    from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+    from litebert.nn import Network
 
 log = logging.getLogger("litebert")
 PACKAGED = "the one that comes with litebert"
 """The packaged model in messages."""
+MAX_CHARACTERS = 1_000_000
+"""The longest text for `fill`, `tag`, `score` and `order`, whose answers grow with the text."""
+_HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
+"""The pretraining heads that answer verbs."""
+
 Texts = str | Iterable[str]
 Pooling = Literal["mean", "cls", "max"]
 Patience = Annotated[int | None, Ge(1), "Stop once this many consecutive classifiers agree; needs train.exits=true."]
@@ -76,13 +81,11 @@ class Model:
         source: str = "this model",
         unused: tuple[str, ...] = (),
     ) -> None:
-        self.network, self.tokenizer, self.notes = network.eval(), tokenizer, notes
-        self._missing, self._unused, self.source = missing, unused, source
-        if vectors is None:
-            from litebert.folder import SentenceVectors
+        from litebert.folder.sentence_vectors import SentenceVectors
 
-            vectors = SentenceVectors()
-        self.vectors = vectors
+        self.network, self.tokenizer, self.notes, self.source = network.eval(), tokenizer, notes, source
+        self.vectors = vectors or SentenceVectors()
+        self._missing, self._unused = missing, unused
         self.remark: Callable[[str], object] = log.warning
         self._has_remarked = False
 
@@ -98,19 +101,18 @@ class Model:
         depth: int | None = None,
         backend: Backend = "torch",
     ) -> Model:
-        """Read a model folder or a run, or fetch a model from the Hub by its name.
-
-        Without a path, this is the packaged model. No code from the files is executed.
+        """Read a model folder or a run, or fetch a model from the Hub by its name; without a path, the packaged model.
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has it, and within 1 % of
         fp32. An eight-bit folder (`litebert quantize`) has its own. `depth` is the number of steps applied; if a head
         was trained after that step, it answers. `backend` computes single short texts; "auto" is onnxruntime where
-        that is faster.
+        that is faster. No code from the files is executed.
         """
         from litebert.fast import limit_depth, use_backend
         from litebert.fast.steps import DTYPES
-        from litebert.folder import load_model, read_sentence_vectors
-        from litebert.hub import locate, packaged_model
+        from litebert.folder.model import load_model
+        from litebert.folder.sentence_vectors import read_sentence_vectors
+        from litebert.hub.location import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
         precision = _one_of(precision, Precision, "LB-933", "precision", 'precision="fp32"')
@@ -128,15 +130,13 @@ class Model:
             unused=loaded.unused,
         )
 
-    @property
+    @cached_property
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights allow."""
-        from litebert.nn import AlbertForTask
-
-        if isinstance(self.network, AlbertForTask):
-            return (self.network.head_config.record.verb, "embed")
-        heads = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
-        return (*(verb for verb, head in heads.items() if not self._lacking(head)), "embed")
+        head = getattr(self.network, "head_config", None)
+        if head is not None:
+            return (head.record.verb, "embed")
+        return (*(verb for verb in _HEADS if not self._lacking(verb)), "embed")
 
     @overload
     def fill(self, text: str, *, top: Top = 5) -> Results[Filling]: ...  # type: ignore[overload-overlap]
@@ -151,9 +151,9 @@ class Model:
         """
         from litebert.inference import pretrained
 
-        network = self._pretraining("masked_lm", "fill")
-        found = pretrained.fill(network, self.tokenizer, self._read(text, "fill"), top=count(top, "top"))
-        return _as_given(text, found)
+        texts = self._read(text, "fill", is_bounded=True)
+        found = pretrained.fill(self._able("fill"), self.tokenizer, texts, top=count(top, "top"))
+        return found[0] if isinstance(text, str) else Results(found)
 
     @overload
     def score(self, text: str) -> Score: ...  # type: ignore[overload-overlap]
@@ -163,8 +163,9 @@ class Model:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
         from litebert.inference import pretrained
 
-        network = self._pretraining("masked_lm", "score")
-        return _as_given(text, [pretrained.score(network, self.tokenizer, each) for each in self._read(text, "score")])
+        network, texts = self._able("score"), self._read(text, "score", is_bounded=True)
+        found = [pretrained.score(network, self.tokenizer, each) for each in texts]
+        return found[0] if isinstance(text, str) else Results(found)
 
     @overload
     def order(self, first: str, second: str) -> Order: ...
@@ -177,9 +178,9 @@ class Model:
         """
         from litebert.inference import pretrained
 
-        network = self._pretraining("sentence_order", "order")
+        network = self._able("order")
         if second is None:
-            return pretrained.coherence(network, self.tokenizer, *self._read([first], "order"))
+            return pretrained.coherence(network, self.tokenizer, *self._read([first], "order", is_bounded=True))
         return pretrained.order(network, self.tokenizer, *self._read([first, second], "order"))
 
     def embed(
@@ -201,15 +202,13 @@ class Model:
         """
         from litebert.inference import pretrained
 
-        example = 'model.embed(texts, pooling="mean")'
-        chosen = _one_of(pooling or self.vectors.pooling, Pooling, "LB-674", "pooling", example)
-        if max_length is not None:
-            count(max_length, "max_length", least=3)
+        if pooling is not None:
+            _one_of(pooling, Pooling, "LB-674", "pooling", 'model.embed(texts, pooling="mean")')
         vectors = replace(
             self.vectors,
-            pooling=chosen,
+            pooling=pooling or self.vectors.pooling,
             normalize=self.vectors.normalize if normalize is None else normalize,
-            max_length=max_length or self.vectors.max_length,
+            max_length=self.vectors.max_length if max_length is None else count(max_length, "max_length", least=3),
         )
         found = pretrained.embed(self.network, self.tokenizer, self._read(texts, "embed"), vectors=vectors)
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
@@ -297,10 +296,10 @@ class Model:
         """
         from litebert.inference import downstream
 
-        network = self._with_head("classify")
+        network = self._able("classify")
         listed, seconds = paired(texts, pairs, "classify")
-        self._read(listed, "classify")
-        return _as_given(texts, downstream.classify(network, self.tokenizer, listed, seconds, patience=patience))
+        found = downstream.classify(network, self.tokenizer, self._read(listed, "classify"), seconds, patience=patience)
+        return found[0] if isinstance(texts, str) else Results(found)
 
     @overload
     def tag(self, texts: str) -> Results[Tagged]: ...  # type: ignore[overload-overlap]
@@ -310,7 +309,8 @@ class Model:
         """Return the tag of every word and punctuation mark of each text."""
         from litebert.inference import downstream
 
-        return _as_given(texts, downstream.tag(self._with_head("tag"), self.tokenizer, self._read(texts, "tag")))
+        found = downstream.tag(self._able("tag"), self.tokenizer, self._read(texts, "tag", is_bounded=True))
+        return found[0] if isinstance(texts, str) else Results(found)
 
     def choose(
         self,
@@ -325,14 +325,13 @@ class Model:
         """
         from litebert.inference import downstream
 
-        network = self._with_head("choose")
+        network = self._able("choose")
         _require_list(choices, "choose", "choices")
-        listed = several(choices, "choose")
+        listed = self._read(choices, "choose")
         if not listed:
-            what, expected = "there are no choices", "two choices or more"
-            raise LitebertError("LB-912", what, received="an empty list", expected=expected, next="give the choices")
+            raise LitebertError("LB-912", "there are no choices", received="an empty list", next="give two or more")
         question, context = self._read([question, context], "choose")
-        return downstream.choose(network, self.tokenizer, question, self._read(listed, "choose"), context)
+        return downstream.choose(network, self.tokenizer, question, listed, context)
 
     def answer(
         self, question: str, context: Texts, *, top: Top = 1, progress: Callable[[int], None] | None = None
@@ -344,7 +343,7 @@ class Model:
         """
         from litebert.inference import downstream
 
-        network = self._with_head("answer")
+        network = self._able("answer")
         (question,), contexts = self._read([question], "answer"), self._read(context, "answer")
         top = count(top, "top")
         return downstream.answer(network, self.tokenizer, question, contexts, top=top, progress=progress)
@@ -359,43 +358,50 @@ class Model:
 
         return explain(self, verb, self._read(texts, "explain"), answer)
 
-    def _pretraining(self, head: str, verb: str) -> AlbertForPretraining:
-        """Return the network if it has this pretraining head."""
-        from litebert.nn import AlbertForPretraining
-
-        lacking = self._lacking(head)
-        if isinstance(self.network, AlbertForPretraining) and not lacking:
-            return self.network
-        raise RequestError(
-            "LB-612",
-            f"{self.source} cannot {verb}: its file lacks weights for that",
-            received=f"no {', '.join(lacking[:3])}" if lacking else _head_in_words(self.network),
-            expected=f"the {head} head; hub files often come without sentence order",
-            next="use a model that litebert pretrained, or pretrain this one further",
-        )
-
-    def _with_head(self, verb: str) -> AlbertForTask:
+    def _able(self, verb: str) -> Any:
         """Return the network if its head answers this verb."""
-        from litebert.nn import AlbertForTask
-
-        if isinstance(self.network, AlbertForTask) and self.network.head_config.record.verb == verb:
+        if verb in self.verbs:
             return self.network
-        kinds = [kind for kind, record in HEADS.items() if record.verb == verb]
-        has, next_step = _head_in_words(self.network), "litebert finetune --help"
-        if self._unused and self._lacking("masked_lm") and self._lacking("sentence_order"):
+        head = getattr(self.network, "head_config", None)
+        has = f"a {head.kind} head" if head else "pretraining heads only"
+        if verb in _HEADS:
+            lacking = [] if head else self._lacking(verb)
+            raise RequestError(
+                "LB-612",
+                f"{self.source} cannot {verb}: its file lacks weights for that",
+                received=f"no {', '.join(lacking[:3])}" if lacking else has,
+                expected=f"the {_HEADS[verb]} head; hub files often come without sentence order",
+                next="use a model that litebert pretrained, or pretrain this one further",
+            )
+        next_step = "litebert finetune --help"
+        if self._unused and self.verbs == ("embed",):
             has = f"a head that no imported module knows, {', '.join(self._unused[:3])}"
             next_step = "import the module that adds its head before you load it, as in docs/extending/task.md"
         raise RequestError(
             "LB-615",
             f"{self.source} cannot {verb}: it was not fine-tuned for that",
             received=has,
-            expected=f"a {' or '.join(kinds)} head",
+            expected=f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head",
             next=next_step,
         )
 
-    def _read(self, texts: Texts, verb: str) -> list[str]:
+    def _lacking(self, verb: str) -> list[str]:
+        """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
+        absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
+        return sorted(name for name in absent if verb == "order" or "pooler" not in name)
+
+    def _read(self, texts: Texts, verb: str, *, is_bounded: bool = False) -> list[str]:
         """Return the texts of a verb, and say once where the vocabulary was not made for them."""
-        found = several(texts, verb)
+        found = [texts] if isinstance(texts, str) else several(texts, verb)
+        for text in found if is_bounded else ():
+            if len(text) > MAX_CHARACTERS:
+                raise LitebertError(
+                    "LB-935",
+                    f"this text is too long for {verb}",
+                    received=f"{len(text):,} characters",
+                    expected=f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
+                    next="split the text into chapters, one per row of a file",
+                )
         if not self._has_remarked and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
             self._has_remarked = True
             self.remark(
@@ -403,11 +409,6 @@ class Model:
                 "was not made for its language, and answers about such texts mean little"
             )
         return found
-
-    def _lacking(self, head: str) -> list[str]:
-        """Return the weights of a pretraining head, or of the encoder, that the file lacks."""
-        absent = [name for name in self._missing if name.startswith((f"{head}.", "albert."))]
-        return sorted(name for name in absent if head != "masked_lm" or "pooler" not in name)
 
 
 # Arguments, checked where they enter
@@ -443,8 +444,7 @@ def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], lis
             "LB-931",
             "texts and pairs do not match",
             received=f"{len(listed)} texts and {len(seconds)} pairs",
-            expected="one pair for each text",
-            next="give as many pairs as texts",
+            next="give one pair for each text",
         )
     return listed, seconds
 
@@ -474,21 +474,5 @@ def _is_list(texts: Texts) -> bool:
 def _require_list(texts: Iterable[str], verb: str, name: str) -> None:
     """Refuse a single string where it makes no sense, as it would be taken for a list of characters."""
     if isinstance(texts, str):
-        raise LitebertError(
-            "LB-930",
-            f"{verb} takes several {name}",
-            received="one string",
-            expected="a list of strings",
-            next=f"put the {name} in a list",
-        )
-
-
-def _as_given(texts: Texts, found: list[Found]) -> Found | Results[Found]:
-    """Return one answer for one text, all answers for several."""
-    return found[0] if isinstance(texts, str) else Results(found)
-
-
-def _head_in_words(network: Network) -> str:
-    from litebert.nn import AlbertForTask
-
-    return f"a {network.head_config.kind} head" if isinstance(network, AlbertForTask) else "pretraining heads only"
+        next_step = f"put the {name} in a list"
+        raise LitebertError("LB-930", f"{verb} takes several {name}", received="one string", next=next_step)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from litebert.answers import Coherence, Filling, Join, Match, Order, Results, Score, WordScore
 from litebert.corpus.text import TextSettings, split_sentences
 from litebert.errors import LitebertError
-from litebert.folder import Pooling, SentenceVectors
+from litebert.folder.sentence_vectors import Pooling, SentenceVectors
 from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.nn.batch import mean_by_sequence
 from litebert.tasks.finetuning import by_length
@@ -31,8 +31,6 @@ from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 MASK = "[MASK]"
-MAX_CHARACTERS = 1_000_000
-"""The longest text for `fill`, whose answers repeat it, and for `tag`, `score` and `order`."""
 BLANKS_AT_ONCE = 256
 """Blanks whose probabilities of all pieces are held together: 30 MB with 30,000 pieces."""
 
@@ -46,24 +44,14 @@ def frame(
     longest: int | None = None,
 ) -> Batch:
     """Return [CLS] first [SEP] (second [SEP]) of each sequence, cut to what the model can read, on its device."""
-    positions = network.config.max_position_embeddings
-    longest = min(longest or positions, positions)
-    pairs = zip(first, second if second is not None else [None] * len(first), strict=True)
-    sequences = [frame_ids(tokenizer, a, b, max_length=longest) for a, b in pairs]
-    batch = Batch.from_lists([ids for ids, _ in sequences], [types for _, types in sequences])
-    return batch.to(next(network.parameters()).device)
-
-
-def require_bounded(text: str, verb: str) -> None:
-    """Refuse a text whose answer, which grows with the text, would not fit in memory."""
-    if len(text) > MAX_CHARACTERS:
-        raise LitebertError(
-            "LB-935",
-            f"this text is too long for {verb}",
-            received=f"{len(text):,} characters",
-            expected=f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
-            next="split the text into chapters, one per row of a file",
-        )
+    longest = min(longest or 1 << 30, network.config.max_position_embeddings)
+    if second is None:
+        batch = Batch.from_lists([[tokenizer.cls_id, *ids[: longest - 2], tokenizer.sep_id] for ids in first])
+    else:
+        framed = [frame_ids(tokenizer, a, b, max_length=longest) for a, b in zip(first, second, strict=True)]
+        batch = Batch.from_lists([ids for ids, _ in framed], [segments for _, segments in framed])
+    device = network.albert.embedding.norm.weight.device  # a plain parameter, in eight bits too
+    return batch if device.type == "cpu" else batch.to(device)
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:
@@ -93,9 +81,6 @@ def masked_logits(network: AlbertForPretraining, batch: Batch, positions: Tensor
     return logits.float()
 
 
-# Blanks
-
-
 @torch.inference_mode()
 def fill(
     network: AlbertForPretraining, tokenizer: Tokenizer, texts: Sequence[str], *, top: int
@@ -105,12 +90,9 @@ def fill(
     In a text longer than the model reads, the part around the blanks is read.
     """
     room = network.config.max_position_embeddings - 2
-    for text in texts:
-        require_bounded(text, "fill")
     encoded = tokenizer.encode_ids(texts, special_tokens=True, num_threads=1 if len(texts) == 1 else -1)
     for number, ids in enumerate(encoded):
-        blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
-        if not blanks:
+        if tokenizer.mask_id not in ids:
             raise LitebertError(
                 "LB-610",
                 "there is nothing to fill in this text",
@@ -118,53 +100,41 @@ def fill(
                 expected="at least one [MASK]",
                 next='litebert fill "The cat sat on the [MASK]."',
             )
-        encoded[number] = ids[window(blanks, len(ids), room)]
+        if len(ids) > room:
+            blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
+            encoded[number] = ids[window(blanks, len(ids), room)]
+
     found: list[Results[Filling]] = [Results()] * len(texts)
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = frame(network, tokenizer, [encoded[row] for row in rows])
-        positions = (batch.ids == tokenizer.mask_id).nonzero().flatten()
-        hidden, table = network.albert(batch, positions), network.albert.embedding.word.weight
-        words = [
-            each
-            for some in hidden.split(BLANKS_AT_ONCE)
-            for each in _likeliest_words(network.masked_lm(some, table).float(), tokenizer, top)
-        ]
-        for row in rows:  # the blanks of a batch lie in the order of its texts
+        blanks_of_batch = (batch.ids == tokenizer.mask_id).nonzero().flatten()
+        hidden, table = network.albert(batch, blanks_of_batch), network.albert.embedding.word.weight
+        words: list[list[tuple[str, float]]] = []  # of each blank, the likeliest words with their probabilities
+        for some in hidden.split(BLANKS_AT_ONCE):
+            logits = network.masked_lm(some, table).float()  # (blanks, vocab)
+            logits[:, tokenizer.special_ids] = -torch.inf
+            # A word can be spelt by two pieces, the one that begins a word and the one that continues it ("▁he" and
+            # "he"): their probabilities are added up.
+            alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
+            best = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1)).topk(min(top, logits.shape[1]))
+            for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+                words.append([(tokenizer.decode([id_]), p) for id_, p in zip(pieces, values, strict=True) if p > 0])
+
+        # Blanks are independent, so the best combinations of words extend the best shorter ones.
+        for row in rows:  # the blanks of a batch lie in the order of its rows
             count = encoded[row].count(tokenizer.mask_id)
-            found[row] = Results(_fillings(texts[row], words[:count], top))
+            beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+            for blank in words[:count]:
+                longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
+                beams = sorted(longer, key=lambda beam: -beam[1])[:top]
             words = words[count:]
+            offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
+            between = texts[row].split(MASK)
+            found[row] = Results(
+                Filling("".join(a + b for a, b in zip(between, (*chosen, ""), strict=True)), chosen, p, offsets)
+                for chosen, p in beams
+            )
     return found
-
-
-def _likeliest_words(logits: Tensor, tokenizer: Tokenizer, top: int) -> list[list[tuple[str, float]]]:
-    """Return the likeliest words of each blank with their probabilities.
-
-    A word can be spelt by two pieces, the one that begins a word and the one that continues it ("▁he" and "he"): their
-    probabilities are added up.
-    """
-    logits[:, tokenizer.special_ids] = -torch.inf
-    alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
-    best = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1)).topk(min(top, logits.shape[1]))
-    return [
-        [(tokenizer.decode([piece]), p) for piece, p in zip(pieces, values, strict=True) if p > 0]
-        for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-
-
-def _fillings(text: str, words: Sequence[Sequence[tuple[str, float]]], top: int) -> Iterator[Filling]:
-    """Combine the words of all blanks: these are independent, so the best combinations extend the best shorter ones."""
-    beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
-    for blank in words:
-        longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
-        beams = sorted(longer, key=lambda beam: -beam[1])[:top]
-    offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), text))
-    between = text.split(MASK)
-    for chosen, probability in beams:
-        filled = "".join(part + word for part, word in zip(between, (*chosen, ""), strict=True))
-        yield Filling(filled, chosen, probability, offsets)
-
-
-# Likelihoods
 
 
 @torch.inference_mode()
@@ -173,7 +143,6 @@ def score(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Sco
 
     In a text longer than the model reads, the part around each piece is read.
     """
-    require_bounded(text, "score")
     encoding = tokenizer.encode(text)
     ids, room = encoding.ids, network.config.max_position_embeddings - 2
     spans = [window([place], len(ids), room) for place in range(len(ids))]
@@ -221,9 +190,6 @@ def by_word(text: str, offsets: Sequence[tuple[int, int]], values: Sequence[floa
     return words
 
 
-# Order
-
-
 @torch.inference_mode()
 def in_order(
     network: AlbertForPretraining, tokenizer: Tokenizer, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
@@ -249,7 +215,6 @@ def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, secon
 
 def coherence(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Coherence:
     """Return the probability that each two neighbouring sentences of a text are in order."""
-    require_bounded(text, "order")
     sentences = list(split_sentences(text, TextSettings()))
     if len(sentences) < 2:
         raise LitebertError(
@@ -260,17 +225,13 @@ def coherence(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) ->
             next='litebert order "He opened the door. Nobody was there." --model runs/mine',
         )
     ids = tokenizer.encode_ids(sentences)
+    probabilities = in_order(network, tokenizer, ids[:-1], ids[1:])
     joins, end = [], text.index(sentences[0]) + len(sentences[0])
-    for (first, second), probability in zip(
-        pairwise(sentences), in_order(network, tokenizer, ids[:-1], ids[1:]), strict=True
-    ):
+    for (first, second), probability in zip(pairwise(sentences), probabilities, strict=True):
         start = text.index(second, end)
         joins.append(Join(first, second, start, probability))
         end = start + len(second)
     return Coherence(tuple(joins))
-
-
-# Vectors
 
 
 @torch.inference_mode()
@@ -279,14 +240,15 @@ def embed(
 ) -> NDArray[np.float32]:
     """Return the vectors of texts, shape (texts, H); texts longer than the model are cut."""
     positions = network.config.max_position_embeddings
-    encoded = tokenizer.encode_ids([tokenizer.beginning(vectors.prompt + text, positions) for text in texts])
+    encoded = tokenizer.encode_ids(
+        [tokenizer.beginning(vectors.prompt + text, positions) for text in texts],
+        num_threads=1 if len(texts) == 1 else -1,
+    )
     found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
     for rows in by_length([len(ids) + 2 for ids in encoded]):
         batch = frame(network, tokenizer, [encoded[row] for row in rows], longest=vectors.max_length)
         pooled = pool(network, batch, vectors.pooling)
-        if vectors.normalize:
-            pooled = F.normalize(pooled)
-        found[rows] = pooled.cpu().numpy()
+        found[rows] = (F.normalize(pooled) if vectors.normalize else pooled).cpu().numpy()
     return found
 
 
@@ -313,11 +275,7 @@ class TextIndex:
         """Return the nearest texts, best first."""
         if not self.texts:
             raise LitebertError(
-                "LB-937",
-                "there is nothing to search",
-                received="no texts",
-                expected="one text or more",
-                next='litebert search "a query" texts.txt',
+                "LB-937", "there is nothing to search", received="no texts", next='litebert search "a query" texts.txt'
             )
         scores = self.vectors @ self.embed([query])[0]
         best = np.argsort(-scores, kind="stable")[:top]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,53 +12,35 @@ from typing import TypeAlias
 import torch
 
 from litebert.errors import LitebertError
-from litebert.fast import calibrate, is_int8, pack, to_int8
-from litebert.files import require_absent, staged_folder
-from litebert.folder import load_model, save_model
-from litebert.hub import locate
+from litebert.fast import calibrate, pack, to_int8
+from litebert.files import require_new, staged_folder
+from litebert.folder.model import load_model, save_model
+from litebert.folder.weights import INT8_FILE, weights_path
+from litebert.hub.location import locate
 from litebert.inference.finetuned import Finetuned, measured
-from litebert.inference.pretrained import frame
+from litebert.interop.reports import Quantized
 from litebert.nn import Batch, Network
 from litebert.tasks.finetuning import by_length
-from litebert.tasks.kinds.family import joined
+from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 
 NUM_EXAMPLES = 512
 """Texts, or examples, to calibrate on."""
 HELD_OUT_EVERY = 16
 """One in so many is held out to measure the error."""
-Measures: TypeAlias = dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """The size of a quantized model in bytes, and its error on held-out texts.
-
-    `error` is the norm of the difference of the last hidden states, relative to the norm of the original; `before` and
-    `after` are the measures of each development split, if requested.
-    """
-
-    num_examples: int
-    bytes_before: int
-    bytes_after: int
-    error: float
-    before: Measures = field(default_factory=dict)
-    after: Measures = field(default_factory=dict)
+Example: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
+"""Ids and segments of the sequences of an example; a question with choices has several."""
 
 
 def quantize_with_texts(model: str | PathLike[str], output: Path, texts: Iterable[str]) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on the first NUM_EXAMPLES texts."""
-    _require_new(output)
-    folder = locate(fspath(model))
+    require_new(output, force=None)
+    folder = _float_model(model)
     network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
-    _require_float(network, folder)
     encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
-    lengths = [min(len(ids) + 2, network.config.max_position_embeddings) for ids in encoded]
-
-    def batch(numbers: Sequence[int]) -> Batch:
-        return frame(network, tokenizer, [encoded[number] for number in numbers])
-
-    return _quantize(network, tokenizer, folder, output, lengths, batch)
+    longest = network.config.max_position_embeddings
+    framed = [frame_ids(tokenizer, ids, None, max_length=longest) for ids in encoded]
+    return _quantize(network, tokenizer, folder, output, [([ids], [segments]) for ids, segments in framed])
 
 
 def quantize_run(
@@ -69,9 +51,9 @@ def quantize_run(
     `task` is needed only for a model folder without its run. With `evaluate`, the model is measured on the development
     splits before and after.
     """
-    _require_new(output)
+    require_new(output, force=None)
+    folder = _float_model(run)
     opened = Finetuned.open(run, task=task, precision="fp32")  # int8 is packed beside fp32
-    _require_float(opened.network, opened.folder)
     dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
     examples = dataset.read(data, dataset.train_split)
     features = dataset.family.features(
@@ -80,72 +62,57 @@ def quantize_run(
         max_length=min(opened.task.max_length, longest),
         training=False,
     )
+    splits = dataset.dev_splits if evaluate else ()
+    before = {split: measured([opened], data, split)[0] for split in splits}
+    sequences = [(feature.ids, feature.segments) for feature in features]
+    found = _quantize(opened.network, opened.tokenizer, folder, output, sequences)
+    after = {split: measured([opened], data, split)[0] for split in splits}
+    return replace(found, before=before, after=after)
 
-    def batch(numbers: Sequence[int]) -> Batch:
-        return joined([features[number] for number in numbers])
 
-    def measures() -> Measures:
-        splits = dataset.dev_splits if evaluate else ()
-        return {split: measured([opened], data, split)[0] for split in splits}
-
-    before, lengths = measures(), [feature.num_tokens for feature in features]
-    found = _quantize(opened.network, opened.tokenizer, opened.folder, output, lengths, batch)
-    return replace(found, before=before, after=measures())
+def _float_model(model: str | PathLike[str]) -> Path:
+    folder = locate(fspath(model))
+    if weights_path(folder).name == INT8_FILE:
+        raise LitebertError(
+            "LB-617",
+            f"{folder} is in eight bits already",
+            expected="a model with float weights",
+            next="use it as it is",
+        )
+    return folder
 
 
 def _quantize(
-    network: Network,
-    tokenizer: Tokenizer,
-    folder: Path,
-    output: Path,
-    lengths: Sequence[int],
-    batch: Callable[[Sequence[int]], Batch],
+    network: Network, tokenizer: Tokenizer, folder: Path, output: Path, examples: Sequence[Example]
 ) -> Quantized:
     """Calibrate on most examples, measure on the rest, write the folder."""
-    if len(lengths) < HELD_OUT_EVERY:
+    if len(examples) < HELD_OUT_EVERY:
         raise LitebertError(
             "LB-618",
             "there is too little to calibrate on",
-            received=f"{len(lengths)} texts",
+            received=f"{len(examples)} texts",
             expected=f"a few hundred, at least {HELD_OUT_EVERY}",
             next="give more texts, like those that the model will read",
         )
-    used = [number for number in range(len(lengths)) if number % HELD_OUT_EVERY]
+    used = [number for number in range(len(examples)) if number % HELD_OUT_EVERY]
+    held_out = [_batch([example]) for example in examples[::HELD_OUT_EVERY]]
+    groups = by_length([sum(map(len, examples[number][0])) for number in used])
     albert = network.albert
-    held_out = [batch([number]) for number in range(0, len(lengths), HELD_OUT_EVERY)]
-    groups = by_length([lengths[number] for number in used])
     with torch.no_grad():
         exact = torch.cat([albert(one) for one in held_out])
-        calibration = calibrate(albert, (batch([used[n] for n in group]) for group in groups))
+        calibration = calibrate(albert, (_batch([examples[used[n]] for n in group]) for group in groups))
         to_int8(network, calibration)
         pack(albert)
         rounded = torch.cat([albert(one) for one in held_out])
     with staged_folder(output) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
-    bytes_before, bytes_after = (
-        sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output)
-    )
+    before, after = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
     error = float((rounded - exact).norm() / exact.norm())
-    return Quantized(len(used), bytes_before, bytes_after, error)
+    return Quantized(str(output), len(used), before, after, error)
 
 
-def _require_new(output: Path) -> None:
-    require_absent(
-        "LB-619",
-        f"{output} exists already",
-        output,
-        expected="a folder that does not exist yet",
-        next="choose another folder",
+def _batch(examples: Sequence[Example]) -> Batch:
+    return Batch.from_lists(
+        [ids for example in examples for ids in example[0]], [types for example in examples for types in example[1]]
     )
-
-
-def _require_float(network: Network, folder: Path) -> None:
-    if is_int8(network.albert):
-        raise LitebertError(
-            "LB-617",
-            f"{folder} is in eight bits already",
-            received="int8 weights",
-            expected="a model with float weights",
-            next="use it as it is",
-        )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from litebert.answers import Choice, Classification, Coherence, Filling, Order, Results, Score, SpanFound, Tagged
+from litebert.answers import Choice, Classification, Coherence, Order, Results, SpanFound
 from litebert.errors import RequestError
 from litebert.inference.model import Model
 
@@ -49,56 +49,23 @@ class Verb:
         }
 
 
-def _texts(rows: Sequence[Row], role: str = "text") -> list[str]:
-    return [row[role] for row in rows]
-
-
-# Filling, scoring, tagging, labels, vectors: all rows in one call
-
-
-def _fill(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Results[Filling]]:
-    return model.fill(_texts(rows), **options)
-
-
-def _score(model: Model, rows: Sequence[Row]) -> Sequence[Score]:
-    return model.score(_texts(rows))
-
-
-def _tag(model: Model, rows: Sequence[Row]) -> Sequence[Results[Tagged]]:
-    return model.tag(_texts(rows))
-
-
 def _classify(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Classification]:
     """Rows without a second text are answered beside those with one."""
     found: dict[int, Classification] = {}
     for has_second in (False, True):
         numbers = [number for number, row in enumerate(rows) if ("second" in row) == has_second]
-        chosen = [rows[number] for number in numbers]
-        seconds = _texts(chosen, "second") if has_second else None
-        if chosen:
-            found |= zip(numbers, model.classify(_texts(chosen), seconds, **options), strict=True)
+        texts = [rows[number]["text"] for number in numbers]
+        seconds = [rows[number]["second"] for number in numbers] if has_second else None
+        if numbers:
+            found |= zip(numbers, model.classify(texts, seconds, **options), strict=True)
     return [found[number] for number in range(len(rows))]
-
-
-def _embed(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[NDArray[np.float32]]:
-    return list(model.embed(_texts(rows), **options))
 
 
 def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
     """Return the cosine of each pair."""
-    firsts, seconds = (model.embed(_texts(rows, role), normalize=True, **options) for role in ("first", "second"))
+    roles = ("first", "second")
+    firsts, seconds = (model.embed([row[role] for row in rows], normalize=True, **options) for role in roles)
     return [float(cosine) for cosine in (firsts * seconds).sum(-1)]
-
-
-# Sentence order, questions: one row at a time
-
-
-def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
-    return [model.order(*(row[role] for role in ("first", "second") if role in row)) for row in rows]
-
-
-def _answer(model: Model, rows: Sequence[Row], **options: Any) -> list[Results[SpanFound]]:
-    return [model.answer(row["question"], row["context"], **options) for row in rows]
 
 
 def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
@@ -120,10 +87,6 @@ def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
 # Lines for people
 
 
-def _fillings(_: Row, found: Results[Filling]) -> str:
-    return "\n".join(f"{each.probability:6.1%}  {each.text}" for each in found)
-
-
 def _order_line(_: Row, found: Order | Coherence) -> str:
     if isinstance(found, Order):
         return f"{'in order' if found.is_in_order else 'swapped'}  (in order: {found.probability:.1%})"
@@ -133,22 +96,22 @@ def _order_line(_: Row, found: Order | Coherence) -> str:
     )
 
 
-def _labels(row: Row, found: Classification) -> str:
+def _labels_line(row: Row, found: Classification) -> str:
     values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
     return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
 
 
-def _numbers(row: Row, vector: NDArray[np.float32]) -> str:
+def _vector_line(row: Row, vector: NDArray[np.float32]) -> str:
     numbers = " ".join(f"{value:.3f}" for value in vector[:6])
     return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
 
 
-def _spans(row: Row, found: Results[SpanFound]) -> str:
+def _spans_line(row: Row, found: Results[SpanFound]) -> str:
     lines = (f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found)
     return "\n".join([row["question"], *lines])
 
 
-def _choices(row: Row, found: Choice) -> str:
+def _choice_line(row: Row, found: Choice) -> str:
     choices = [row[name] for name in CHOICES if name in row]
     lines = (
         f"{'*' if number == found.index else ' '} {probability:6.1%}  {choice}"
@@ -160,14 +123,43 @@ def _choices(row: Row, found: Choice) -> str:
 VERBS: dict[str, Verb] = {
     each.name: each
     for each in (
-        Verb("fill", _fill, _fillings),
-        Verb("score", _score, lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}"),
-        Verb("order", _order, _order_line, ("first", "second"), plain=lambda x: getattr(x, "joins", x)),
-        Verb("embed", _embed, _numbers, plain=lambda vector: vector.tolist()),
+        Verb(
+            "fill",
+            lambda model, rows, **options: model.fill([row["text"] for row in rows], **options),
+            lambda _, found: "\n".join(f"{each.probability:6.1%}  {each.text}" for each in found),
+        ),
+        Verb(
+            "score",
+            lambda model, rows: model.score([row["text"] for row in rows]),
+            lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}",
+        ),
+        Verb(
+            "order",
+            lambda model, rows: [model.order(*(row[r] for r in ("first", "second") if r in row)) for row in rows],
+            _order_line,
+            ("first", "second"),
+            plain=lambda found: getattr(found, "joins", found),
+        ),
+        Verb(
+            "embed",
+            lambda model, rows, **options: list(model.embed([row["text"] for row in rows], **options)),
+            _vector_line,
+            plain=lambda vector: vector.tolist(),
+        ),
         Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
-        Verb("classify", _classify, _labels, ("text", "second")),
-        Verb("tag", _tag, lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found)),
-        Verb("answer", _answer, _spans, ("question", "context"), 2),
-        Verb("choose", _choose, _choices, ("question", "context", *CHOICES)),
+        Verb("classify", _classify, _labels_line, ("text", "second")),
+        Verb(
+            "tag",
+            lambda model, rows: model.tag([row["text"] for row in rows]),
+            lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
+        ),
+        Verb(
+            "answer",
+            lambda model, rows, **options: [model.answer(r["question"], r["context"], **options) for r in rows],
+            _spans_line,
+            ("question", "context"),
+            2,
+        ),
+        Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -16,25 +16,18 @@ from torch import Tensor
 from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.files import read_json, staged_folder
-from litebert.folder import (
-    build_network,
-    read_config,
-    read_head,
-    read_sentence_vectors,
-    read_weights,
-    save_model,
-    write_sentence_transformers,
-)
-from litebert.folder.config import CONFIG_FILE, doubts, read_layout
+from litebert.files import read_json, require_new, staged_folder
+from litebert.folder.config import CONFIG_FILE, doubts, read_config, read_head, read_layout
+from litebert.folder.model import build_network, save_model
 from litebert.folder.names import BERT
-from litebert.folder.weights import INDEX_FILE, shard_names, weights_path
-from litebert.hub import locate, require_new
+from litebert.folder.sentence_vectors import read_sentence_vectors, write_sentence_transformers
+from litebert.folder.weights import INDEX_FILE, read_weights, shard_names, weights_path
+from litebert.hub.location import locate
+from litebert.interop.reports import HuggingFaceImport
 from litebert.tokenizer import Tokenizer
 
 PICKLED_FILE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
-GeluForm = Literal["gelu", "gelu_new"]
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _WITHOUT = {
     "sentence_order": "no sentence-order head (files of the Hub come without it): no order()",
@@ -43,37 +36,41 @@ _WITHOUT = {
 }
 
 
-@dataclass(frozen=True)
-class HuggingFaceImport:
-    """What was read and written: tensors that were missing or not used, by name, and notes."""
-
-    source: Path
-    output: Path
-    architecture: str
-    num_parameters: int
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def import_model(
     path_or_name: str | Path,
     output: Path,
     *,
     legacy_pickle: bool = False,
-    activation: GeluForm | None = None,
+    activation: Literal["gelu", "gelu_new"] | None = None,
     heads: int | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32",
 ) -> HuggingFaceImport:
     """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
 
     `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and `heads` overrule its
     config.json, where that is known to be wrong.
     """
-    require_new(output)
+    require_new(output, force=None)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
     layout, config = read_layout(source), read_config(source)
-    tensors = _read_tensors(source, legacy_pickle=legacy_pickle)
+
+    # Safetensors; or, where there are none, pickled weights, in shards or not
+    pickled = [source / PICKLED_FILE] if (source / PICKLED_FILE).is_file() else []
+    if not pickled and (source / PICKLED_INDEX).is_file():
+        pickled = [source / name for name in shard_names(source / PICKLED_INDEX)]
+    if not pickled or weights_path(source).is_file() or (source / INDEX_FILE).is_file():
+        tensors = read_weights(source)
+    elif legacy_pickle:
+        tensors = {name: tensor for path in pickled for name, tensor in read_torch_file(path).items()}
+    else:
+        raise LitebertError(
+            "LB-742",
+            f"the weights in {source} are pickled, and pickles can carry programs",
+            received=", ".join(path.name for path in pickled[:3]),
+            expected="model.safetensors, or --legacy-pickle to read these: nothing in them is run, and everything "
+            "but tensors is refused",
+            next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
+        )
     head = read_head(source, tensors={name: tuple(tensor.shape) for name, tensor in tensors.items()})
     overruled = {"hidden_act": activation, "num_attention_heads": heads}
     changes = {name: value for name, value in overruled.items() if value is not None}
@@ -89,7 +86,7 @@ def import_model(
         ) from error
     loaded = build_network(tensors, config, head, source=source, layout=layout)
     with staged_folder(output) as staged:
-        save_model(loaded.network, staged, dtype=dtype)
+        save_model(loaded.network, staged, dtype=getattr(torch, dtype))
         about_tokenizer = _write_tokenizer(source, staged, config)
         if vectors := read_sentence_vectors(source):
             write_sentence_transformers(staged, **asdict(vectors))
@@ -109,32 +106,6 @@ def import_model(
         unused=loaded.unused,
         notes=(*(_WITHOUT[part] for part in lacking), *unsettled, *about_tokenizer),
     )
-
-
-def _read_tensors(source: Path, *, legacy_pickle: bool) -> dict[str, Tensor]:
-    """Read the safetensors of a folder; or, where there are none, its pickled weights, in shards or not."""
-    pickled = [source / PICKLED_FILE] if (source / PICKLED_FILE).is_file() else []
-    if not pickled and (source / PICKLED_INDEX).is_file():
-        names = shard_names(
-            "LB-741",
-            f"{source / PICKLED_INDEX} does not list the files of a model",
-            source / PICKLED_INDEX,
-            expected="names of files in the same folder",
-            next="fetch the model again",
-        )
-        pickled = [source / name for name in names]
-    if not pickled or weights_path(source).is_file() or (source / INDEX_FILE).is_file():
-        return read_weights(source)
-    if not legacy_pickle:
-        raise LitebertError(
-            "LB-742",
-            f"the weights in {source} are pickled, and pickles can carry programs",
-            received=", ".join(path.name for path in pickled[:3]),
-            expected="model.safetensors, or --legacy-pickle to read these: nothing in them is run, and everything "
-            "but tensors is refused",
-            next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
-        )
-    return {name: tensor for path in pickled for name, tensor in read_torch_file(path).items()}
 
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
@@ -164,7 +135,6 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
             "LB-731",
             f"{path} is not a complete file of torch.save",
             received=str(error) or type(error).__name__,
-            expected="a zip archive of torch 1.6 or newer, or the stream that older ones wrote",
             next="fetch or save the file again",
         ) from error
     if not isinstance(state, dict) or not state:

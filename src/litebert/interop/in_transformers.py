@@ -12,7 +12,8 @@ from litebert.config import Precision
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.fast.steps import DTYPES
-from litebert.folder import build_network, parse_config
+from litebert.folder.config import parse_config
+from litebert.folder.model import build_network
 from litebert.nn import Albert, Batch
 
 ModelT = TypeVar("ModelT")

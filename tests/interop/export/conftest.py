@@ -8,7 +8,8 @@ import torch
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import save_model
-from litebert.interop.export.onnx import OnnxReport, export_onnx
+from litebert.interop.export.onnx import export_onnx
+from litebert.interop.reports import OnnxReport
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer, train_tokenizer
 

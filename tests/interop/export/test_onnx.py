@@ -14,21 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from litebert.cli.export_onnx import onnx as command
+from litebert.cli import cli
 from litebert.cli.json_types import schema_of
 from litebert.errors import LitebertError
 from litebert.interop.export.check import OUR_TEXTS, compare, padded_batches, ragged_outputs
 from litebert.interop.export.network import padded
-from litebert.interop.export.onnx import (
-    OPSETS,
-    OnnxReport,
-    Products,
-    count_products,
-    quantise,
-    require_integer,
-    start,
-    to_graph,
-)
+from litebert.interop.export.onnx import OPSETS, count_products, quantise, require_integer, start, to_graph
+from litebert.interop.reports import OnnxReport, Products
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 
@@ -239,8 +231,9 @@ def test_export_onnx_prints_size_agreement_and_times_of_every_runtime(
     (tmp_path / "texts.txt").write_text("It rained.\tAll day.\nWho came?\n", encoding="utf-8")
     threads = torch.get_num_threads()
     shown = CliRunner().invoke(
-        command,
+        cli,
         [
+            *("export", "onnx"),
             *(str(folder_of("sequence-classification")), str(tmp_path / "out" / "model.onnx")),
             *("--int8", "--opset", str(OPSETS[-1]), "--texts", str(tmp_path / "texts.txt")),
         ],
@@ -257,8 +250,8 @@ def test_export_onnx_prints_size_agreement_and_times_of_every_runtime(
 def test_export_onnx_reports_in_json_without_times(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     output = tmp_path / "model.onnx"
     shown = CliRunner().invoke(
-        command,
-        [*(str(folder_of("token-classification")), str(output)), *("--no-latency", "--json")],
+        cli,
+        ["export", "onnx", *(str(folder_of("token-classification")), str(output)), *("--no-latency", "--json")],
         catch_exceptions=False,
     )
     report = json.loads(shown.stdout)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from litebert.cli.export_program import program
+from litebert.cli import cli
 from litebert.cli.json_types import schema_of
 from litebert.interop.export.check import ragged_outputs
 from litebert.interop.export.network import INPUTS, padded
@@ -61,7 +61,9 @@ def test_too_long_a_sequence_is_refused_by_the_program(build: Callable[..., Albe
 def test_the_command_reports_in_json(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     output = tmp_path / "model.pt2"
     shown = CliRunner().invoke(
-        program, [str(folder_of("pretraining")), str(output), "--head", "none", "--json"], catch_exceptions=False
+        cli,
+        ["export", "program", str(folder_of("pretraining")), str(output), "--head", "none", "--json"],
+        catch_exceptions=False,
     )
     report = json.loads(shown.stdout)
     jsonschema.validate(report, schema_of("export program"))

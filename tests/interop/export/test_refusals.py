@@ -13,10 +13,11 @@ import torch
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.interop.export.check import OUR_TEXTS, Parity, compare, padded_batches, read_texts, require_equal
+from litebert.interop.export.check import OUR_TEXTS, compare, padded_batches, read_texts, require_equal
 from litebert.interop.export.network import padded
 from litebert.interop.export.onnx import export_onnx, onnx, require_weights_once, to_graph
 from litebert.interop.export.program import export_program
+from litebert.interop.reports import Parity
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 
@@ -38,7 +39,7 @@ def test_a_file_or_folder_that_exists_is_not_overwritten(folder_of: FolderOf, tm
     assert (tmp_path / "old.onnx").read_bytes() == b"old"
     assert "no folder" in _refusal(folder_of("pretraining"), tmp_path / "old.onnx" / "a.onnx").received
     (tmp_path / "folder.onnx").mkdir()
-    assert _refusal(folder_of("pretraining"), tmp_path / "folder.onnx").received == "a folder"
+    assert _refusal(folder_of("pretraining"), tmp_path / "folder.onnx").received == "it exists"
 
 
 @pytest.mark.parametrize("name", ["", "model", "model.pt2", "model.ONNX.zip"])

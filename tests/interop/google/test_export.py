@@ -19,7 +19,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from litebert.cli.export import export
+from litebert.cli import cli
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
@@ -226,7 +226,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     model = _pretrained(tmp_path / "model")
     export_checkpoint(model, tmp_path / "out")
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(LitebertError, match="LB-729"):
+    with pytest.raises(LitebertError, match="LB-619"):
         export_checkpoint(model, tmp_path / "out" / "other.ckpt")
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
 
@@ -242,12 +242,12 @@ def test_a_damaged_model_folder_is_not_exported(tmp_path: Path) -> None:
 
 def test_the_command_says_what_it_wrote(written: Path, tmp_path: Path) -> None:
     import_checkpoint(written / "pretraining", tmp_path / "m", has_optimizer=True)
-    words = ["google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]
-    lines = CliRunner().invoke(export, words, catch_exceptions=False).stdout.splitlines()
+    words = ["export", "google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]
+    lines = CliRunner().invoke(cli, words, catch_exceptions=False).stdout.splitlines()
     assert lines[0].endswith("model.ckpt-best: 97 variables, 3,050 parameters in float32")
     assert lines[1] == "steps  7, with the optimizer's moments"
     assert lines[2].startswith("files  albert_config.json, ")
-    words = ["google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]
-    report = json.loads(CliRunner().invoke(export, words, catch_exceptions=False).stdout)
+    words = ["export", "google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]
+    report = json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).stdout)
     assert {path.name for path in (tmp_path / "again").iterdir()} == set(report["files"])
     assert report["num_variables"] == 33

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from litebert.errors import LitebertError
 from litebert.files import read_capped
 from litebert.interop.export.network import INPUTS, NUM_STARTS, PaddedNetwork, allowed_positions
+from litebert.interop.reports import Parity
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tasks.kinds.spans import score_spans
@@ -60,7 +60,6 @@ def read_texts(path: Path) -> tuple[Text, ...]:
         raise LitebertError(
             "LB-753",
             f"{path} has no texts to compare on",
-            received=f"{len(lines)} empty lines",
             expected="one text per line, or two with a tab between them",
             next="omit --texts to compare on a few built-in sentences",
         )
@@ -104,7 +103,6 @@ def ragged_outputs(
     shape = inputs["input_ids"].shape
     ids, mask, segments = (torch.from_numpy(inputs[name]).reshape(-1, shape[-1]) for name in INPUTS)
     batch = Batch.from_padded(ids, mask, segments)
-    head = network.head_config if isinstance(network, AlbertForTask) else None
     if isinstance(network, AlbertForTask) and "start_top_index" in names:
         chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
         spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
@@ -112,8 +110,6 @@ def ragged_outputs(
         return {name: values.numpy() for name, values in found.items()}
     hidden = network.albert(batch)
     per_token = {"last_hidden_state", "prediction_logits"}
-    if head is not None and not (head.is_pooled or head.record.reads_texts):
-        per_token.update(head.record.logits)
     outputs = {}
     for name in names:
         if name == "last_hidden_state":
@@ -121,17 +117,15 @@ def ragged_outputs(
         elif name == "pooler_output":
             values = network.albert.pool(hidden[batch.first_tokens])
         elif isinstance(network, AlbertForPretraining):
-            is_order = name == "sop_logits"
-            table = network.albert.embedding.word.weight
-            values = (
-                network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
-                if is_order
-                else network.masked_lm(hidden, table)
-            )
+            if name == "sop_logits":
+                values = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+            else:
+                values = network.masked_lm(hidden, network.albert.embedding.word.weight)
         else:
-            values = network(batch)
-            columns = network.head_config.record.logits
-            values = values if len(columns) == 1 else values[:, columns.index(name)]
+            head, columns = network.head_config, network.head_config.record.logits
+            values = network(batch) if len(columns) == 1 else network(batch)[:, columns.index(name)]
+            if not (head.is_pooled or head.record.reads_texts):
+                per_token.add(name)
         if name in per_token:
             is_token = batch.to_padded(torch.ones_like(batch.ids), width=shape[-1]) > 0
             values = batch.to_padded(values, width=shape[-1])
@@ -145,21 +139,6 @@ _BANNED = -1e29
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
 """Outputs whose last axis is not one of features."""
 _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
-
-
-@dataclass(frozen=True)
-class Parity:
-    """How near the outputs of an exported network are to those of the network itself.
-
-    `max_difference` should be compared with `scale`, the largest absolute output. `correlation` is the lowest of all
-    outputs, and correlates deviations from the mean over all tokens or texts, which is what distinguishes one text from
-    another. `same_choice` is the share of equal first choices; None if nothing is chosen.
-    """
-
-    max_difference: float
-    scale: float
-    correlation: float
-    same_choice: float | None
 
 
 def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parity:

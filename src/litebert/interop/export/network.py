@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import write_bytes
-from litebert.folder import load_model
+from litebert.folder.model import load_model
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.nn.model import AttentionBlock, FeedForwardBlock
@@ -57,8 +57,7 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     if not ATTENTION_KINDS[network.config.attention].is_exported:
         raise LitebertError(
             "LB-470",
-            "this kind of attention cannot be exported",
-            received=f"attention {network.config.attention}",
+            f"attention {network.config.attention} cannot be exported",
             expected="attention full",
             next="use the model in Python or with the litebert commands",
         )
@@ -80,18 +79,11 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
     """Refuse to overwrite anything: the file itself, or files of another model beside it."""
     nearest = next(parent for parent in output.absolute().parents if parent.exists())
-    obstacle = ""
-    if output.exists():
-        obstacle = "a folder" if output.is_dir() else "it exists"
-    elif output.suffix != suffix:
-        obstacle = output.suffix or "a name without suffix"
-    elif not nearest.is_dir():
-        obstacle = f"{nearest} is no folder"
-    if obstacle:
+    if output.exists() or output.suffix != suffix or not nearest.is_dir():
         raise LitebertError(
             "LB-751",
             f"{output} cannot be the output",
-            received=obstacle,
+            received="it exists" if output.exists() else None if nearest.is_dir() else f"{nearest} is no folder",
             expected=f"a new file that ends in {suffix}",
             next=f"choose another path, for instance {output.parent / output.stem}/model{suffix}",
         )
@@ -102,7 +94,6 @@ def require_free(output: Path, *, suffix: str, source: Path) -> None:
                 "LB-752",
                 f"{output.parent} belongs to another model",
                 received=f"{beside} differs from {ours}",
-                expected="a new folder, or one with the same tokenizer and config.json",
                 next=f"choose another folder, for instance {output.parent / output.stem}",
             )
 
@@ -171,11 +162,9 @@ class Affine(nn.Module):
 
     @classmethod
     def of(cls, linear: nn.Linear) -> Affine:
-        """Copy a linear layer."""
         return cls(linear.weight, linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x W + b."""
         product = x @ self.weight
         return product if self.bias is None else product + self.bias
 
@@ -265,26 +254,24 @@ def padded(
             readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
         if pooler is not None and has("sentence_order."):
             readers.append(_PooledLogits(pooler, cast(nn.Linear, network.sentence_order[0]), "sop_logits"))
-    elif has_head and isinstance(network, AlbertForTask):
-        readers.append(_task_reader(network))
+    elif head is not None and isinstance(network, AlbertForTask):
+        module, names = network.head, head.record.logits
+        if isinstance(module, ConditionalSpanHead):
+            readers.append(_ConditionalSpanLogits(module))
+        elif isinstance(module, VectorHead):
+            readers.append(_VectorLogits(module.dense))
+        else:
+            assert isinstance(module, LinearHead)
+            if pooler is not None:
+                readers.append(_PooledLogits(pooler, module.dense, "logits"))
+            else:
+                readers.append(_SpanLogits(module.dense, names) if len(names) > 1 else _TokenLogits(module.dense))
     if not readers:
         readers = [_States(), *([] if pooler is None else [_Pooled(pooler)])]
     elif has_states:
         readers.insert(0, _States())
     kind = PaddedChoices if head and head.record.has_choices else PaddedNetwork
     return kind(PaddedEncoder(network.albert), readers).eval()
-
-
-def _task_reader(network: AlbertForTask) -> Reader:
-    if isinstance(network.head, ConditionalSpanHead):
-        return _ConditionalSpanLogits(network.head)
-    if isinstance(network.head, VectorHead):
-        return _VectorLogits(network.head.dense)
-    assert isinstance(network.head, LinearHead)
-    if network.albert.pooler is not None:
-        return _PooledLogits(network.albert.pooler, network.head.dense, "logits")
-    names = network.head_config.record.logits
-    return _TokenLogits(network.head.dense) if len(names) == 1 else _SpanLogits(network.head.dense, names)
 
 
 class _States(Reader):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -17,7 +16,6 @@ from litebert.interop.export.check import (
     OUR_TEXTS,
     Inputs,
     Outputs,
-    Parity,
     RunBatch,
     Text,
     compare,
@@ -27,6 +25,7 @@ from litebert.interop.export.check import (
 )
 from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
 from litebert.interop.export.program import dynamic_shapes, quiet, trace
+from litebert.interop.reports import OnnxReport, OnnxRow, Products
 
 try:
     import onnx
@@ -45,42 +44,6 @@ _SLACK = 2**16
 _LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
 """int8 is refused below this correlation and above this difference, a share of the largest."""
 _GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
-
-
-@dataclass(frozen=True)
-class OnnxRow:
-    """A row of the table: a runtime, its file, how exact it is and how long a batch takes.
-
-    `parity` is None for the network itself; `milliseconds` is empty if nothing was timed.
-    """
-
-    name: str
-    bytes: int
-    ratio: float
-    parity: Parity | None
-    milliseconds: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Products:
-    """How many products have a constant operand, by the arithmetic that computes them."""
-
-    floating: int
-    integer: int
-
-
-@dataclass(frozen=True)
-class OnnxReport:
-    """What was written, what it takes and gives, and how it compares."""
-
-    output: Path
-    head: str
-    opset: int
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    products: Products
-    rows: tuple[OnnxRow, ...]
-    notes: tuple[str, ...]
 
 
 def export_onnx(
@@ -115,7 +78,20 @@ def export_onnx(
     batches = list(padded_batches(texts, source.tokenizer, source.padded))
     parities = {name: compare(run, network, batches) for name, run in runners.items()}
     require_equal(parities["onnxruntime fp32"], what=str(output))
-    notes = _require_near(parities["onnxruntime int8"], output) if int8 else ()
+    notes: tuple[str, ...] = ()
+    if int8:
+        near = parities["onnxruntime int8"]
+        # Outputs that hardly vary may be close but uncorrelated; NaN is neither.
+        if not (near.max_difference <= _LARGEST_SHARE * near.scale or near.correlation >= _LEAST_CORRELATION):
+            raise LitebertError(
+                "LB-760",
+                f"{output} was not written: int8 changes this network's outputs too much",
+                received=f"a correlation of {near.correlation:.3f} with its own outputs",
+                expected=f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}",
+                next="omit --int8",
+            )
+        if not (near.correlation >= _GOOD_CORRELATION and (near.same_choice or 1) >= _GOOD_CHOICES):
+            notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
     everybody = {"litebert": lambda inputs: ragged_outputs(network, inputs, names)} | runners
     times = measure(everybody, source.padded, vocab_size=network.config.vocab_size) if has_latency else {}
     write_export(output, list(files.values())[-1], source=folder)
@@ -135,35 +111,14 @@ def export_onnx(
     )
 
 
-def _require_near(parity: Parity, output: Path) -> tuple[str, ...]:
-    """Refuse int8 that lost the outputs; return a warning where it moved them visibly."""
-    # Outputs that hardly vary may be close but uncorrelated.
-    is_near = parity.max_difference <= _LARGEST_SHARE * parity.scale
-    if not (is_near or parity.correlation >= _LEAST_CORRELATION):
-        raise LitebertError(
-            "LB-760",
-            f"{output} was not written: int8 changes this network's outputs too much",
-            received=f"a correlation of {parity.correlation:.3f} with its own outputs",
-            expected=f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}",
-            next="omit --int8",
-        )
-    is_good = parity.correlation >= _GOOD_CORRELATION and (parity.same_choice or 1) >= _GOOD_CHOICES
-    return () if is_good else ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
-
-
 # --- the graph -------------------------------------------------------------------------------------------------------
 
 
 def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.ModelProto:
     """Export with dynamic axes for batch and length, and each weight once."""
     if opset not in OPSETS:
-        raise LitebertError(
-            "LB-756",
-            "the graph cannot be written in this opset",
-            received=f"--opset {opset}",
-            expected=f"{OPSETS[0]} to {OPSETS[-1]}",
-            next=f"omit --opset to use {DEFAULT_OPSET}",
-        )
+        what, limits = f"the graph cannot be written in opset {opset}", f"{OPSETS[0]} to {OPSETS[-1]}"
+        raise LitebertError("LB-756", what, expected=limits, next=f"omit --opset to use {DEFAULT_OPSET}")
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
         raise LitebertError(
@@ -221,10 +176,7 @@ def count_products(model: onnx.ModelProto) -> Products:
             constants.update(node.output)
         elif any(is_constant[:2]):
             floating += node.op_type in ("MatMul", "Gemm", "Einsum", "Conv")
-            integer += node.op_type in (
-                *("MatMulInteger", "QLinearMatMul"),
-                *("MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
-            )
+            integer += "Quantize" in node.op_type or "Integer" in node.op_type or node.op_type == "QLinearMatMul"
     return Products(floating, integer)
 
 

@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,20 +14,9 @@ from torch.export import Dim, ExportedProgram
 
 from litebert.interop.export.check import OUR_TEXTS, Inputs, Outputs, compare, padded_batches, require_equal
 from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
+from litebert.interop.reports import ProgramReport
 
 _TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
-
-
-@dataclass(frozen=True)
-class ProgramReport:
-    """What was written, its inputs and outputs, and how far it is from the ragged network."""
-
-    output: Path
-    head: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    bytes: int
-    max_difference: float
 
 
 def export_program(folder: Path, output: Path, *, head: str | None = None) -> ProgramReport:

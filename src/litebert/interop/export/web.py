@@ -12,18 +12,19 @@ import tarfile
 import unicodedata
 import urllib.request
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, read_capped, require_absent, staged_folder, write_bytes
-from litebert.folder import SentenceVectors, head_of, load_model, read_sentence_vectors
-from litebert.interop.export.check import Parity
+from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
+from litebert.folder.model import head_of, load_model
+from litebert.folder.sentence_vectors import SentenceVectors, read_sentence_vectors
 from litebert.interop.export.network import ENCODER_ONLY
 from litebert.interop.export.onnx import export_onnx
+from litebert.interop.reports import WebReport
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import NORMAL, read_model
 from litebert.tokenizer.tokenizer import read_vocabulary, vocabulary_file
@@ -47,33 +48,13 @@ onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft,
 """
 
 
-@dataclass(frozen=True)
-class WebReport:
-    """What was written: bytes by file, the verbs of the page, and how exact eight bits are.
-
-    `transfer` is what a browser fetches for the first answer.
-    """
-
-    output: Path
-    verbs: tuple[str, ...]
-    files: dict[str, int]
-    parity: Parity
-
-    @property
-    def transfer(self) -> int:
-        """Bytes that a browser fetches."""
-        return sum(size for name, size in self.files.items() if name != "README.txt")
-
-
 def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> WebReport:
     """Write a folder that any static server can serve; `runtime` is a local npm package.
 
     The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for that, and always
     searches by vectors. Large files are compressed; the page unpacks them.
     """
-    require_absent(
-        "LB-910", f"{output} exists", output, expected="a folder that is not there yet", next="choose another folder"
-    )
+    require_new(output, force=None)
     table = vocabulary(folder, Tokenizer.load(folder))
     script, binary = read_runtime(runtime)
     network = load_model(folder).network
@@ -116,7 +97,8 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
         for name, data in files.items():
             write_bytes(staged / name, data)
     parity = next(row.parity for row in reversed(report.rows) if row.parity)
-    return WebReport(output, verbs, {name: len(data) for name, data in files.items()}, parity)
+    written = {name: len(data) for name, data in files.items()}
+    return WebReport(output, verbs, written, parity, sum(written.values()) - written["README.txt"])
 
 
 def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
@@ -127,7 +109,6 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
             "LB-879",
             "a web page can read only a SentencePiece vocabulary",
             received=str(vocabulary_file(folder)),
-            expected="a folder with spiece.model, or its tokenizer.json",
             next="litebert serve answers with every kind of model",
         )
     model, settings = read_model(found.data, str(folder)), found.settings
@@ -188,10 +169,5 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
 
 def _require_package(data: bytes, place: str, *, next: str) -> None:
     if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
-        raise DamagedError(
-            "LB-878",
-            f"{place} is not the package onnxruntime-web {VERSION}",
-            received=f"{len(data):,} bytes with another hash",
-            expected="the file whose hash the npm registry publishes",
-            next=next,
-        )
+        what = f"{place} is not the package onnxruntime-web {VERSION}"
+        raise DamagedError("LB-878", what, received=f"{len(data):,} bytes with another hash", next=next)

@@ -128,13 +128,8 @@ class Bundle:
             file.seek(entry.offset)
             stored = file.read(entry.size)
         if masked_crc32c(stored) != entry.crc32c:
-            raise DamagedError(
-                "LB-705",
-                f"{path} is damaged",
-                received=f"a wrong checksum of {name}",
-                expected="the bytes that were written",
-                next="fetch the checkpoint again",
-            )
+            received = f"a wrong checksum of {name}"
+            raise DamagedError("LB-705", f"{path} is damaged", received=received, next="fetch the checkpoint again")
         flat = torch.frombuffer(bytearray(stored), dtype=dtype) if stored else torch.empty(0, dtype=dtype)
         return flat.reshape(self.shape(name))
 
@@ -171,19 +166,13 @@ def read_bundle(prefix: Path) -> Bundle:
         # A key that begins with a zero is a slice of a variable; the whole has an entry of its own.
         entries = {key.decode(): _entry(value, header.num_shards) for key, value in table if key[:1] != b"\0"}
     except (ValueError, DecodeError) as error:
-        raise DamagedError(
-            "LB-703",
-            f"{path} is cut off or damaged",
-            received=str(error),
-            expected="the index of a checkpoint, as tf.train.Saver writes it",
-            next="fetch the checkpoint again",
-        ) from error
+        what = f"{path} is cut off or damaged"
+        raise DamagedError("LB-703", what, received=str(error), next="fetch the checkpoint again") from error
     if header.endianness or header.version.min_consumer > 1:
         raise LitebertError(
             "LB-707",
             f"{path} is of a kind that litebert does not read",
             received="big-endian" if header.endianness else f"version {header.version.min_consumer}",
-            expected="a little-endian checkpoint of format version 1",
             next="restore it with TensorFlow on this machine and save it again",
         )
     return Bundle(prefix, header.num_shards, entries)

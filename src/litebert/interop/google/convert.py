@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,38 +16,94 @@ from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadC
 from litebert.config.allowed import expected
 from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.files import Json, read_json, require_absent, staged_folder, write_bytes, write_json, write_text
-from litebert.folder import head_of, load_model, read_weights, widened, write_config
-from litebert.folder.names import canonical, groups_on_disk, to_disk
-from litebert.folder.weights import WEIGHTS_FILE, read_tensors, write_weights
+from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
+from litebert.folder.config import write_config
+from litebert.folder.model import head_of, load_model
+from litebert.folder.names import TensorNames, canonical, groups_on_disk, tensor_names, to_disk
+from litebert.folder.weights import WEIGHTS_FILE, read_tensors, read_weights, widened, write_weights
 from litebert.interop.google.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.google.locate import checkpoint_at, find_config, find_vocabulary
-from litebert.interop.google.names import BLOCK, SLOTS, STEP, WORDS, is_slot, variables_of
-from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.interop.reports import GoogleExport, GoogleImport
+from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.nn.model import without_numbers
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 """As in the checkpoints of a run; of state.json only `step` is written and read."""
+STEP = "global_step"
+SLOTS = ("adam_m", "adam_v")
+"""Both optimizers keep these beside each variable, `<variable>/adam_m` (optimization.py L140)."""
+
+# --- the variables of google-research/albert, modeling.py ------------------------------------------------------------
+
+WORDS = "bert/embeddings/word_embeddings"
+BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
+GOOGLE = TensorNames(
+    family="Albert",
+    encoder="bert/",
+    words=WORDS,
+    predictions="cls/predictions",
+    modules={
+        "albert.embedding.word": WORDS,
+        "albert.embedding.position": "bert/embeddings/position_embeddings",
+        "albert.embedding.segment": "bert/embeddings/token_type_embeddings",
+        "albert.embedding.norm": "bert/embeddings/LayerNorm",
+        "albert.embedding.projection": "bert/encoder/embedding_hidden_mapping_in",
+        "albert.pooler": "bert/pooler/dense",
+    },
+    layer="bert/encoder/transformer/group_{group}/inner_group_{inner}",
+    block={
+        "attention.query": "attention_1/self/query",
+        "attention.key": "attention_1/self/key",
+        "attention.value": "attention_1/self/value",
+        "attention.output": "attention_1/output/dense",
+        "attention.norm": "LayerNorm",
+        "feed_forward.intermediate": "ffn_1/intermediate/dense",
+        "feed_forward.output": "ffn_1/intermediate/output/dense",
+        "feed_forward.norm": "LayerNorm_1",
+    },
+)
+"""A layout beside those of Hugging Face's files, so that groups, inner groups and partial sharing are the same."""
 _POOLER = {"albert.pooler.weight": "bert/pooler/dense/kernel", "albert.pooler.bias": "bert/pooler/dense/bias"}
+_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}
+"""The linear heads by their names in Hugging Face's files; GLUE's and RACE's have the same variables."""
 
 
-@dataclass(frozen=True)
-class GoogleImport:
-    """What was read and written: `missing` parameters and `unused` variables by name."""
+def variables_of(parameter: str, config: AlbertConfig, head: HeadConfig | None = None) -> list[str]:
+    """Return the variables that hold one of our parameters; with partial sharing, several.
 
-    checkpoint: str
-    folder: str
-    num_variables: int
-    num_parameters: int
-    dtypes: tuple[str, ...]
-    heads: tuple[str, ...]
-    tokenizer: str | None
-    optimizer_step: int | None
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
-    notes: tuple[str, ...]
+    A variable that ends in /kernel is stored as [in, out], the transpose of our weight.
+
+    >>> config = AlbertConfig()
+    >>> variables_of("masked_lm.dense.weight", config), variables_of("masked_lm.bias", config)
+    (['cls/predictions/transform/dense/kernel'], ['cls/predictions/output_bias'])
+    >>> variables_of("albert.feed_forward.0.norm.bias", config)
+    ['bert/encoder/transformer/group_0/inner_group_0/LayerNorm_1/beta']
+    """
+    variables = []
+    for name in tensor_names(parameter, config, head, GOOGLE):
+        module, _, kind = name.replace(".", "/").rpartition("/")
+        module = _LINEAR_HEADS.get(module, module)
+        if module.endswith("_embeddings"):
+            variables.append(module)
+            continue
+        if module in ("", "cls/squad", "cls/seq_relationship", "cls/predictions"):
+            kind = {"weight": "output_weights", "bias": "output_bias"}[kind]
+        elif module.rpartition("/")[2].startswith("LayerNorm"):
+            kind = {"weight": "gamma", "bias": "beta"}[kind]
+        else:
+            kind = {"weight": "kernel", "bias": "bias"}[kind]
+        variables.append(f"{module}/{kind}".lstrip("/"))
+    return variables
+
+
+def is_slot(variable: str) -> bool:
+    """Tell whether a variable is the optimizer's."""
+    return variable.endswith(tuple(f"/{slot}" for slot in SLOTS))
+
+
+# --- to a model folder -----------------------------------------------------------------------------------------------
 
 
 def import_checkpoint(
@@ -66,38 +123,54 @@ def import_checkpoint(
     number of steps. The pretraining heads and their pooler may be missing, as in TF-Hub modules; the encoder and a task
     head may not.
     """
-    require_absent(
-        "LB-728",
-        f"{output} already exists",
-        output,
-        expected="a new folder: nothing is overwritten",
-        next="choose another folder with --output, or remove this one",
-        or_empty=True,
-    )
+    require_new(output, force=None)
     with checkpoint_at(path, workplace=output.absolute().parent) as (prefix, notes):
-        bundle = _albert_in(read_bundle(prefix))
+        bundle = read_bundle(prefix)
+        entries = {name.removeprefix("module/"): entry for name, entry in bundle.entries.items()}  # TF-Hub's names
+        if WORDS not in entries or not any(map(BLOCK.match, entries)):
+            weights = [name for name in entries if not is_slot(name)]
+            raise LitebertError(
+                "LB-719",
+                f"{bundle.prefix} is not a checkpoint of an ALBERT",
+                received=f"{len(weights)} variables, {', '.join(weights)}"[:1_000],
+                expected=f"{WORDS}, bert/encoder/transformer/group_0/..., as Google's code names them",
+                next="give a checkpoint of google-research/albert",
+            )
+        bundle = replace(bundle, entries=entries)
         task = find_head(bundle, kind=head, labels=tuple(labels))
         settings, doubts = read_official_config(config or find_config(prefix), attention_heads=attention_heads)
-        _require_groups(bundle, settings)
+        # The layers, before a network of as many as a configuration says is built; then every shape
+        blocks = {(int(match[1]), int(match[2])) for name in entries if (match := BLOCK.match(name))}
+        groups, inner, last = settings.num_hidden_groups, settings.inner_group_num, max(blocks)
+        _require_fit(
+            bundle,
+            f"{len(blocks)} blocks, up to group {last[0]}, inner {last[1]}",
+            f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0",
+            fits=(groups, inner) == (last[0] + 1, last[1] + 1) and len(blocks) == groups * inner,
+        )
         with without_numbers():
             network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
-        wanted = {name: variables_of(name, settings, task)[0] for name in network.state_dict()}
+        parameters = network.state_dict()
+        wanted = {name: variables_of(name, settings, task)[0] for name in parameters}
+        for name, parameter in parameters.items():
+            for stored in (wanted[name], *(f"{wanted[name]}/{slot}" for slot in SLOTS)):
+                if stored in entries:
+                    theirs = bundle.shape(stored)[:: -1 if wanted[name].endswith("/kernel") else 1]
+                    shapes = f"{stored} of shape {list(theirs)}", f"{list(parameter.shape)} (kernels as [out, in])"
+                    _require_fit(bundle, *shapes, fits=theirs == tuple(parameter.shape))
         # Google's graph has a pooler under every head, used or not: it is kept for the way back.
         is_idle = task is not None and not task.is_pooled
-        idle = {name: each for name, each in _POOLER.items() if is_idle and each in bundle.entries}
-        for name, parameter in network.state_dict().items():
-            _require_shape(bundle, wanted[name], parameter)
-        missing = [name for name, variable in wanted.items() if variable not in bundle.entries]
+        idle = {name: each for name, each in _POOLER.items() if is_idle and each in entries}
+        missing = [name for name, variable in wanted.items() if variable not in entries]
         needed = [n for n in missing if task or (n.startswith("albert.") and "pooler" not in n)]
         if needed:
             raise DamagedError(
                 "LB-723",
                 f"{prefix} lacks variables that its network needs",
                 received=f"no {', '.join(wanted[name] for name in needed)}",
-                expected="every variable of the encoder, and of the task head",
                 next="check the configuration, or fetch the checkpoint again",
             )
-        has_slots = any(map(is_slot, bundle.entries))
+        has_slots = any(map(is_slot, entries))
         if has_optimizer and not has_slots:
             raise LitebertError(
                 "LB-724",
@@ -106,25 +179,55 @@ def import_checkpoint(
                 expected="a checkpoint that training wrote; the released ones have none",
                 next="omit --optimizer",
             )
+
+        def tensor(variable: str, slot: str = "") -> Tensor:
+            """Read a variable, or the optimizer's beside it, as our parameter: kernels transposed, and as float32."""
+            name = f"{variable}{slot}"
+            values = widened(bundle.read(name), f"{bundle.prefix}: {name}")
+            return values.T.contiguous() if variable.endswith("/kernel") else values
+
         vocabulary = tokenizer or find_vocabulary(prefix)
         step = None
         with staged_folder(output) as staged:
-            found = {name: _tensor(bundle, each) for name, each in wanted.items() if name not in missing}
+            found = {name: tensor(each) for name, each in wanted.items() if name not in missing}
             write_config(settings, staged, head=task, parameters=found)
-            tensors = to_disk(found, settings, task) | {name: _tensor(bundle, each) for name, each in idle.items()}
+            tensors = to_disk(found, settings, task) | {name: tensor(each) for name, each in idle.items()}
             write_weights(staged / WEIGHTS_FILE, tensors, dtype=torch.float32)
-            if has_optimizer:
-                step = _write_optimizer(staged, bundle, wanted, network)
-            about_words = _write_tokenizer(staged, vocabulary, settings)
+            if has_optimizer:  # a variable that never had a gradient has no moments: zeros
+                moments = {
+                    f"{name}/{slot}": tensor(wanted[name], f"/{slot}")
+                    if f"{wanted[name]}/{slot}" in entries
+                    else torch.zeros(parameter.shape)
+                    for name, parameter in parameters.items()
+                    for slot in SLOTS
+                }
+                write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
+                step = int(bundle.read(STEP)) if STEP in entries else 0
+                write_json(staged / STATE_FILE, {"step": step})
+            if vocabulary is None:
+                about_words = "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
+            else:
+                words = Tokenizer.load(vocabulary)
+                words.save(staged, max_length=settings.max_position_embeddings)
+                about_words = (
+                    f"{vocabulary.name} has {words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows: "
+                    "make sure that they belong together"
+                    if words.vocab_size != settings.vocab_size
+                    else ""
+                )
         used = [*(wanted[name] for name in found), *idle.values()]
-        unused = sorted(n for n in bundle.entries.keys() - set(used) - {STEP} if not is_slot(n))
+        unused = sorted(n for n in entries.keys() - set(used) - {STEP} if not is_slot(n))
         lacking = sorted({name.rpartition(".")[0] for name in missing})
         modules = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in missing}
         heads = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
-        notes += doubts
-        notes += [f"not in the checkpoint: {', '.join(lacking)}"] if lacking else []
-        notes += [f"left out: {', '.join(unused)}"] if unused else []
-        notes += ["the optimizer was omitted: --optimizer keeps it"] if has_slots and not has_optimizer else []
+        remarks = (
+            *notes,
+            *doubts,
+            f"not in the checkpoint: {', '.join(lacking)}" if lacking else "",
+            f"left out: {', '.join(unused)}" if unused else "",
+            "the optimizer was omitted: --optimizer keeps it" if has_slots and not has_optimizer else "",
+            about_words,
+        )
         return GoogleImport(
             checkpoint=prefix.name,
             folder=str(output),
@@ -136,140 +239,59 @@ def import_checkpoint(
             optimizer_step=step,
             missing=tuple(missing),
             unused=tuple(unused),
-            notes=(*notes, *about_words),
+            notes=tuple(filter(None, remarks)),
         )
 
 
-def _albert_in(bundle: Bundle) -> Bundle:
-    """Return the variables under their official names; those of a TF-Hub module have a prefix."""
-    entries = {name.removeprefix("module/"): entry for name, entry in bundle.entries.items()}
-    if WORDS in entries and any(map(BLOCK.match, entries)):
-        return replace(bundle, entries=entries)
-    weights = [name for name in bundle.entries if not is_slot(name)]
-    raise LitebertError(
-        "LB-719",
-        f"{bundle.prefix} is not a checkpoint of an ALBERT",
-        received=f"{len(weights)} variables, {', '.join(weights)}"[:1_000],
-        expected=f"{WORDS}, bert/encoder/transformer/group_0/..., as Google's code names them",
-        next="give a checkpoint of google-research/albert",
-    )
-
-
-def _require_groups(bundle: Bundle, config: AlbertConfig) -> None:
-    """Refuse a configuration whose layers are not the checkpoint's."""
-    blocks = {(int(match[1]), int(match[2])) for name in bundle.entries if (match := BLOCK.match(name))}
-    groups, inner = config.num_hidden_groups, config.inner_group_num
-    last_group, last_inner = max(blocks)
-    if (groups, inner) != (last_group + 1, last_inner + 1) or len(blocks) != groups * inner:
-        received = f"{len(blocks)} blocks, up to group {last_group}, inner {last_inner}"
-        expected = f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0"
-        raise _other_configuration("LB-720", bundle, received, expected)
-
-
-def _require_shape(bundle: Bundle, variable: str, parameter: Tensor) -> None:
-    """Refuse a variable, or the optimizer's beside it, whose shape is not that of the parameter."""
-    for name in (variable, *(f"{variable}/{slot}" for slot in SLOTS)):
-        if name in bundle.entries:
-            shape = bundle.shape(name)[:: -1 if variable.endswith("/kernel") else 1]
-            if shape != tuple(parameter.shape):
-                received, expected = f"{name} of shape {list(shape)}", f"{list(parameter.shape)} (kernels as [out, in])"
-                raise _other_configuration("LB-721", bundle, received, expected)
-
-
-def _other_configuration(code: str, bundle: Bundle, received: str, expected: str) -> DamagedError:
-    return DamagedError(
-        code,
-        f"{bundle.prefix} and its configuration do not belong together",
-        received=received,
-        expected=expected,
-        next="give the configuration that belongs to the checkpoint with --config",
-    )
-
-
-def _tensor(bundle: Bundle, variable: str, slot: str = "") -> Tensor:
-    """Read a variable, or the optimizer's beside it, as our parameter: kernels transposed, and as float32."""
-    name = f"{variable}/{slot}" if slot else variable
-    values = widened(bundle.read(name), f"{bundle.prefix}: {name}")
-    return values.T.contiguous() if variable.endswith("/kernel") else values
-
-
-def _write_optimizer(folder: Path, bundle: Bundle, wanted: dict[str, str], network: Network) -> int:
-    """Write the moments, zeros for a variable that never had a gradient; return the number of steps."""
-    moments = {
-        f"{name}/{slot}": _tensor(bundle, wanted[name], slot)
-        if f"{wanted[name]}/{slot}" in bundle.entries
-        else torch.zeros(parameter.shape)
-        for name, parameter in network.state_dict().items()
-        for slot in SLOTS
-    }
-    write_weights(folder / OPTIMIZER_FILE, moments, dtype=torch.float32)
-    step = int(bundle.read(STEP)) if STEP in bundle.entries else 0
-    write_json(folder / STATE_FILE, {"step": step})
-    return step
-
-
-def _write_tokenizer(folder: Path, vocabulary: Path | None, config: AlbertConfig) -> list[str]:
-    if vocabulary is None:
-        return ["no tokenizer was found with the checkpoint: add one with --tokenizer FILE"]
-    tokenizer = Tokenizer.load(vocabulary)
-    tokenizer.save(folder, max_length=config.max_position_embeddings)
-    if tokenizer.vocab_size == config.vocab_size:
-        return []
-    return [
-        f"{vocabulary.name} has {tokenizer.vocab_size:,} pieces, the word table {config.vocab_size:,} rows: make sure "
-        "that they belong together"
-    ]
-
-
-# --- the task head ---------------------------------------------------------------------------------------------------
-
-_CLASSIFIER = "output_weights"
-"""The variable that GLUE's and RACE's heads have in common."""
-_MAX_LABELS = 100_000
+def _require_fit(bundle: Bundle, received: str, wanted: str, *, fits: bool) -> None:
+    if not fits:
+        raise DamagedError(
+            "LB-721",
+            f"{bundle.prefix} and its configuration do not belong together",
+            received=received,
+            expected=wanted,
+            next="give the configuration that belongs to the checkpoint with --config",
+        )
 
 
 def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
-    Its variables show it, except that a classifier's can be for several kinds: `kind` and `labels` come from the user.
+    Its variables show it, except that GLUE's and RACE's have one of the same name: `kind` and `labels` come from the
+    user.
     """
     kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
-    found = [name for name in kinds if name in bundle.entries]
-    if _CLASSIFIER in found:
-        return _classifier(bundle.shape(_CLASSIFIER), kind, labels)
-    head = HeadConfig.model_validate({"kind": kinds[found[0]]}) if found else None
-    if labels or kind not in (None, head and head.kind):
-        raise LitebertError(
-            "LB-712",
-            "the checkpoint does not have the requested head",
-            received=f"--head {kind}" if kind else f"--labels {','.join(labels)}",
-            expected=f"nothing: it has a {head.kind} head" if head else "nothing: it has no task head",
-            next="omit --head and --labels",
-        )
-    return head
-
-
-def _classifier(shape: tuple[int, ...], kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig:
-    """Return the head of GLUE or of RACE; one output may be a score or a choice."""
+    variable = next((name for name in kinds if name in bundle.entries), "")
+    asked = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
+    if variable != "output_weights":
+        head = HeadConfig.model_validate({"kind": kinds[variable]}) if variable else None
+        if labels or kind not in (None, head and head.kind):
+            raise LitebertError(
+                "LB-712",
+                f"the checkpoint has {f'a {head.kind} head' if head else 'no task head'}, not the requested one",
+                received=asked,
+                next="omit --head and --labels",
+            )
+        return head
+    shape = bundle.shape(variable)
     num_outputs = shape[0] if shape else 0
     if kind is None and num_outputs == 1 and not labels:
         raise LitebertError(
             "LB-713",
             "a head with one output can be a regression or a multiple choice",
-            received="output_weights with one row, and no --head",
             expected="--head sequence-classification (STS-B) or --head multiple-choice (RACE)",
             next="name it with --head",
         )
     kind = kind or "sequence-classification"
     record = HEADS.get(kind)
     is_choice = record is not None and record.has_choices
-    names = () if is_choice else labels or numbered_labels(min(num_outputs, _MAX_LABELS))
+    names = () if is_choice else labels or numbered_labels(min(num_outputs, 100_000))
     fits = num_outputs == 1 and not labels if is_choice else len(names) == num_outputs > 0
-    if record is None or record.variable != _CLASSIFIER or not fits or len(set(names)) < len(names):
+    if record is None or record.variable != variable or not fits or len(set(names)) < len(names):
         raise LitebertError(
             "LB-714",
             "the checkpoint's head does not fit the requested one",
-            received=f"{num_outputs} outputs, --head {kind}, --labels {','.join(labels) or 'none'}",
+            received=f"{num_outputs} outputs, {asked}",
             expected="one distinct label for each output; one output and no label for a choice",
             next="litebert import google --help",
         )
@@ -290,21 +312,10 @@ _ACTIVATIONS: dict[str, Activation] = {
     "": "linear",
 }
 _FIELDS = (
-    "attention_probs_dropout_prob",
-    "embedding_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "hidden_size",
-    "initializer_range",
-    "inner_group_num",
-    "intermediate_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_hidden_groups",
-    "num_hidden_layers",
-    "type_vocab_size",
-    "vocab_size",
-)
+    "attention_probs_dropout_prob", "embedding_size", "hidden_act", "hidden_dropout_prob", "hidden_size",
+    "initializer_range", "inner_group_num", "intermediate_size", "max_position_embeddings", "num_attention_heads",
+    "num_hidden_groups", "num_hidden_layers", "type_vocab_size", "vocab_size",
+)  # fmt: skip
 _UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
 """In every published file; run_pretraining.py L189 reads net_structure_type."""
 _XLARGE_SIZE, _XLARGE_HEADS = 2_048, {16: 32, 32: 16}
@@ -335,11 +346,10 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
         config = AlbertConfig.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        setting = ".".join(map(str, first["loc"]))
         raise DamagedError(
             "LB-708",
             f"{path} describes no network that can be built",
-            received=f"{setting} = {first['input']!r}" if setting else "settings that do not fit",
+            received=f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}",
             expected=expected(error, AlbertConfig),
             next=f"correct {path}, or give the right one with --config",
         ) from error
@@ -377,18 +387,6 @@ _CONFIG, _STATE = "albert_config.json", "checkpoint"
 _VOCABULARIES = {".model": "30k-clean.model", ".txt": "vocab.txt"}
 
 
-@dataclass(frozen=True)
-class GoogleExport:
-    """What was written; `files` are in the folder of `prefix`."""
-
-    prefix: str
-    files: tuple[str, ...]
-    num_variables: int
-    num_parameters: int
-    optimizer_step: int | None
-    notes: tuple[str, ...]
-
-
 def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False) -> GoogleExport:
     """Write a model folder as a checkpoint from which Google's code continues, with its configuration.
 
@@ -410,12 +408,11 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
             received=received,
             next="litebert export onnx --help; model.pooling=cls fine-tunes with a head on [CLS]",
         )
-    settings, doubts = official_config(config)
+    settings, notes = official_config(config)
     # The heads after inner steps are ours alone.
     parameters = {name: each for name, each in network.state_dict().items() if not name.startswith("exits.")}
     places = {name: variables_of(name, config, head) for name in parameters}
     weights = {v: _as_variable(v, each) for n, each in parameters.items() if not each.is_meta for v in places[n]}
-    notes = []
     if missing := sorted({name.rpartition(".")[0] for name, each in parameters.items() if each.is_meta}):
         notes.append(f"not in the model: {', '.join(missing)}")
     if len(parameters) < len(network.state_dict()):
@@ -435,15 +432,10 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
         found = read_vocabulary(model)
         vocabulary[_VOCABULARIES[found.suffix]] = found.data
     except NoVocabularyError as error:
-        doubts.append(f"Google's code also needs the vocabulary: {error.what}")
+        notes.append(f"Google's code also needs the vocabulary: {error.what}")
     prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
-    require_absent(
-        "LB-729",
-        f"{prefix.parent} already has a checkpoint",
-        *(prefix.with_name(name) for name in (f"{prefix.name}.index", _CONFIG, *vocabulary)),
-        expected="a folder without them: nothing is overwritten",
-        next="choose another folder",
-    )
+    for name in (f"{prefix.name}.index", _CONFIG, *vocabulary):
+        require_new(prefix.with_name(name), force=None)
     write_text(prefix.with_name(_CONFIG), settings)
     for name, data in vocabulary.items():
         write_bytes(prefix.with_name(name), data)
@@ -456,7 +448,7 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
         num_variables=len(variables),
         num_parameters=sum(each.numel() for each in weights.values()),
         optimizer_step=step,
-        notes=(*notes, *doubts),
+        notes=tuple(notes),
     )
 
 
@@ -474,7 +466,6 @@ def _read_optimizer(
             "LB-725",
             "this optimizer cannot be carried over: its moments belong to other variables",
             received=f"sharing {config.sharing}, whose moments are sums over layers",
-            expected="a network whose variables are the same on both sides, one by one",
             next="omit --optimizer",
         )
     path = folder / OPTIMIZER_FILE

@@ -26,8 +26,6 @@ _MAX_READ = 1 << 20
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _STATE = re.compile(r'^model_checkpoint_path:\s*"([^"]*)"', re.MULTILINE)
 _STATE_LIMIT = 1 << 20
-_CONFIGS = ("albert_config.json", "albert_config*.json", "bert_config*.json")
-_VOCABULARIES = ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt")
 
 
 @contextmanager
@@ -52,13 +50,12 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[s
 
 def find_config(prefix: Path) -> Path:
     """Return the configuration next to a checkpoint, or in its module's assets."""
-    found = _beside(prefix, _CONFIGS)
+    found = _beside(prefix, ("albert_config.json", "albert_config*.json", "bert_config*.json"))
     if found is None:
         raise LitebertError(
             "LB-715",
-            "there is no albert_config.json with the checkpoint",
-            received=f"none in {' or '.join(map(str, _folders(prefix)))}",
-            expected="the albert_config.json that belongs to it; shapes do not show the heads",
+            f"there is no albert_config.json with the checkpoint {prefix}",
+            expected="the file that belongs to it; shapes do not show the heads",
             next="put it there, or give it with --config FILE",
         )
     return found
@@ -66,22 +63,17 @@ def find_config(prefix: Path) -> Path:
 
 def find_vocabulary(prefix: Path) -> Path | None:
     """Return the SentencePiece model or WordPiece vocabulary next to a checkpoint."""
-    return _beside(prefix, _VOCABULARIES)
+    return _beside(prefix, ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt"))
 
 
 def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
+    folder = prefix.parent
+    module = folder.parent if folder.name == "variables" else folder  # a TF-Hub module keeps them in assets
     for pattern in patterns:
-        for folder in _folders(prefix):
-            if found := sorted(path for path in folder.glob(pattern) if path.is_file()):
+        for place in (folder, module, module / "assets"):
+            if found := sorted(path for path in place.glob(pattern) if path.is_file()):
                 return found[0]
     return None
-
-
-def _folders(prefix: Path) -> list[Path]:
-    """Return where a checkpoint's companions may be; a TF-Hub module keeps them in assets."""
-    folder = prefix.parent
-    module = folder.parent if folder.name == "variables" else folder
-    return [each for each in (folder, module, module / "assets") if each.is_dir()]
 
 
 def _in_folder(folder: Path, given: Path) -> tuple[Path, list[str]]:
@@ -130,56 +122,38 @@ def _is_archive(path: Path) -> bool:
 
 def unpack(archive: Path, into: Path) -> None:
     """Write the plain files of a .tar or .tar.gz below the folder `into`, within limits of size and number."""
-    try:
-        with disk_errors(into):
-            _extract(archive, into)
-    except _TooLargeError as error:
-        raise LitebertError(
-            "LB-701",
-            f"{archive} becomes too large when it is unpacked",
-            received=error,
-            expected=f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size",
-            next="check where the archive comes from; unpack it yourself and give the folder instead",
-        ) from error
-    except tarfile.FilterError as error:
-        raise LitebertError(
-            "LB-700",
-            f"{archive} contains what litebert does not unpack",
-            received=error,
-            expected="plain files with names inside the folder, as in the released models",
-            next="check where the archive comes from; unpack it yourself and give the folder instead",
-        ) from error
-    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
-        raise DamagedError(
-            "LB-702",
-            f"{archive} is cut off or damaged",
-            received=error,
-            expected="a complete .tar or .tar.gz",
-            next=f"fetch {archive.name} again",
-        ) from error
-
-
-def _extract(archive: Path, into: Path) -> None:
+    doubtful = "check where the archive comes from; unpack it yourself and give the folder instead"
     unpacked = 0
-    with archive.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        plain = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
-        bounded = _Bounded(plain, min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20)))
-        try:
-            with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
-                for number, member in enumerate(tar):
-                    if number == MAX_ENTRIES:
-                        raise _TooLargeError(f"more than {MAX_ENTRIES:,} entries")
-                    unpacked += max(0, member.size)  # a sparse file can be larger than its place in the archive
-                    bounded.require(unpacked)
-                    if not (member.isreg() or member.isdir()) or member.issparse():
-                        raise tarfile.SpecialFileError(member)
-                    tar.extract(member, into, set_attrs=False, filter="data")
-            while bounded.read(_MAX_READ):  # to the end, where gzip's checksum is
-                pass
-        except gzip.BadGzipFile as error:  # an OSError, but not of the disk
-            raise tarfile.ReadError(str(error)) from error
+    try:
+        with disk_errors(into), archive.open("rb") as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            plain = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
+            bounded = _Bounded(plain, min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20)))
+            try:
+                with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
+                    for number, member in enumerate(tar):
+                        if number == MAX_ENTRIES:
+                            raise _TooLargeError(f"more than {MAX_ENTRIES:,} entries")
+                        unpacked += max(0, member.size)  # a sparse file can be larger than its place in the archive
+                        bounded.require(unpacked)
+                        if not (member.isreg() or member.isdir()) or member.issparse():
+                            raise tarfile.SpecialFileError(member)
+                        tar.extract(member, into, set_attrs=False, filter="data")
+                while bounded.read(_MAX_READ):  # to the end, where gzip's checksum is
+                    pass
+            except gzip.BadGzipFile as error:  # an OSError, but not of the disk
+                raise tarfile.ReadError(str(error)) from error
+    except _TooLargeError as error:
+        limits = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
+        what = f"{archive} becomes too large when it is unpacked"
+        raise LitebertError("LB-701", what, received=error, expected=limits, next=doubtful) from error
+    except tarfile.FilterError as error:
+        what, plain_files = f"{archive} contains what litebert does not unpack", "plain files inside the folder"
+        raise LitebertError("LB-700", what, received=error, expected=plain_files, next=doubtful) from error
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        what, again = f"{archive} is cut off or damaged", f"fetch {archive.name} again"
+        raise DamagedError("LB-702", what, received=error, next=again) from error
 
 
 class _TooLargeError(Exception):

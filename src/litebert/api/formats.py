@@ -1,0 +1,347 @@
+"""Models from and for other programs, the Hub and eight bits, as functions.
+
+Each checks what was typed and calls the chapter that does the work, which is imported only then: help needs no torch,
+and none of the extras.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Required
+
+from litebert.errors import LitebertError
+from litebert.files import require_new, staged_folder
+from litebert.interop.reports import (
+    GoogleExport,
+    GoogleImport,
+    HuggingFaceImport,
+    OnnxReport,
+    ProgramReport,
+    Quantized,
+    WebReport,
+)
+
+OutputFolder = Annotated[Path, "New folder.", Required]
+Head = Annotated[str | None, "`none` for the encoder alone; else the model's own."]
+
+
+def import_google(
+    path: Path,
+    *,
+    output: OutputFolder,
+    config: Annotated[Path | None, "albert_config.json, if elsewhere."] = None,
+    tokenizer: Annotated[Path | None, "*.model or vocab.txt."] = None,
+    head: Annotated[
+        Literal["sequence-classification", "multiple-choice", "token-classification"] | None,
+        "What `output_weights` is for; only needed where it has one row.",
+    ] = None,
+    labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
+    heads: Annotated[int | None, "Attention heads, if the configuration is wrong."] = None,
+    optimizer: Annotated[bool, "Keep the optimizer's moments and its steps."] = False,
+) -> GoogleImport:
+    """Convert a checkpoint of Google's code to a model folder.
+
+    litebert import google albert_base_v2.tar.gz --output models/base
+    litebert import google race/model.ckpt-best --head multiple-choice --output models/race
+
+    PATH is a .tar.gz or .tar, a folder (of a checkpoint, or an unpacked TF-Hub module), or a prefix such as
+    model.ckpt-best. albert_config.json and the vocabulary are looked for beside it.
+    """
+    from litebert.interop.google.convert import import_checkpoint
+
+    return import_checkpoint(
+        path,
+        output,
+        config=config,
+        tokenizer=tokenizer,
+        head=head,
+        labels=labels.split(",") if labels else (),
+        attention_heads=heads,
+        has_optimizer=optimizer,
+    )
+
+
+def import_huggingface(
+    path_or_name: str,
+    *,
+    output: OutputFolder,
+    legacy_pickle: Annotated[
+        bool,
+        "Also read pytorch_model.bin. Pickles can carry programs; nothing of them is run, and everything but tensors "
+        "is refused.",
+    ] = False,
+    activation: Annotated[
+        Literal["gelu", "gelu_new"] | None,
+        "Override hidden_act: gelu is the erf form; gelu_new, the tanh form, is Google's.",
+    ] = None,
+    heads: Annotated[int | None, "Override num_attention_heads (xlarge: 16 or 32)."] = None,
+    dtype: Annotated[Literal["float32", "float16", "bfloat16"], "Of the weights that are written."] = "float32",
+) -> HuggingFaceImport:
+    """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
+
+    litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
+    litebert import huggingface downloads/albert_chinese --legacy-pickle --output models/chinese
+    """
+    from litebert.interop.huggingface import import_model
+
+    return import_model(
+        path_or_name, output, legacy_pickle=legacy_pickle, activation=activation, heads=heads, dtype=dtype
+    )
+
+
+def export_google(
+    model: str,
+    output: Path,
+    *,
+    optimizer: Annotated[bool, "Include the optimizer's moments; MODEL is a checkpoint."] = False,
+) -> GoogleExport:
+    """Write a checkpoint for Google's code.
+
+    litebert export google runs/mine exported
+    litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000 --optimizer
+
+    OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
+    (30k-clean.model) and the file `checkpoint` are written beside it.
+    """
+    from litebert.hub.location import locate
+    from litebert.interop.google.convert import export_checkpoint
+
+    return export_checkpoint(locate(model), output, has_optimizer=optimizer)
+
+
+def export_onnx(
+    model: str,
+    output: Path,
+    *,
+    int8: Annotated[bool, "Quantise all weights: a quarter of the size."] = False,
+    head: Head = None,
+    opset: Annotated[int, "Version of the ONNX operators, 18 to 24."] = 20,
+    texts: Annotated[Path | None, "Compare on these: one per line."] = None,
+    no_latency: Annotated[bool, "Do not measure times."] = False,
+) -> OnnxReport:
+    """Write one ONNX file, float32 or int8.
+
+    litebert export onnx runs/mine exported/model.onnx
+    litebert export onnx runs/mine small/model.onnx --int8 --texts my-sentences.txt
+
+    OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it. The inputs are
+    input_ids, attention_mask and token_type_ids: int64, of any batch size and length. Before anything is written,
+    onnxruntime runs the model on a few sentences or on --texts (a tab separates a second text), and the export is
+    refused if the outputs are not those of the network. The table shows the size, the largest difference, the
+    correlation of outputs over the texts, how often the first choice is the same, and milliseconds per batch.
+    """
+    from litebert.hub.location import locate
+    from litebert.interop.export import onnx
+    from litebert.interop.export.check import OUR_TEXTS, read_texts
+
+    return onnx.export_onnx(
+        locate(model),
+        output,
+        int8=int8,
+        head=head,
+        opset=opset,
+        texts=OUR_TEXTS if texts is None else read_texts(texts),
+        has_latency=not no_latency,
+    )
+
+
+def export_program(model: str, output: Path, *, head: Head = None) -> ProgramReport:
+    """Write a torch program (.pt2).
+
+    litebert export program runs/mine exported/model.pt2
+    litebert export program runs/mine exported/encoder.pt2 --head none
+
+    OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside it. Load it with
+    torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and token_type_ids, int64, of any batch
+    size and length. Where there is no torch, use litebert export onnx.
+    """
+    from litebert.hub.location import locate
+    from litebert.interop.export import program
+
+    return program.export_program(locate(model), output, head=head)
+
+
+def export_web(
+    model: str,
+    output: Path,
+    *,
+    runtime: Annotated[Path | None, "The npm package onnxruntime-web as a file; otherwise downloaded once."] = None,
+) -> WebReport:
+    """Write a web page in which a model answers inside the browser, with no server behind it.
+
+    litebert export web litebert page
+    litebert export web runs/reviews page --runtime onnxruntime-web-1.30.0.tgz
+
+    OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL is a folder with a
+    SentencePiece vocabulary, or `litebert`, the packaged model. The model is written in eight bits, each shared weight
+    once, and is checked against the network as by litebert export onnx.
+    """
+    from litebert.hub.location import locate
+    from litebert.interop.export import web
+
+    return web.export_web(locate(model), output, runtime=runtime)
+
+
+def quantize(
+    model: str,
+    output: Path,
+    *,
+    texts: Annotated[
+        tuple[Path, ...],
+        "Texts like those the model will read, one per line: .txt, .jsonl, .parquet, compressed; repeats.",
+    ] = (),
+    data: Annotated[Path | None, "For a run: the folder or file of its task."] = None,
+    task: Annotated[str | None, "Name of the task, for a model folder without its run."] = None,
+    evaluate: Annotated[bool, "With --data: measure the task before and after."] = False,
+) -> Quantized:
+    """Write an eight-bit copy of MODEL to the new folder OUTPUT.
+
+    A few hundred texts determine the range of every activation. A run of litebert finetune is calibrated on training
+    examples of its task.
+
+    litebert quantize models/english-16m models/int8 --texts texts.txt
+    litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
+    litebert evaluate models/mrpc-int8 --task mrpc --data glue
+    """
+    if bool(texts) == (data is not None):
+        raise LitebertError(
+            "LB-536",
+            "calibration needs texts, or the data of a run: one of the two",
+            received=f"{len(texts)} files of texts and --data {data}",
+            expected="--texts FILE, or --data FOLDER for a run of litebert finetune",
+            next="litebert quantize --help",
+        )
+    if data is None and (evaluate or task):
+        raise LitebertError(
+            "LB-537",
+            "only a task can be measured" if evaluate else "a task is for calibration on its data",
+            received=f"{'--evaluate' if evaluate else '--task'} without --data",
+            next="litebert quantize RUN OUTPUT --data FOLDER --evaluate",
+        )
+    from litebert.corpus.text import read_texts
+    from litebert.inference.quantize import quantize_run, quantize_with_texts
+
+    if data is not None:
+        return quantize_run(model, output, data, task=task, evaluate=evaluate)
+    lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
+    return quantize_with_texts(model, output, lines)
+
+
+# The Hub
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The folder of a model that was fetched."""
+
+    folder: str
+
+    def __str__(self) -> str:
+        return self.folder
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a model was published."""
+
+    commit: str
+
+    def __str__(self) -> str:
+        return self.commit
+
+
+@dataclass(frozen=True)
+class PublicationPlan:
+    """What would be published: the size of each file in bytes, and if the card is kept or made."""
+
+    repository: str
+    revision: str
+    private: bool
+    message: str
+    files: dict[str, int]
+    card: str
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What would be sent, in words and as values, with the card."""
+
+    words: str
+    plan: PublicationPlan
+
+    def __str__(self) -> str:
+        return self.words
+
+    def as_json(self) -> PublicationPlan:
+        """Return the plan."""
+        return self.plan
+
+
+def hub_pull(
+    name: str,
+    *,
+    output: Annotated[Path | None, "New folder for a copy."] = None,
+    revision: Annotated[str | None, "Branch, tag or commit; by default the newest."] = None,
+) -> Fetched:
+    """Fetch the model OWNER/NAME into the cache and print its folder there.
+
+    With --output the folder is also copied, byte for byte, to that place. `litebert import huggingface` converts a
+    model instead.
+
+    litebert hub pull albert/albert-base-v2
+    litebert hub pull albert/albert-base-v2 --output models/base --json
+    """
+    from litebert.hub.transfer import HubName, model_files, pull
+
+    if output is not None:
+        require_new(output, force=None)
+    folder = pull(HubName.read(name, revision=revision))
+    if output is not None:
+        with staged_folder(output) as staged:
+            for file_name, file in model_files(folder).items():
+                (staged / file_name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(file, staged / file_name)
+    return Fetched(str(output or folder))
+
+
+def hub_push(
+    folder: Path,
+    name: str,
+    *,
+    private: Annotated[bool, "Make a new repository private."] = False,
+    revision: Annotated[str | None, "Branch to commit to, created if needed; by default main."] = None,
+    message: Annotated[str, "Message of the commit."] = "Upload model",
+    license: Annotated[str, "For the card, such as apache-2.0."] = "",
+    languages: Annotated[tuple[str, ...], "For the card, such as en; repeats."] = (),
+    dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
+) -> Published | DryRun:
+    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME, in one commit.
+
+    Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
+    that the folder is part of. Other files in the folder are not sent.
+
+    litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
+    litebert hub push runs/mine OWNER/mine --private
+    """
+    from litebert.hub.card import CARD_FILE, card_of
+    from litebert.hub.location import locate
+    from litebert.hub.transfer import HubName, model_files, push
+    from litebert.terminal import say
+
+    folder, to = locate(folder), HubName.read(name, revision=revision)
+    card, is_kept = card_of(folder, name=to.repository, license=license, languages=languages)
+    files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
+    sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}
+    branch, visibility = to.revision or "main", "private" if private else "public"
+    shown = [f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}"]
+    shown += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
+    made = "the README.md of the folder" if is_kept else "made from what is on disk"
+    shown.append(f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}")
+    words = "\n".join(shown)
+    if dry_run:
+        plan = PublicationPlan(to.repository, branch, private, message, sizes, "kept" if is_kept else "made")
+        return DryRun(f"{words}\n\n{card}", plan)
+    say(words)
+    return Published(push(to, files, texts={CARD_FILE: card}, private=private, message=message))

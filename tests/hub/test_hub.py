@@ -1,0 +1,402 @@
+"""A model's name on the Hub becomes a folder here, or one clear error; what is published is the model and a card."""
+
+import json
+import re
+import resource
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+from click.testing import CliRunner
+from huggingface_hub import ModelCard, constants
+
+from litebert.api.formats import DryRun, hub_push
+from litebert.cli import cli
+from litebert.cli.json_types import schema_of
+from litebert.config import HeadConfig
+from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.folder import load_model, save_model
+from litebert.hub import HubName, locate, model_card, model_files, packaged_model, pull, transfer, write_card
+from litebert.nn import AlbertForPretraining, AlbertForTask
+
+NAME = HubName("me/small")
+HEADS = [
+    HeadConfig(kind="sequence-classification", labels=("no", "yes")),
+    HeadConfig(kind="token-classification", labels=("O", "B", "I")),
+    HeadConfig(kind="question-answering"),
+    HeadConfig(kind="conditional-question-answering"),
+    HeadConfig(kind="multiple-choice"),
+]
+
+
+def litebert(*words: object) -> str:
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    return done.stdout
+
+
+def _closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+# ---- fetching -------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_is_fetched_once_and_loads_with_the_files_of_a_model_alone(hub, small_model: Path) -> None:
+    files = hub.add("me/small", small_model).files
+    known = {path.name for path in small_model.iterdir()}
+    files |= {"pytorch_model.bin": b"x", "tf_model.h5": b"x", "run.py": b"x", "onnx/model.safetensors": b"x"}
+    files |= {
+        "README.md": b"#",
+        "modules.json": b"[]",
+        "1_Pooling/config.json": b"{}",
+        "2_Dense/model.safetensors": b"",
+    }
+    folder = locate("me/small")
+    assert not load_model(folder).missing
+    assert locate(Path("me/small")) == folder
+    assert set(model_files(folder)) == known | {"README.md", "modules.json", "1_Pooling/config.json"}
+    assert all((folder / name).read_bytes() == files[name] for name in known)
+    assert sum(request.startswith("GET /me/small/resolve") for request in hub.requests) == len(known) + 3
+
+
+def test_a_revision_is_what_it_was(hub, small_model: Path) -> None:
+    repository = hub.add("me/small", small_model)
+    first, before = repository.commit, pull(NAME)
+    repository.files["README.md"] = b"# changed"
+    assert (pull(NAME) / "README.md").exists()
+    assert locate(f"me/small@{first}") == before
+
+
+def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.add("me/small", small_model)
+    folder = pull(NAME)
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
+    assert pull(NAME) == folder
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert pull(NAME) == folder
+    with pytest.raises(LitebertError, match=r"LB-622[\s\S]*give the folder"):
+        pull(HubName("me/other"))
+
+
+FAULTS = {
+    "500": "LB-625",
+    "429": "LB-625",
+    "404": "LB-629",
+    "418": "LB-633",
+    "401": "LB-630",
+    "403": "LB-630",
+    "redirect loop": "LB-625",
+    "silent": "LB-624",
+    "slow": "LB-624",
+    "cut off": "LB-624",
+    "short length": "LB-626",
+    "other bytes": "LB-626",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str) -> None:
+    hub.add("me/small", small_model)
+    hub.fault = fault
+    with pytest.raises(LitebertError, match=rf"{FAULTS[fault]}[\s\S]*me/small") as caught:
+        pull(NAME, patience=1.5)
+    assert "give the folder" in caught.value.next
+    assert isinstance(caught.value, DamagedError) == (FAULTS[fault] == "LB-626")
+    if isinstance(caught.value, DamagedError):  # it was thrown away, and is fetched again
+        hub.fault = ""
+        fetched = pull(NAME) / "model.safetensors"
+        assert fetched.read_bytes() == (small_model / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:{port}", "http://hub.invalid"])
+def test_a_hub_out_of_reach_is_one_error(hub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint.format(port=_closed_port()))
+    with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
+        pull(NAME, patience=10)
+
+
+def test_a_fault_without_a_known_reason_gets_no_advice_of_another(hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_hooked", lambda _: (_ for _ in ()).throw(RuntimeError("a fault of ours")))
+    with pytest.raises(LitebertError, match=r"LB-633[\s\S]*a fault of ours") as caught:
+        pull(NAME)
+    assert "run the same command again" in caught.value.next
+
+
+@pytest.mark.parametrize(("name", "code"), [("me/none", "LB-629"), ("me/small@v9", "LB-631"), ("me/a--b", "LB-636")])
+def test_a_wrong_name_or_revision_is_said(hub, small_model: Path, name: str, code: str) -> None:
+    hub.add("me/small", small_model)
+    with pytest.raises(LitebertError, match=code) as caught:
+        locate(name)
+    assert "pip install" not in caught.value.next
+
+
+def test_pickled_weights_name_the_command_that_reads_them(hub, small_model: Path) -> None:
+    files = hub.add("me/small", small_model).files
+    files["pytorch_model.bin"] = files.pop("model.safetensors")
+    with pytest.raises(LitebertError, match=r"LB-634[\s\S]*pytorch_model\.bin") as caught:
+        locate("me/small")
+    assert caught.value.next.startswith("litebert import huggingface me/small --output")
+    assert (locate("me/small", legacy_pickle=True) / "pytorch_model.bin").is_file()
+
+
+def test_a_cache_that_cannot_be_written_is_said(
+    hub, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add("me/small", small_model)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+        with pytest.raises(ResourceError, match=r"LB-627[\s\S]*HF_HOME"):
+            pull(NAME)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
+    with pytest.raises(LitebertError, match=r"LB-628[\s\S]*HF_HOME"):
+        pull(NAME)
+
+
+def test_without_the_package_the_extra_is_named(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(LitebertError, match=r"LB-621[\s\S]*litebert\[hub\]"):
+        locate("me/small")
+    assert locate(small_model) == small_model
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("runs/mien", "did you mean mine"),
+        ("runs/mine/modle", "did you mean model"),
+        ("runs/mine/model/config.json", "received: a file"),
+        ("rusn", "did you mean runs"),
+        ("/nowhere/at/all", "a folder; or a name on the Hub"),
+        ("../elsewhere", "a folder; or a name on the Hub"),
+        ("a text instead of a path. " * 300, "too long"),
+        ("a\0b", "received: nothing"),
+        *((path, "") for path in ("runs/yours", "mine/model", "mine/best", "models/base", "a/b.json")),
+    ],
+)
+def test_a_path_that_is_absent_is_never_asked_of_the_hub(
+    hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    model = tmp_path / "runs/mine/model"
+    model.mkdir(parents=True)
+    (model / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LitebertError, match=rf"LB-620[\s\S]*{said}"):
+        locate(path)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("text", ["name", "a/b/c", "a b/c", "/a/b", "a/", "a/b@", "~/x", "a/b@c d"])
+def test_what_is_no_name_is_none(text: str) -> None:
+    assert HubName.parse(text) is None
+
+
+def test_pull_prints_a_folder_or_copies_it(hub, small_model: Path, tmp_path: Path) -> None:
+    hub.add("me/small", small_model)
+    (pull(NAME) / "elsewhere").mkdir()
+    output = tmp_path / "copy"
+    words = ("hub", "pull", "me/small", "--revision", "main", "--output", output, "--json")
+    shown = json.loads(litebert(*words))
+    assert shown == {"folder": str(output)}
+    jsonschema.validate(shown, schema_of("hub pull"))
+    assert not any(path.is_symlink() for path in output.iterdir())
+    copied = {path.name: path.read_bytes() for path in output.iterdir()}
+    assert copied == hub.repositories["me/small"].files
+    with pytest.raises(LitebertError, match="LB-619"):
+        litebert(*words)
+    assert (Path(litebert("hub", "pull", "me/small").strip()) / "model.safetensors").is_file()
+
+
+def test_ctrl_c_ends_a_transfer_at_once(hub, small_model: Path) -> None:
+    hub.add("me/small", small_model)
+    hub.fault = "slow"
+    threading.Timer(1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pull(NAME)
+    assert time.monotonic() - begun < 10
+
+
+def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert locate("litebert") == packaged_model()
+    shutil.copytree(small_model, "litebert")
+    assert locate("litebert") == Path("litebert")
+    monkeypatch.setattr("litebert.hub.location.files", lambda _: tmp_path)
+    with pytest.raises(LitebertError, match="LB-938"):
+        packaged_model()
+
+
+# ---- publishing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(small_model: Path, tmp_path: Path) -> Path:
+    """Give a model folder that also holds what is nobody's business."""
+    shutil.copytree(small_model, tmp_path / "model")
+    (tmp_path / "model" / "secret.txt").write_text("private")
+    (tmp_path / "model" / "optimizer.pt").write_bytes(b"0")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def run(folder: Path) -> Path:
+    """Make the folder that of a run, as pretraining leaves it."""
+    recorded = {
+        "litebert": "0.1.0",
+        "settings": {"optim.learning_rate": 0.001, "data.corpus": "/home/me", "train.seed": 1},
+        "origins": {"optim.learning_rate": "flag", "data.corpus": "flag", "train.seed": "default"},
+        "data": {"training corpus": "c0ffee"},
+    }
+    rows = [
+        {"kind": "eval", "step": 0, "masked_lm_loss": 9.5},
+        {"kind": "train", "step": 7, "masked_lm_loss": 8.5},
+        {"kind": "eval", "step": 8, "masked_lm_loss": 7.25},
+    ]
+    (folder.parent / "run.json").write_text(json.dumps(recorded))
+    (folder.parent / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder.parent
+
+
+def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = litebert("hub", "push", folder, "me/new", "--message", "First", "--license", "mit", "--json")
+    repository = hub.repositories["me/new"]
+    assert json.loads(shown)["commit"].endswith(repository.commit)
+    sent = {path: data for path, data in repository.files.items() if path != "README.md"}
+    names = ["config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json"]
+    assert sorted(sent) == names
+    assert all((folder / path).read_bytes() == data for path, data in sent.items())
+    assert (repository.messages, repository.private) == (["First"], False)
+    assert not (folder / "README.md").exists()
+    assert not load_model(locate("me/new")).missing
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
+    litebert("hub", "push", folder, "me/draft", "--private", "--revision", "draft")
+    assert hub.repositories["me/draft"].private
+    assert hub.repositories["me/draft"].branches == {"main", "draft"}
+
+
+def test_a_dry_run_sends_nothing(hub, folder: Path) -> None:
+    words = ("hub", "push", folder, "me/new", "--dry-run")
+    shown = litebert(*words)
+    assert "model.safetensors" in shown
+    assert 'litebert.load("me/new")' in shown
+    assert "secret" not in shown
+    plan = json.loads(litebert(*words, "--json"))
+    jsonschema.validate(plan, schema_of("hub push"))
+    assert plan["card"] == "made"
+    assert plan["files"]["model.safetensors"] == (folder / "model.safetensors").stat().st_size
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(("fault", "code"), [("401", "LB-630"), ("500", "LB-625"), ("silent upload", "LB-624")])
+def test_a_hub_that_refuses_or_stalls_is_one_error(
+    hub, folder: Path, fault: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.fault = fault
+    monkeypatch.setattr(transfer.push, "__kwdefaults__", transfer.push.__kwdefaults__ | {"patience": 2.0})
+    with pytest.raises(LitebertError, match=rf"{code}[\s\S]*me/new"):
+        hub_push(folder, "me/new")
+
+
+def test_what_should_not_be_sent_is_refused_before_anything_is(hub, folder: Path) -> None:
+    hub.add("me/public", folder)
+    before = hub.repositories["me/public"].commit
+    with pytest.raises(LitebertError, match="LB-632"):
+        hub_push(folder, "me/public", private=True)
+    assert hub.repositories["me/public"].commit == before
+    assert hub.uploads == {}
+    hub.requests.clear()
+    with pytest.raises(LitebertError, match="LB-636"):
+        hub_push(folder, "new")
+    (folder / "model.safetensors").write_bytes(b"0" * 100)
+    with pytest.raises(DamagedError, match="LB-603"):
+        hub_push(folder, "me/new")
+    assert hub.requests == []
+
+
+# ---- the card -------------------------------------------------------------------------------------------------------
+
+
+def test_a_card_that_is_there_is_kept_and_one_of_ours_is_written_anew(hub, folder: Path, run: Path) -> None:
+    write_card(folder)
+    assert "| masked_lm_loss | 7.25 |" in (folder / "README.md").read_text()
+    planned = hub_push(folder, "me/new", license="mit", dry_run=True)
+    assert isinstance(planned, DryRun) and planned.plan.card == "made" and 'license: "mit"' in planned.words
+    (folder / "README.md").write_text("---\nlicense: mit\n---\nMine.\n")
+    hub_push(folder, "me/new")
+    assert hub.repositories["me/new"].files["README.md"] == (folder / "README.md").read_bytes()
+    with pytest.raises(LitebertError, match="LB-637"):
+        hub_push(folder, "me/new", license="mit")
+
+
+def test_a_card_tells_what_the_hub_and_people_need(folder: Path) -> None:
+    text = model_card(folder, name="me/new", license="apache-2.0", languages=["en", "de"])
+    assert ModelCard(text).data.to_dict() == {
+        "license": "apache-2.0",
+        "language": ["en", "de"],
+        "library_name": "litebert",
+        "pipeline_tag": "fill-mask",
+        "tags": ["albert", "masked-lm", "sentence-order"],
+    }
+    assert f"{sum(p.numel() for p in load_model(folder).network.parameters()):,} parameters" in text
+    assert "## Training" not in text
+
+
+def test_a_card_tells_the_run_and_the_command_but_no_paths(folder: Path, run: Path) -> None:
+    recorded = json.loads((run / "run.json").read_text())
+    recorded["origins"] |= {"optim.learning_rate": "command line: optim.learning_rate=0.001"}
+    recorded["origins"] |= {"model.hidden_size": "preset mini (recipe laptop)"}
+    recorded["origins"] |= {"train.steps": "measured here", "optim.beta1": "recipe laptop"}
+    recorded["settings"] |= {"train.steps": 70, "optim.beta1": 0.9, "model.hidden_size": 32}
+    (run / "run.json").write_text(json.dumps(recorded))
+    text = model_card(folder)
+    for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`", "optim.learning_rate"):
+        assert part in text
+    assert "/home/me" not in text
+    assert "train.seed" not in text
+    command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
+    assert f"{command} {run.name} optim.learning_rate=0.001 train.steps=70\n" in text
+    (run / "metrics.jsonl").write_text('{"kind": "eval"\n')
+    with pytest.raises(DamagedError, match="LB-651"):
+        model_card(folder)
+
+
+def test_a_card_tells_the_measures_of_the_kept_model(folder: Path, run: Path) -> None:
+    last, best = ({"step": 8, "accuracy": 0.75}, {"step": 4, "accuracy": 0.875})
+    result = {"task": "mine", "key_measure": "accuracy", "last": last, "best": best}
+    (run / "result.json").write_text(json.dumps(result | {"evaluations": 2, "fresh": []}))
+    shutil.copytree(folder, run / "best")
+    assert "| accuracy | 0.75 |" in model_card(folder)
+    assert "| accuracy | 0.875 |" in model_card(run / "best")
+
+
+@pytest.mark.parametrize("head", [None, *HEADS], ids=lambda h: h.kind if h else "pretraining")
+def test_the_code_in_a_card_runs_and_names_what_transformers_lacks(
+    head: HeadConfig | None, small_model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(small_model, folder)
+    config = load_model(small_model).network.config.model_copy(update={} if head else {"sharing": "attention"})
+    draws = torch.Generator().manual_seed(1)
+    network = AlbertForTask(config, head, generator=draws) if head else AlbertForPretraining(config, generator=draws)
+    save_model(network, folder)
+    text = model_card(folder)
+    assert ("reads 3 separate layers" in text) == (head is None)
+    assert ("transformers has no such head" in text) == (head == HEADS[3])
+    ours, theirs = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(ours, {})
+    exec(theirs, {})
