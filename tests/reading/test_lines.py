@@ -16,6 +16,8 @@ from litebert.reading.lines import read_lines
 from litebert.reading.source import Source, find_text
 
 Write = Callable[[str, bytes | str], Source]
+PACK = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+COMPRESSED = pytest.mark.parametrize("suffix", PACK)
 MANY = b"".join(b"line %d of many\n" % number for number in range(20_000))
 
 
@@ -34,17 +36,11 @@ def test_lines_are_numbered_as_an_editor_does(source: Write, content: bytes, exp
     assert list(read_lines(source("a.txt", content))) == list(enumerate(expected, 1))
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_compression_does_not_change_lines(source: Write, suffix: str) -> None:
-    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
-    read = list(read_lines(source(f"a.txt{suffix}", pack(MANY))))
+@COMPRESSED
+def test_files_may_be_compressed_in_one_member_or_several(source: Write, suffix: str) -> None:
+    read = list(read_lines(source(f"a.txt{suffix}", PACK[suffix](MANY))))
     assert read == list(enumerate(MANY.decode().splitlines(), 1))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_files_may_be_compressed_in_several_members(source: Write, suffix: str) -> None:
-    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
-    file = source(f"a.txt{suffix}", pack(b"one\ntw") + pack(b"o\nthree\n"))
+    file = source(f"b.txt{suffix}", PACK[suffix](b"one\ntw") + PACK[suffix](b"o\nthree\n"))
     assert [line for _, line in read_lines(file)] == ["one", "two", "three"]
 
 
@@ -58,25 +54,14 @@ def test_bytes_that_are_not_utf8_are_named_by_line(
         list(read_lines(file))
     assert caught.value.received == "byte 0xe9, byte 4 of the line"
     assert "iconv -f WINDOWS-1252" in caught.value.next
-
-
-def test_utf16_is_recognised(source: Write) -> None:
     with pytest.raises(LitebertError, match="not UTF-8") as caught:
         list(read_lines(source("wide.txt", "one\n".encode("utf-16"))))
     assert "iconv -f UTF-16" in caught.value.next
 
 
-def test_line_over_the_cap_is_named(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 20)
-    file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
-    with pytest.raises(LitebertError, match="line 3: too long"):
-        list(read_lines(file))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@COMPRESSED
 def test_line_of_a_gigabyte_is_refused_in_a_hundred_megabytes(write: Callable[[str, bytes], Path], suffix: str) -> None:
-    member = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix](b"x" * (16 << 20))
-    path = write(f"long.txt{suffix}", member * 64)
+    path = write(f"long.txt{suffix}", PACK[suffix](b"x" * (16 << 20)) * 64)
     measured = subprocess.run([sys.executable, "-c", _MEASURE, str(path)], capture_output=True, text=True, check=True)
     error, grown = measured.stdout.strip().rsplit("\n", 1)
     assert "too long" in error
@@ -102,34 +87,24 @@ print(peak() - before)
 """
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
-def test_file_that_is_cut_off_is_damaged(source: Write, suffix: str, share: float) -> None:
-    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
-    packed = pack(MANY)
-    file = source(f"cut.txt{suffix}", packed[: int(share * len(packed))])
+@COMPRESSED
+def test_file_that_is_damaged_cut_off_or_not_compressed_is_refused(source: Write, suffix: str) -> None:
+    packed = PACK[suffix](MANY)
+    flipped = bytearray(gzip.compress(MANY))
+    flipped[len(flipped) // 2] ^= 0x10
+    for share in (0.05, 0.5, 0.99):
+        with pytest.raises(DamagedError, match="damaged or cut off after line"):
+            list(read_lines(source(f"cut.txt{suffix}", packed[: int(share * len(packed))])))
     with pytest.raises(DamagedError, match="damaged or cut off after line"):
-        list(read_lines(file))
-
-
-def test_damage_inside_gzip_is_found(source: Write) -> None:
-    packed = bytearray(gzip.compress(MANY))
-    packed[len(packed) // 2] ^= 0x10
-    with pytest.raises(DamagedError, match="damaged or cut off after line"):
-        list(read_lines(source("flipped.txt.gz", bytes(packed))))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_plain_text_under_a_compressed_name_is_damaged(source: Write, suffix: str) -> None:
+        list(read_lines(source("flipped.txt.gz", bytes(flipped))))
     with pytest.raises(DamagedError, match="after line 0"):
         list(read_lines(source(f"plain.txt{suffix}", b"not compressed\n")))
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@COMPRESSED
 def test_bomb_is_stopped(source: Write, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
-    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
-    file = source(f"bomb.txt{suffix}", pack(b"\n" * (8 << 20)))
+    file = source(f"bomb.txt{suffix}", PACK[suffix](b"\n" * (8 << 20)))
     with pytest.raises(DamagedError, match="far too large when decompressed"):
         list(read_lines(file))
 
@@ -143,6 +118,9 @@ def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes]
 
 
 def test_control_without_a_cap_the_long_line_is_read(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
     file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 20)
+    with pytest.raises(LitebertError, match="line 3: too long"):
+        list(read_lines(file))
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
     assert [len(line) for _, line in read_lines(file)] == [5, 5, 3 << 20]

@@ -1,5 +1,6 @@
 """Rows of .jsonl and .parquet inputs."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -35,44 +36,30 @@ def read(path: Path, column: str = "text") -> list[tuple[int, str]]:
         '{"n": ' + "9" * 5_000 + "}",
         '{"text": "tab\tinside"}',
         "not json",
+        '["text"]',
+        "null",
     ],
 )
-def test_line_that_is_not_json_is_refused_with_its_number(line: str) -> None:
-    with pytest.raises(LitebertError, match=r"a\.jsonl, line 3: not JSON") as caught:
+def test_line_that_is_no_object_of_json_is_refused_with_its_number(line: str) -> None:
+    with pytest.raises(LitebertError, match=r"a\.jsonl, line 3: not (JSON|an object)") as caught:
         parse_row(line, PLACE)
     assert len(str(caught.value)) < 700
 
 
-@pytest.mark.parametrize("line", ['["text"]', '"text"', "null", "3"])
-def test_line_that_is_no_object_is_refused(line: str) -> None:
-    with pytest.raises(LitebertError, match="line 3: not an object"):
-        parse_row(line, PLACE)
+DEEP = functools.reduce(lambda inner, _: [inner], range(5_000), "one")
 
 
-@pytest.mark.parametrize("value", [None, 3, True, {"deeper": "one"}, [["one"], 3]])
-def test_value_that_is_not_text_is_refused(value: object) -> None:
-    with pytest.raises(LitebertError, match="column text is not text"):
-        list(texts_of({"text": value}, "text", PLACE))
-
-
-def test_lists_without_end_are_refused() -> None:
-    value: object = "one"
-    for _ in range(5_000):
-        value = [value]
-    with pytest.raises(LitebertError, match="is not text"):
-        list(texts_of({"text": value}, "text", PLACE))
-
-
-def test_missing_column_lists_those_there_are() -> None:
-    with pytest.raises(LitebertError, match="there is no column text") as caught:
-        list(texts_of({"title": "a", "texts": "b"}, "text", PLACE))
-    assert caught.value.expected == "one of title, texts"
-    assert "did you mean texts?" in caught.value.next
-
-
-def test_missing_column_says_where_it_was_looked_for() -> None:
-    with pytest.raises(LitebertError, match="no column text in chapters"):
-        list(texts_of({"chapters": [{"heading": "a"}]}, "chapters.text", PLACE))
+@pytest.mark.parametrize(
+    ("row", "column", "told"),
+    [
+        *(({"text": value}, "text", "is not text") for value in (None, 3, True, {"a": "b"}, [["one"], 3], DEEP)),
+        ({"title": "a", "texts": "b"}, "text", r"no column text(?s:.*)one of title, texts(?s:.*)did you mean texts\?"),
+        ({"chapters": [{"heading": "a"}]}, "chapters.text", "no column text in chapters"),
+    ],
+)
+def test_column_that_is_missing_or_not_text_is_refused(row: dict[str, object], column: str, told: str) -> None:
+    with pytest.raises(LitebertError, match=told):
+        list(texts_of(row, column, PLACE))
 
 
 @given(st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"])))))
@@ -102,42 +89,24 @@ def parquet(tmp_path: Path) -> Path:
 
 def test_parquet_rows_are_documents(parquet: Path) -> None:
     assert read(parquet) == [(k + 1, f"text {k}") for k in range(100)]
-
-
-def test_dotted_column_works_in_parquet(parquet: Path) -> None:
     assert read(parquet, "chapters.body")[:4] == [(1, "0a"), (1, "0b"), (2, "1a"), (2, "1b")]
-
-
-def test_wrong_column_of_parquet_lists_those_there_are(parquet: Path) -> None:
-    with pytest.raises(LitebertError, match="there is no column txt") as caught:
+    with pytest.raises(LitebertError, match=r"there is no column txt(?s:.*)one of text, chapters"):
         read(parquet, "txt")
-    assert caught.value.expected == "one of text, chapters"
-
-
-def test_null_in_parquet_is_named_by_row(tmp_path: Path) -> None:
-    table = pyarrow.table({"text": ["one", None]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["one", None]}), parquet)
     with pytest.raises(LitebertError, match=r"a\.parquet, row 2: column text is not text"):
-        read(tmp_path / "a.parquet")
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
-def test_parquet_that_is_cut_off_is_damaged(parquet: Path, share: float) -> None:
-    whole = parquet.read_bytes()
-    parquet.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(DamagedError, match="is damaged after row"):
         read(parquet)
 
 
-def test_parquet_with_a_damaged_page_is_damaged(tmp_path: Path) -> None:
+def test_parquet_that_is_cut_off_or_has_a_damaged_page_is_damaged(parquet: Path) -> None:
     table = pyarrow.table({"text": [json.dumps(list(range(k, k + 40))) for k in range(2_000)]})
-    path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(table, path, compression="gzip", use_dictionary=False)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    path.write_bytes(content)
-    with pytest.raises(DamagedError, match="is damaged after row"):
-        read(path)
+    pyarrow.parquet.write_table(table, parquet, compression="gzip", use_dictionary=False)
+    whole = parquet.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :]
+    for content in (flipped, *(whole[: int(len(whole) * share)] for share in (0.1, 0.5, 0.95))):
+        parquet.write_bytes(content)
+        with pytest.raises(DamagedError, match="is damaged after row"):
+            read(parquet)
 
 
 def test_parquet_strings_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
