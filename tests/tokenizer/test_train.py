@@ -20,11 +20,8 @@ def test_the_layout_is_the_official_one(own_model: bytes) -> None:
     assert len(pieces) == 300
 
 
-def test_training_again_gives_the_same_bytes(own_model: bytes, sentences: list[str]) -> None:
+def test_training_and_sampling_again_give_the_same_bytes(own_model: bytes, sentences: list[str]) -> None:
     assert train_tokenizer(iter(sentences), vocab_size=300) == own_model
-
-
-def test_sampling_sentences_is_deterministic(sentences: list[str]) -> None:
     small = [train_tokenizer(sentences, vocab_size=120, max_sentences=200) for _ in range(2)]
     assert small[0] == small[1] != train_tokenizer(sentences, vocab_size=120)
 
@@ -51,45 +48,37 @@ def test_a_cased_vocabulary_is_remembered_as_cased(tmp_path: Path, sentences: li
     assert loaded.hash == written.hash != Tokenizer.from_model(model).hash
 
 
-def test_the_largest_possible_size_is_named_and_works(sentences: list[str]) -> None:
+def test_the_largest_and_the_smallest_size_are_named_and_work(sentences: list[str]) -> None:
+    def size(vocab_size: int, **limit: bool) -> int:
+        return len(read_model(train_tokenizer(sentences, vocab_size=vocab_size, **limit), "own").pieces)
+
     with pytest.raises(LitebertError, match="LB-221") as caught:
-        train_tokenizer(sentences, vocab_size=1_000_000)
+        size(8_000)
     largest = int(re.findall(r"vocab_size=(\d+)", caught.value.next)[0])
-    assert len(read_model(train_tokenizer(sentences, vocab_size=largest), "own").pieces) == largest
+    assert size(largest) == largest
     with pytest.raises(LitebertError, match="LB-221"):
-        train_tokenizer(sentences, vocab_size=largest + 1)
-
-
-def test_as_a_limit_the_size_is_the_same_or_what_the_text_has(sentences: list[str]) -> None:
-    enough = train_tokenizer(sentences, vocab_size=300)
-    limited = train_tokenizer(sentences, vocab_size=300, is_limit=True)
-    assert read_model(limited, "own").pieces == read_model(enough, "own").pieces
-    with pytest.raises(LitebertError, match="LB-221") as caught:
-        train_tokenizer(sentences, vocab_size=8_000)
-    largest = int(re.findall(r"vocab_size=(\d+)", caught.value.next)[0])
-    few = train_tokenizer(sentences, vocab_size=8_000, is_limit=True)
-    assert 300 < len(read_model(few, "own").pieces) <= largest
-
-
-def test_the_smallest_possible_size_is_named_and_works(sentences: list[str]) -> None:
+        size(largest + 1)
+    assert size(300, is_limit=True) == 300 < size(8_000, is_limit=True) <= largest
     with pytest.raises(LitebertError, match="LB-222") as caught:
-        train_tokenizer(sentences, vocab_size=20)
+        size(20)
     smallest = int(re.findall(r"at least (\d+)", caught.value.expected)[0])
-    assert len(read_model(train_tokenizer(sentences, vocab_size=smallest), "own").pieces) == smallest
+    assert size(smallest) == smallest
 
 
 @pytest.mark.parametrize(
-    ("texts", "code"), [([], "LB-220"), (["  ", "\n"], "LB-220"), ([1], "LB-210"), ("one long text", "LB-216")]
+    ("texts", "setting", "code"),
+    [
+        ([], {}, "LB-220"),
+        (["  ", "\n"], {}, "LB-220"),
+        ([1], {}, "LB-210"),
+        ("one long text", {}, "LB-216"),
+        (["a"] * 99, {"character_coverage": 2.0}, "LB-223"),
+        (["a"] * 99, {"max_sentences": 50}, "LB-223"),
+    ],
 )
-def test_what_cannot_be_trained_on_is_refused(texts: list[str], code: str) -> None:
+def test_what_cannot_be_trained_on_is_refused(texts: list[str], setting: dict[str, int], code: str) -> None:
     with pytest.raises(LitebertError, match=code):
-        train_tokenizer(texts, vocab_size=50)
-
-
-@pytest.mark.parametrize("setting", [{"character_coverage": 2.0}, {"max_sentences": 50}])
-def test_impossible_settings_are_refused(sentences: list[str], setting: dict[str, int]) -> None:
-    with pytest.raises(LitebertError, match="LB-223"):
-        train_tokenizer(sentences, vocab_size=100, **setting)
+        train_tokenizer(texts, vocab_size=50, **setting)
 
 
 def test_errors_of_the_reader_of_texts_come_through() -> None:

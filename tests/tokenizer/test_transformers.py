@@ -19,7 +19,7 @@ from sentencepiece import SentencePieceTrainer
 from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, TokenizersBackend
 
 from litebert import files
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import ModelFile, ends_in_number_comma, read_model
@@ -60,15 +60,12 @@ def official_theirs(official: Tokenizer, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def normal_forms(own_folder: Path) -> NormalForms:
     """Give a function that returns a text as it reaches the vocabulary here and in transformers."""
-    model = str(own_folder / "spiece.model")
-    ours = sentencepiece.SentencePieceProcessor(model_file=model)
+    ours = sentencepiece.SentencePieceProcessor(model_file=str(own_folder / "spiece.model"))
     theirs = tokenizers.Tokenizer.from_file(str(own_folder / "tokenizer.json")).normalizer
-
-    def both(text: str) -> tuple[str, str]:
-        words = theirs.normalize_str(text).split()
-        return ours.normalize(Normalizer().normalize(text)), "".join("▁" + word for word in words)
-
-    return both
+    return lambda text: (
+        ours.normalize(Normalizer().normalize(text)),
+        "".join("▁" + word for word in theirs.normalize_str(text).split()),
+    )
 
 
 def differing(ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]) -> list[tuple[list[int], list[int]]]:
@@ -76,26 +73,18 @@ def differing(ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]) -> l
     return [(a, b) for a, b in zip(ids, theirs(texts)["input_ids"], strict=True) if a != b]
 
 
-def test_special_ids_and_the_end_of_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend) -> None:
+def test_special_ids_pairs_and_the_end_of_texts_are_the_same(
+    own: Tokenizer, own_folder: Path, theirs: TokenizersBackend
+) -> None:
     special = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
     assert special == (own.pad_id, own.unk_id, own.cls_id, own.sep_id, own.mask_id)
     long = "the old miller " * 400
     ids = own.encode(long, frame=True).ids
     assert theirs(long, truncation=True)["input_ids"] == [*ids[:511], own.sep_id]
-
-
-def test_pairs_have_the_same_ids_and_segments(own: Tokenizer, theirs: TokenizersBackend) -> None:
-    texts, pairs = ["In 1905, Jürgen", "", "[MASK] boats"], ["weighed 12,000", "(letters)", "x"]
-    for encoding, text, pair in zip(own.encode_batch(texts, pairs, special_tokens=True), texts, pairs, strict=True):
-        assert theirs(text, pair)["input_ids"] == encoding.ids
-        assert theirs(text, pair)["token_type_ids"] == encoding.segments
-
-
-def test_albert_tokenizer_returns_segments_too(own: Tokenizer, own_folder: Path) -> None:
-    encoding = own.encode("The old miller", "weighed 12,000 boats")
-    albert = AlbertTokenizer.from_pretrained(own_folder)("The old miller", "weighed 12,000 boats")
-    assert albert["input_ids"] == encoding.ids
-    assert albert["token_type_ids"] == encoding.segments
+    for each in (theirs, AlbertTokenizer.from_pretrained(own_folder)):
+        for pair in (("In 1905, Jürgen", "weighed 12,000"), ("", "(letters)"), ("[MASK] boats", "x")):
+            encoding, found = own.encode(*pair, special_tokens=True), each(*pair)
+            assert (found["input_ids"], found["token_type_ids"]) == (encoding.ids, encoding.segments)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +108,6 @@ def test_odd_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend, text:
     assert differing(own, theirs, [text]) == []
 
 
-def test_own_sentences_are_the_same(
-    own: Tokenizer, own_model: bytes, theirs: TokenizersBackend, sentences: list[str]
-) -> None:
-    scores = [piece.score for piece in read_model(own_model, "own").pieces]
-    assert all(is_tie(scores, a, b) for a, b in differing(own, theirs, sentences))
-
-
 @given(st.text(st.sampled_from(OLD_CHARACTERS)))
 @settings(max_examples=500, deadline=None)
 def test_any_text_is_normalized_alike(normal_forms: NormalForms, text: str) -> None:
@@ -145,13 +127,6 @@ def test_only_characters_younger_than_a_table_are_normalized_otherwise(normal_fo
     different = {character for character in suspect if len(set(normal_forms(f"a{character}b"))) > 1}
     assert different.isdisjoint(OLD_CHARACTERS)
     assert len(different) < 300
-
-
-def test_official_goldens_are_the_same(official: Tokenizer, official_theirs: TokenizersBackend) -> None:
-    assert official_theirs("Test sentence with [MASK].")["input_ids"] == [2, 1289, 5123, 29, 4, 13, 9, 3]
-    pair = official_theirs("Question?", "Answer")
-    assert pair["input_ids"] == [2, 1301, 60, 3, 1623, 3]
-    assert pair["token_type_ids"] == [0, 0, 0, 0, 1, 1]
 
 
 def test_real_text_is_the_same_but_for_ties_and_number_commas(
@@ -179,12 +154,6 @@ def at_number_comma(tokenizer: Tokenizer, ours: list[int], theirs: list[int]) ->
 
 Maker = Callable[..., bytes]
 Change = Callable[[dict[str, Json]], object]
-GOLDENS = {
-    "In 2010, it cost $1,000.": "19 498 15 32 1516 28995 9",
-    "GPT-3 (OpenAI)": "10538 38 8 240 13 5 10157 3622 6",
-    "[MASK] [SEP] <pad>": "636 23265 500 636 18 3492 500 13 1 8240 1",
-    "9/11/2001, 3.0, 92000,": "24025 118 3465 15 203 9 387 15 561 3050 15",
-}
 CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##ed", "un", "博", "推", "!", "é"]
 
 
@@ -309,12 +278,8 @@ def test_case_and_accents_are_those_of_the_pipeline(
         (tmp_path / name / "tokenizer_config.json").unlink()
         tokenizer = Tokenizer.load(tmp_path / name)
         assert tokenizer.encode("Jürgen ΟΔΟΣ").ids == expected.encode("Jürgen ΟΔΟΣ").ids
-
-
-def test_what_the_configuration_says_counts_more(folder: Path) -> None:
-    files.write_json(folder / "tokenizer_config.json", {"do_lower_case": False})
-    tokenizer = Tokenizer.load(folder)
-    assert tokenizer.unk_id in tokenizer.encode("Jürgen").ids
+        files.write_json(tmp_path / name / "tokenizer_config.json", {"do_lower_case": not lowercase})  # counts more
+        assert Tokenizer.load(tmp_path / name).encode("Jürgen").ids != expected.encode("Jürgen").ids
 
 
 def test_saving_writes_the_rebuilt_vocabulary(own: Tokenizer, own_made: dict[str, Path], tmp_path: Path) -> None:
@@ -463,6 +428,13 @@ def test_wordpiece_that_cannot_be_used_is_one_clear_error(tmp_path: Path, change
         Tokenizer.load(rewritten(tmp_path, change))
 
 
+MILLION = (
+    '{"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}, "model": {"type": "Unigram", "unk_id": 0, "vocab": ['
+    + ", ".join(['["a", 0]'] * 1_000_001)
+    + "]}}"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -474,8 +446,9 @@ def test_wordpiece_that_cannot_be_used_is_one_clear_error(tmp_path: Path, change
         ('{"model": {"type": "Unigram", "vocab": [["a", -Infinity]]}}', "LB-005"),
         ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
         (" " * (33 << 20), "LB-003"),
+        (MILLION, r"LB-245.*\n.*1,000,001 entries"),
     ],
-    ids=["empty", "list", "objects", "lists", "nan", "infinity", "digits", "size"],
+    ids=["empty", "list", "objects", "lists", "nan", "infinity", "digits", "size", "pieces"],
 )
 def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path, text: str, code: str) -> None:
     (tmp_path / "tokenizer.json").write_text(text)
@@ -483,56 +456,31 @@ def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path, text: str, co
         Tokenizer.load(tmp_path)
 
 
-def test_more_pieces_than_any_vocabulary_has_are_refused(folder: Path) -> None:
-    rows = ", ".join(['["a", 0]'] * 1_000_001)
-    pre_tokenizer = '"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}'
-    model = f'{{"type": "Unigram", "unk_id": 0, "vocab": [{rows}]}}'
-    (folder / "tokenizer.json").write_text(f'{{{pre_tokenizer}, "model": {model}}}')
-    with pytest.raises(DamagedError, match=r"LB-245.*\n.*1,000,001 entries"):
-        Tokenizer.load(folder)
-
-
-SMALL = [["<pad>", 0.0], ["<unk>", 0.0], ["[CLS]", 0.0], ["[SEP]", 0.0], ["[MASK]", 0.0]]
+SMALL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-PLACES = st.sampled_from(
-    [
-        ("model",),
-        ("model", "type"),
-        ("model", "unk_id"),
-        ("model", "vocab"),
-        ("model", "vocab", 6),
-        ("model", "vocab", 6, 0),
-        ("model", "vocab", 6, 1),
-        ("added_tokens",),
-        ("added_tokens", 0),
-        ("added_tokens", 0, "id"),
-        ("added_tokens", 0, "content"),
-        ("normalizer",),
-        ("normalizer", "normalizers"),
-        ("normalizer", "normalizers", 0),
-        ("normalizer", "normalizers", 0, "type"),
-        ("pre_tokenizer",),
-        ("pre_tokenizer", "type"),
-    ]
+PLACES = (
+    "model, model type, model unk_id, model vocab, model vocab 6, model vocab 6 0, model vocab 6 1, added_tokens, "
+    "added_tokens 0, added_tokens 0 id, added_tokens 0 content, normalizer, normalizer normalizers, pre_tokenizer, "
+    "normalizer normalizers 0, normalizer normalizers 0 type, pre_tokenizer type"
 )
 
 
-@given(place=PLACES, value=ANYTHING)
+@given(place=st.sampled_from(PLACES.split(", ")), value=ANYTHING)
 @settings(max_examples=300, deadline=None)
 def test_anything_in_any_place_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, place: tuple[str | int, ...], value: Json
+    tmp_path_factory: pytest.TempPathFactory, place: str, value: Json
 ) -> None:
     table: dict[str, Json] = {
         "added_tokens": [{"id": 0, "content": "<pad>", "special": True}],
         "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁"},
-        "model": {"type": "Unigram", "unk_id": 1, "vocab": [*map(list, SMALL), ["▁", -1], ["a", -2]]},
+        "model": {"type": "Unigram", "unk_id": 1, "vocab": [*([piece, 0.0] for piece in SMALL), ["▁", -1], ["a", -2]]},
     }
-    put(*place, value=value)(table)
+    put(*(int(key) if key.isdigit() else key for key in place.split()), value=value)(table)
     folder = tmp_path_factory.mktemp("anything")
     (folder / "tokenizer.json").write_text(json.dumps(table))
     try:

@@ -15,53 +15,44 @@ from litebert.tokenizer import Tokenizer, modelfile
 from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, charsmap_fault, read_model
 
 
-def test_a_saved_folder_loads_as_the_same_tokenizer(own: Tokenizer, own_model: bytes, tmp_path: Path) -> None:
-    own.save(tmp_path / "new" / "folder")
-    folder = tmp_path / "new" / "folder"
+def test_a_saved_folder_and_a_run_load_as_the_same_tokenizer(own: Tokenizer, own_model: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "model"
+    own.save(folder, max_length=128)
     assert (folder / "spiece.model").read_bytes() == own_model
-    assert Tokenizer.load(folder).hash == own.hash
-    assert Tokenizer.load(str(folder / "spiece.model")).hash == own.hash
+    for path in (folder, str(folder / "spiece.model"), folder.parent):
+        assert Tokenizer.load(path).hash == own.hash
+    assert files.read_json(folder / "tokenizer_config.json", command="")["model_max_length"] == 128
 
 
-def test_saving_leaves_other_files_alone(own: Tokenizer, tmp_path: Path) -> None:
-    files.write_text(tmp_path / "config.json", "{}")
-    own.save(tmp_path, max_length=128)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["config.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"]
-    config = files.read_json(tmp_path / "tokenizer_config.json", command="")
-    assert config["model_max_length"] == 128
-
-
-@pytest.mark.parametrize("case", [True, False])
-def test_settings_beside_the_vocabulary_count(own_model: bytes, tmp_path: Path, case: bool) -> None:
+@pytest.mark.parametrize("case", [True, False, "yes"])
+def test_settings_beside_the_vocabulary_count(own_model: bytes, tmp_path: Path, case: bool | str) -> None:
     files.write_bytes(tmp_path / "spiece.model", own_model)
     files.write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": case, "x": None})
+    if case == "yes":
+        with pytest.raises(LitebertError, match=r"LB-214.*\n.*yes\n.*true or false"):
+            Tokenizer.load(tmp_path)
+        return
     for path in (tmp_path, tmp_path / "spiece.model"):
-        encoding = Tokenizer.load(path).encode("Jürgen")
-        assert (Tokenizer.load(path).unk_id in encoding.ids) is not case
+        tokenizer = Tokenizer.load(path)
+        assert (tokenizer.unk_id in tokenizer.encode("Jürgen").ids) is not case
 
 
-def test_a_setting_that_is_no_switch_is_refused(own_model: bytes, tmp_path: Path) -> None:
-    files.write_bytes(tmp_path / "spiece.model", own_model)
-    files.write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": "yes"})
-    with pytest.raises(LitebertError, match=r"LB-214.*\n.*yes\n.*true or false"):
-        Tokenizer.load(tmp_path)
-
-
-def test_a_run_has_the_vocabulary_of_its_model(own: Tokenizer, tmp_path: Path) -> None:
-    own.save(tmp_path / "model")
-    assert Tokenizer.load(tmp_path).hash == own.hash
-
-
-@pytest.mark.parametrize("name", ["", "missing", "tokenizer.json"])
-def test_what_is_no_tokenizer_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LitebertError, match="LB-213"):
+@pytest.mark.parametrize(
+    ("name", "size", "code"),
+    [
+        ("", 0, "LB-213"),
+        ("missing", 0, "LB-213"),
+        ("tokenizer.json", 0, "LB-213"),
+        ("spiece.model", 0, "LB-004"),
+        ("huge.model", MAX_MODEL_BYTES + 1, "LB-003"),
+    ],
+)
+def test_what_is_no_tokenizer_is_refused(tmp_path: Path, name: str, size: int, code: str) -> None:
+    if size:
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(size)
+    with pytest.raises(LitebertError, match=code):
         Tokenizer.load(tmp_path / name)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match="LB-004"):
-        Tokenizer.load(tmp_path / "spiece.model")
 
 
 Maker = Callable[..., bytes]
@@ -124,12 +115,11 @@ def test_damage_is_refused_by_name(small: bytes, message: Writer, code: str, rui
         read_model(ruin(small, message), "the file")
 
 
-def test_a_vocabulary_without_the_special_pieces_is_refused(message: Writer) -> None:
+def test_too_few_and_too_many_pieces_are_refused(
+    small: bytes, message: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(LitebertError, match=r"LB-211.*\n.*without <pad>, \[CLS\]"):
         Tokenizer.from_model(piece(message, b"<unk>", kind=b"\x18\x02"))
-
-
-def test_more_pieces_than_any_vocabulary_has_are_refused(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modelfile, "MAX_PIECES", 7)
     with pytest.raises(DamagedError, match="LB-202"):
         read_model(small, "the file")
@@ -141,14 +131,6 @@ def test_what_only_sentencepiece_can_refuse_is_one_clear_error(own_model: bytes)
     ruined[trie + 15] |= 0x80  # makes a leaf, which nothing leads to, of an inner unit
     with pytest.raises(DamagedError, match="LB-212"):
         Tokenizer.from_model(bytes(ruined))
-
-
-def test_a_model_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "huge.model"
-    with open(path, "wb") as file:
-        file.truncate(MAX_MODEL_BYTES + 1)
-    with pytest.raises(LitebertError, match="LB-003"):
-        Tokenizer.load(path)
 
 
 def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes) -> None:

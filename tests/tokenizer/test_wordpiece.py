@@ -16,20 +16,14 @@ MORE = ["[PAD]", "[MASK]", "hello", "!", "how", "are", "you", "?", "ah", "博", 
 VOCABULARY = "\n".join([*GOLDEN, *MORE]) + "\n"
 
 
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
-    files.write_text(path, VOCABULARY)
-    return Tokenizer.load(path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wordpiece")
+    files.write_text(path / "vocab.txt", VOCABULARY)
+    return path
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    files.write_text(tmp_path / "vocab.txt", VOCABULARY)
-    return tmp_path
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def wordpiece(folder: Path) -> Tokenizer:
     return Tokenizer.load(folder)
 
@@ -52,19 +46,11 @@ def test_the_official_cases(wordpiece: Tokenizer, text: str, pieces: list[str]) 
     assert encoding.ids == [wordpiece.id(piece) for piece in pieces]
 
 
-def test_the_official_ids(wordpiece: Tokenizer) -> None:
-    assert wordpiece.encode("UNwant\u00e9d,running").ids == [7, 4, 5, 10, 8, 9]
-
-
 def test_offsets_slice_the_text(wordpiece: Tokenizer) -> None:
+    assert wordpiece.encode("UNwant\u00e9d,running").ids == [7, 4, 5, 10, 8, 9]
     text = "  UNwant\u00e9d, 博"
     shown = [text[start:end] for start, end in wordpiece.encode(text).offsets]
     assert shown == ["UN", "want", "\u00e9d", ",", "博"]
-
-
-def test_case_is_kept_where_the_folder_says_so(folder: Path) -> None:
-    files.write_json(folder / "tokenizer_config.json", {"do_lower_case": False})
-    assert Tokenizer.load(folder).encode("want WANT").pieces == ["want", "[UNK]"]
 
 
 def test_special_names_and_pairs(wordpiece: Tokenizer) -> None:
@@ -73,18 +59,15 @@ def test_special_names_and_pairs(wordpiece: Tokenizer) -> None:
     assert encoding.pieces == ["[CLS]", "want", "[MASK]", "[SEP]", "you", "[SEP]"]
     assert encoding.segments == [0, 0, 0, 0, 1, 1]
     assert wordpiece.decode(encoding.ids) == "want you"
-    assert wordpiece.decode(wordpiece.encode("unwanted xx").ids) == "unwanted ⁇"
-
-
-def test_continuations_start_no_word(wordpiece: Tokenizer) -> None:
     assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == ["##want", "##ed", "##ing"]
+    assert wordpiece.decode(wordpiece.encode("unwanted xx").ids) == "unwanted ⁇"
 
 
 @given(st.text(st.characters(exclude_categories=())))
 @settings(max_examples=200, deadline=None)
-def test_any_string_encodes(shared: Tokenizer, text: str) -> None:
-    encoding = shared.encode(text)
-    assert encoding.ids == shared.encode_ids([text])[0]
+def test_any_string_encodes(wordpiece: Tokenizer, text: str) -> None:
+    encoding = wordpiece.encode(text)
+    assert encoding.ids == wordpiece.encode_ids([text])[0]
     assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
 
 
