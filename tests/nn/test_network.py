@@ -15,25 +15,19 @@ from litebert.study import sizes_of
 Widen = Callable[[torch.nn.Module], None]
 
 
-def test_a_ragged_batch_gives_each_sequence_what_it_gets_alone(
+def test_a_sequence_gets_the_same_alone_in_a_ragged_batch_and_among_equals(
     small: AlbertConfig, ragged: Batch, widened: Widen
 ) -> None:
     network = Albert(small).eval()
     widened(network)
-    together = network(ragged).split(list(ragged.lengths))
     sizes = list(ragged.lengths)
-    parts = zip(ragged.ids.split(sizes), ragged.segments.split(sizes), strict=True)
-    for one, (ids, segments) in zip(together, parts, strict=True):
+    parts = zip(network(ragged).split(sizes), ragged.ids.split(sizes), ragged.segments.split(sizes), strict=True)
+    for one, ids, segments in parts:
         alone = network(Batch.from_lists([ids.tolist()], [segments.tolist()]))
         torch.testing.assert_close(one, alone, rtol=0, atol=2e-6)
-
-
-def test_sequences_of_one_length_give_the_same_as_in_a_ragged_batch(small: AlbertConfig, widened: Widen) -> None:
-    network = Albert(small).eval()
-    widened(network)
     equal = network(Batch.from_lists([[5, 6, 7], [8, 9, 10]]))
-    ragged = network(Batch.from_lists([[5, 6, 7], [8, 9, 10], [11, 12]]))
-    torch.testing.assert_close(equal, ragged[:6], rtol=0, atol=2e-6)
+    among = network(Batch.from_lists([[5, 6, 7], [8, 9, 10], [11, 12]]))
+    torch.testing.assert_close(equal, among[:6], rtol=0, atol=2e-6)
 
 
 def test_padding_goes_in_and_comes_out_where_it_was() -> None:
@@ -59,6 +53,7 @@ def test_every_preset_has_the_parameters_that_sizes_prints(name: str) -> None:
     [
         ({}, [0, 0, 0, 0], [0, 0, 0, 0]),
         ({"num_hidden_groups": 2}, [0, 0, 1, 1], [0, 0, 1, 1]),
+        ({"num_hidden_layers": 10, "num_hidden_groups": 3}, *[[0, 0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2),
         ({"sharing": "attention"}, [0, 0, 0, 0], [0, 1, 2, 3]),
         ({"sharing": "ffn"}, [0, 1, 2, 3], [0, 0, 0, 0]),
         ({"sharing": "none"}, [0, 1, 2, 3], [0, 1, 2, 3]),
@@ -69,14 +64,9 @@ def test_every_preset_has_the_parameters_that_sizes_prints(name: str) -> None:
 def test_plans_name_the_blocks_of_each_step(
     small: AlbertConfig, changes: dict[str, object], attention: list[int], feed_forward: list[int]
 ) -> None:
-    plan = depth_plan(small.model_copy(update=changes))
+    plan = depth_plan(small.model_copy(update=changes))  # uneven groups as officially: int(i / layers * groups)
     assert [step.attention for step in plan] == attention
     assert [step.feed_forward for step in plan] == feed_forward
-
-
-def test_layers_in_uneven_groups_follow_the_official_rule() -> None:
-    plan = depth_plan(AlbertConfig(num_hidden_layers=10, num_hidden_groups=3))
-    assert [step.attention for step in plan] == [int(i / 10 * 3) for i in range(10)]
 
 
 def test_the_shared_gradient_is_the_sum_over_all_uses(small: AlbertConfig, ragged: Batch, widened: Widen) -> None:
@@ -95,40 +85,23 @@ def test_the_shared_gradient_is_the_sum_over_all_uses(small: AlbertConfig, ragge
     torch.testing.assert_close(shared.attention[0].query.weight.grad, total)
 
 
-def test_e_equal_to_h_has_no_projection_unless_asked_for(small: AlbertConfig) -> None:
-    square = small.model_copy(update={"embedding_size": 24})
-    names = [name for name, _ in Albert(square).named_parameters()]
-    assert not any("projection" in name for name in names)
-    asked = Albert(square.model_copy(update={"embedding_projection": True}))
-    assert any("projection" in name for name, _ in asked.named_parameters())
-
-
-def test_weights_begin_as_a_normal_cut_at_two_sigma(small: AlbertConfig) -> None:
-    network = AlbertForPretraining(small.model_copy(update={"vocab_size": 5_000}))
-    table = network.albert.embedding.word.weight
+def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator(small: AlbertConfig) -> None:
+    config = small.model_copy(update={"vocab_size": 5_000})
+    networks = [AlbertForPretraining(config, generator=torch.Generator().manual_seed(5)) for _ in range(2)]
+    first, second = (network.state_dict() for network in networks)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    table = networks[0].albert.embedding.word.weight
     assert table.abs().max() <= 0.04
     assert table.std().item() == pytest.approx(0.0176, abs=2e-4)
-    assert all(not p.any() for n, p in network.named_parameters() if n.endswith("bias"))
+    assert all(not p.any() for n, p in networks[0].named_parameters() if n.endswith("bias"))
+    for asked, has in ((False, False), (True, True)):  # E equal to H has no projection unless asked for
+        square = small.model_copy(update={"embedding_size": 24, "embedding_projection": asked})
+        assert any("projection" in name for name, _ in Albert(square).named_parameters()) is has
 
 
-def test_one_generator_gives_one_initialisation(small: AlbertConfig) -> None:
-    first, second = (Albert(small, generator=torch.Generator().manual_seed(5)).state_dict() for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_hidden_dropout_reaches_the_feed_forward_output(small: AlbertConfig) -> None:
-    config = small.model_copy(update={"hidden_dropout_prob": 0.5})
-    block = Albert(config).feed_forward[0].train()
-    hidden = torch.randn(26, 24)
-    torch.manual_seed(0)
-    first = block(hidden)
-    assert not torch.allclose(first, block(hidden))
-    kept = block.eval()
-    assert torch.equal(kept(hidden), kept(hidden))
-
-
-def test_attention_dropout_changes_training_only(small: AlbertConfig, ragged: Batch, widened: Widen) -> None:
-    network = Albert(small.model_copy(update={"attention_probs_dropout_prob": 0.5})).train()
+@pytest.mark.parametrize("name", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_dropout_changes_training_only(small: AlbertConfig, ragged: Batch, widened: Widen, name: str) -> None:
+    network = Albert(small.model_copy(update={name: 0.5})).train()
     widened(network)
     assert not torch.equal(network(ragged), network(ragged))
     network.eval()
@@ -165,11 +138,8 @@ def test_a_constant_row_is_normalised_to_beta() -> None:
     assert torch.equal(norm(torch.full((1, 8), 3.0))[0], norm.bias)
 
 
-def test_a_sequence_longer_than_the_position_table_is_refused(small: AlbertConfig) -> None:
+def test_a_sequence_that_is_too_long_or_empty_is_refused(small: AlbertConfig) -> None:
     with pytest.raises(LitebertError, match="LB-451"):
         Albert(small)(Batch.from_lists([[5] * 33]))
-
-
-def test_an_empty_sequence_is_refused() -> None:
     with pytest.raises(LitebertError, match="LB-450"):
         Batch.from_lists([[2, 3], []])
