@@ -3,19 +3,25 @@
 Expected values of the small cases were printed by evaluate-v1.1.py and evaluate-v2.0.py.
 """
 
+from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pytest
 
 from litebert.errors import LitebertError
 from litebert.metrics import (
+    classification_measures,
     exact_match,
+    multi_label_measures,
     normalized_answer,
+    regression_measures,
     squad1_measures,
     squad2_measures,
+    tagging_measures,
     threshold_measures,
     word_f1,
-)
+)  # fmt: skip
 
 GOLD = {"a": ["the Nile", "Nile river"], "b": ["12 km"], "c": [], "d": ["an army"], "e": [], "f": ["the"]}
 FOUND = {"a": "The  Nile's river", "b": "about 12 km away", "c": "", "d": "", "e": "x", "f": ""}
@@ -41,11 +47,8 @@ def test_answers_are_normalised_as_officially(text: str, expected: str) -> None:
     assert normalized_answer(text) == expected
 
 
-def test_f1_counts_a_repeated_word_as_often_as_both_have_it() -> None:
-    assert word_f1("long long road", "long road road") == pytest.approx(2 / 3)
-
-
 def test_two_empty_answers_agree_in_version_2_alone() -> None:
+    assert word_f1("long long road", "long road road") == pytest.approx(2 / 3)
     assert (exact_match("the", ""), word_f1("the", "")) == (1.0, 1.0)
     assert squad1_measures({"q": ["the"]}, {"q": "a"}) == {"exact": 100.0, "f1": 0.0, "total": 1}
 
@@ -94,20 +97,28 @@ def test_a_null_score_above_the_threshold_counts_as_no_answer() -> None:
     assert (above["exact"], at["exact"]) == (100.0, 0.0)
 
 
-def test_answering_nothing_has_threshold_0_whatever_the_scores() -> None:
+def test_answering_nothing_has_threshold_0_and_missing_predictions_are_left_out() -> None:
     measured = threshold_measures({"q": []}, {"q": "x"}, {"q": -5.0})
     assert (measured["best_f1"], measured["best_f1_threshold"]) == (100.0, 0.0)
-
-
-def test_missing_predictions_are_left_out_in_version_2() -> None:
     measured = squad2_measures(GOLD, {"e": ""})
     assert (measured["exact"], measured["total"]) == (100.0, 1)
 
 
-def test_no_answers_cannot_be_measured() -> None:
+NOTHING = np.zeros((0, 2))
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda: squad1_measures({}, {}),
+        lambda: squad2_measures(GOLD, {}),
+        lambda: threshold_measures(GOLD, {}, {}),
+        lambda: tagging_measures([[]], [[]]),
+        lambda: classification_measures(np.zeros(0, dtype=np.int64), NOTHING),
+        lambda: multi_label_measures(NOTHING.astype(np.int64), NOTHING),
+        lambda: regression_measures(NOTHING[:, :1], NOTHING[:, :1]),
+    ],
+)
+def test_nothing_cannot_be_measured(measure: Callable[[], object]) -> None:
     with pytest.raises(LitebertError, match="LB-430"):
-        squad1_measures({}, {})
-    with pytest.raises(LitebertError, match="LB-430"):
-        squad2_measures(GOLD, {})
-    with pytest.raises(LitebertError, match="LB-430"):
-        threshold_measures(GOLD, {}, {})
+        measure()
