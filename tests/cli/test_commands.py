@@ -191,7 +191,7 @@ def test_labels_cannot_steer_the_terminal(command: Command, classifier: Path) ->
 def test_control_labels_that_nobody_escapes_steer_the_terminal(
     command: Command, classifier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.cli.output.harmless", str)
+    monkeypatch.setattr("litebert.cli.command.harmless", str)
     with pytest.raises(AssertionError):
         test_labels_cannot_steer_the_terminal(command, classifier)
 

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter
 
-from litebert.cli.json_types import json_type, schema_of
+from litebert.cli.help import json_type, schema_of
 from litebert.errors import LitebertError
 
 from .conftest import Command, write_model

@@ -19,7 +19,7 @@ from huggingface_hub import ModelCard, constants
 
 from litebert.api.formats import DryRun, hub_push
 from litebert.cli import cli
-from litebert.cli.json_types import schema_of
+from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model, save_model

@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 import click
@@ -145,14 +144,9 @@ class Commands(click.Group):
             return None
         if any(each.startswith(f"{name} ") for each in FUNCTIONS):
             return Commands(name, help=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.")
-        if name in ON_TEXTS:
-            from litebert.cli.verbs import verb_command
+        from litebert.cli.verbs import verb_command
 
-            return verb_command(name)
-        name = f"{name}_" if iskeyword(name) else name
-        command = getattr(import_module(f"litebert.cli.{name}"), name)
-        assert isinstance(command, click.Command)
-        return command
+        return verb_command(name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

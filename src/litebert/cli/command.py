@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import json
 import os
 import re
 import sys
@@ -23,7 +24,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Required, Union, get_arg
 import click
 from annotated_types import Ge, Gt, Le
 
-from litebert.cli.output import note, show, show_json
+from litebert.errors import NonFiniteError
+from litebert.terminal import harmless, say
 
 ABSENT: Any = inspect.Parameter.empty
 
@@ -254,6 +256,39 @@ class Numbers(click.ParamType[Any, Any]):
 
 
 NUMBERS = Numbers()
+
+# What is printed
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print a text; characters that would control the terminal are written as escapes."""
+    if err:
+        say(text)
+    else:
+        click.echo(harmless(text))
+
+
+def show_json(value: object, *, indent: int | None = None) -> None:
+    """Print a value or records as JSON; with --json nothing else goes to stdout."""
+    from pydantic_core import to_jsonable_python
+
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=to_jsonable_python)
+    except ValueError as error:
+        raise NonFiniteError(
+            "LB-928",
+            "a result is not a finite number",
+            received="NaN or infinity",
+            expected="finite numbers",
+            next="print it without --json, and check the weights and the data for damage",
+        ) from error
+    show(text)
+
+
+def note(text: str) -> None:
+    """Print a note on stderr."""
+    show(text, err=True)
+
 
 # Texts that begin with a dash
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import get_completion_class
+from pydantic import JsonValue, TypeAdapter
 
-from litebert.cli import cli
-from litebert.cli.output import show, show_json
+from litebert.answers import Choice, Classification, Filling, Join, Order, Score, SpanFound, Tagged
+from litebert.cli import FUNCTIONS, cli, function_of
+from litebert.cli.command import show, show_json
+from litebert.errors import no_such_name
 
 
 def show_help(*verb: str, schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False) -> None:
@@ -19,8 +26,6 @@ def show_help(*verb: str, schema: Annotated[bool, "The JSON Schema of what VERB 
     litebert help --schema fill
     """
     if schema:
-        from litebert.cli.json_types import schema_of
-
         show_json(schema_of(" ".join(verb)), indent=2)
         return
     command: click.Command = cli
@@ -42,3 +47,86 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, "click knows these shells"
     show(kind(cli, {}, "litebert", "_LITEBERT_COMPLETE").source())
+
+
+# Schemas
+
+Vector: TypeAlias = list[float]
+
+
+@dataclass(frozen=True)
+class AnsweredRow:
+    """A row of a file with its answer; one such object is printed per line."""
+
+    row: int
+    answer: JsonValue
+
+
+@dataclass(frozen=True)
+class SkippedRow:
+    """A row of a file that has no answer, and why."""
+
+    row: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """How similar two texts are."""
+
+    cosine: float
+
+
+BulkRow: TypeAlias = AnsweredRow | SkippedRow
+
+OUTPUTS: dict[str, Any] = {
+    "answer": list[SpanFound] | BulkRow,
+    "choose": Choice | BulkRow,
+    "classify": list[Classification] | BulkRow,
+    "embed": list[Vector] | BulkRow,
+    "fill": list[Filling] | list[list[Filling]] | BulkRow,
+    "order": Order | list[Join] | BulkRow,
+    "score": list[Score] | BulkRow,
+    "similar": Cosine | BulkRow,
+    "tag": list[list[Tagged]] | BulkRow,
+}
+"""What the verbs print with `--json`: for typed texts, or for each row of a file."""
+STUDIES = {
+    "study ablation": "study.ablation:Ablation",
+    "study attention": "study.masked:LocalAttention",
+    "study cost": "study.claims:Costs",
+    "study depth": "study.masked:Depths",
+    "study layers": "study.layers:Layers",
+}
+"""What the studies print; the types need torch, and are imported for a schema alone."""
+
+
+def json_type(command: str) -> Any:
+    """Return the type of what a command prints with `--json`: what its function returns, or what `as_json` does."""
+    if command in STUDIES:
+        module, _, name = STUDIES[command].partition(":")
+        found = getattr(import_module(f"litebert.{module}"), name)
+        return list[found] if command in ("study depth", "study layers") else found  # type: ignore[valid-type]
+    if command in OUTPUTS or command not in FUNCTIONS:
+        return OUTPUTS.get(command)
+    returned = get_type_hints(function_of(command), include_extras=True).get("return")
+    if get_origin(returned) is Iterator:
+        (returned,) = get_args(returned)
+    each_of = get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]
+    plain = [
+        get_type_hints(as_json)["return"] if (as_json := getattr(each, "as_json", None)) else each
+        for each in each_of
+        if each not in (NoneType, str)
+    ]
+    return Union[tuple(plain)] if plain else None  # noqa: UP007
+
+
+def schema_of(command: str) -> dict[str, JsonValue]:
+    """Return the JSON Schema of what a command prints with `--json`."""
+    found = json_type(command)
+    if found is None:
+        raise no_such_name(
+            "LB-887", f"litebert {command} prints no JSON", command, OUTPUTS, next="litebert help --schema fill"
+        )
+    adapter: TypeAdapter[object] = TypeAdapter(found)
+    return adapter.json_schema(mode="serialization")

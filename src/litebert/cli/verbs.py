@@ -14,8 +14,19 @@ import click
 from annotated_types import Ge
 
 from litebert.answers import Explanation, Match
-from litebert.cli.command import ABSENT, Field, TextCommand, argument_of, field_of, help_of, option_of, options_of
-from litebert.cli.output import note, show, show_json
+from litebert.cli.command import (
+    ABSENT,
+    Field,
+    TextCommand,
+    argument_of,
+    field_of,
+    help_of,
+    note,
+    option_of,
+    options_of,
+    show,
+    show_json,
+)
 from litebert.errors import LitebertError, RequestError
 from litebert.files import read_capped
 from litebert.inference.model import PACKAGED, Model

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from litebert.cli import cli
-from litebert.cli.json_types import schema_of
+from litebert.cli.help import schema_of
 from litebert.errors import LitebertError
 from litebert.interop.export.check import OUR_TEXTS, compare, padded_batches, ragged_outputs
 from litebert.interop.export.network import padded

@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 
 from litebert.cli import cli
-from litebert.cli.json_types import schema_of
+from litebert.cli.help import schema_of
 from litebert.interop.export.check import ragged_outputs
 from litebert.interop.export.network import INPUTS, padded
 from litebert.interop.export.program import export_program, trace
