@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +32,7 @@ class GlueTask:
 
     `labels` are in the order of the official code; without any, the answer is a score. `written` are the labels as
     spelt in the files, if that differs; fields that begin with `hub` are what differs on the Hub. `header` names the
-    columns of labelled files without a header line.
+    columns of labelled files without a header line. The tasks themselves are in glue.toml.
     """
 
     name: str
@@ -71,61 +72,9 @@ class GlueTask:
         return tuple(chain.from_iterable((folder + name, name) for folder, name in places))
 
 
-_PAIR, _DIGITS = ("sentence1", "sentence2"), ("0", "1")
-_ENTAILMENT = ("entailment", "not_entailment")
-_MNLI, _PREMISE = ("contradiction", "entailment", "neutral"), ("premise", "hypothesis")
-GLUE_TASKS = (
-    GlueTask(
-        "cola",
-        "CoLA",
-        ("sentence",),
-        labels=("unacceptable", "acceptable"),
-        written=_DIGITS,
-        header=("source", "label", "original", "sentence"),
-        key_measure="matthews",
-    ),
-    GlueTask("sst2", "SST-2", ("sentence",), labels=("negative", "positive"), written=_DIGITS),
-    GlueTask(
-        "mrpc",
-        "MRPC",
-        ("#1 String", "#2 String"),
-        label="Quality",
-        labels=("not_equivalent", "equivalent"),
-        written=_DIGITS,
-        hub_texts=_PAIR,
-    ),
-    GlueTask("stsb", "STS-B", _PAIR, label="score", key_measure="pearson"),
-    GlueTask(
-        "qqp",
-        "QQP",
-        ("question1", "question2"),
-        label="is_duplicate",
-        labels=("not_duplicate", "duplicate"),
-        written=_DIGITS,
-        skips_short_lines=True,
-    ),
-    GlueTask(
-        "mnli",
-        "MNLI",
-        _PAIR,
-        label="gold_label",
-        labels=_MNLI,
-        hub_texts=_PREMISE,
-        hub_labels=("entailment", "neutral", "contradiction"),
-        splits=("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"),
-    ),
-    GlueTask("qnli", "QNLI", ("question", "sentence"), labels=_ENTAILMENT),
-    GlueTask("rte", "RTE", _PAIR, labels=_ENTAILMENT),
-    GlueTask("wnli", "WNLI", _PAIR, labels=("not_entailment", "entailment"), written=_DIGITS),
-    GlueTask(
-        "ax",
-        "AX",
-        _PAIR,
-        labels=_MNLI,
-        hub_texts=_PREMISE,
-        splits=("test",),
-        files=("AX/AX.tsv", "diagnostic/diagnostic.tsv", "diagnostic.tsv", "AX.tsv"),
-    ),
+GLUE_TASKS = tuple(
+    GlueTask(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    for row in tomllib.loads(Path(__file__).with_name("glue.toml").read_text(encoding="utf-8"))["tasks"]
 )
 
 # Reading
@@ -134,18 +83,15 @@ ID_COLUMNS = ("index", "id", "idx")
 """The column with a row's number; without one, rows are counted from 0."""
 HIGHEST_SCORE = 5
 """The highest score of STS-B; the lowest is 0."""
+AGAIN = "get the file again, or take this row out"
 
 
 def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
     """Read one split from the folder of all tasks or from the task's own; texts are unchanged."""
     if split not in task.splits:
-        raise LitebertError(
-            "LB-821",
-            f"{task.name} has no split {split}",
-            received=split,
-            expected=f"one of {', '.join(task.splits)}",
-            next=f"litebert recipes show {'mnli' if task.name == 'ax' else task.name}",
-        )
+        advice = f"litebert recipes show {'mnli' if task.name == 'ax' else task.name}"
+        what, wanted = f"{task.name} has no split {split}", f"one of {', '.join(task.splits)}"
+        raise LitebertError("LB-821", what, expected=wanted, next=advice)
     return [
         example for source in find_files(folder, task.patterns(split)) for example in _examples(task, source, split)
     ]
@@ -163,13 +109,7 @@ def _examples(task: GlueTask, source: Source, split: str) -> Iterator[TextExampl
     for count, (place, row) in enumerate(rows):
         for name in texts:
             if not isinstance(row[name], str):
-                raise LitebertError(
-                    "LB-824",
-                    f"{place}: {name} is not text",
-                    received=str(row[name]),
-                    expected="a string",
-                    next="get the file again, or take this row out",
-                )
+                raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
         first, *second = (str(row[name]) for name in texts)
         name = str(next((row[name] for name in ID_COLUMNS if name in row), count))
         wanted_label = None if is_test else _label(task, row[label], place)
@@ -190,13 +130,9 @@ def _lines(
         if len(cells) < len(header) and task.skips_short_lines:
             continue
         if len(cells) != len(header):
-            raise LitebertError(
-                "LB-823",
-                f"{RowPlace(source, number)}: {task.name} has another number of columns",
-                received=f"{len(cells)}: {line}",
-                expected=f"{len(header)}, with a tab between: {', '.join(header)}",
-                next="get the file again, or take this line out",
-            )
+            what = f"{RowPlace(source, number)}: {task.name} has another number of columns"
+            wanted = f"{len(header)}, with a tab between: {', '.join(header)}"
+            raise LitebertError("LB-823", what, received=f"{len(cells)}: {line}", expected=wanted, next=AGAIN)
         yield RowPlace(source, number), dict(zip(header, cells, strict=True))
 
 
@@ -214,13 +150,9 @@ def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> Iterator
 
 def _require_columns(task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: RowPlace) -> None:
     if not set(wanted) <= set(columns):
-        raise LitebertError(
-            "LB-822",
-            f"{place}: these are not the columns of {task.name}",
-            received=", ".join(columns),
-            expected=f"among them {', '.join(wanted)}",
-            next=f"give the folder that holds {task.folder}, or the files of {task.name} itself",
-        )
+        what, asked = f"{place}: these are not the columns of {task.name}", f"among them {', '.join(wanted)}"
+        advice = f"give the folder that holds {task.folder}, or the files of {task.name} itself"
+        raise LitebertError("LB-822", what, received=", ".join(columns), expected=asked, next=advice)
 
 
 def _label(task: GlueTask, value: object, place: RowPlace) -> int | float:
@@ -232,12 +164,9 @@ def _label(task: GlueTask, value: object, place: RowPlace) -> int | float:
     names = task.spellings if place.source.kind == ".tsv" else task.labels
     if not task.labels:
         with suppress(ValueError, OverflowError):
-            if (
-                isinstance(value, str | int | float)
-                and not isinstance(value, bool)
-                and 0 <= float(value) <= HIGHEST_SCORE
-            ):
-                return float(value)
+            is_number = isinstance(value, str | int | float) and not isinstance(value, bool)
+            if is_number and 0 <= float(value) <= HIGHEST_SCORE:  # type: ignore[arg-type]
+                return float(value)  # type: ignore[arg-type]
     elif isinstance(value, str):
         if value.lower() in names:
             return names.index(value.lower())
@@ -245,13 +174,9 @@ def _label(task: GlueTask, value: object, place: RowPlace) -> int | float:
         hub_names = task.hub_labels or names
         if 0 <= value < len(hub_names):
             return names.index(hub_names[value])
-    raise LitebertError(
-        "LB-825",
-        f"{place}: not a label of {task.name}",
-        received=str(value),
-        expected=f"one of {', '.join(names)}" if names else f"a score from 0 to {HIGHEST_SCORE}",
-        next="get the file again, or take this row out",
-    )
+    wanted = f"one of {', '.join(names)}" if names else f"a score from 0 to {HIGHEST_SCORE}"
+    what = f"{place}: not a label of {task.name}"
+    raise LitebertError("LB-825", what, received=str(value), expected=wanted, next=AGAIN)
 
 
 # The leaderboard
@@ -276,13 +201,8 @@ def submission(
 def glue_zip(files: Mapping[str, str]) -> bytes:
     """Pack the files of all tasks, by name, into the archive to upload; the leaderboard requires all."""
     if missing := [name for name in SUBMISSION_FILES if name not in files]:
-        raise LitebertError(
-            "LB-826",
-            "the GLUE leaderboard requires all tasks together",
-            received=f"no {', '.join(missing)}",
-            expected=", ".join(SUBMISSION_FILES),
-            next="answer the test data of the missing tasks, too",
-        )
+        what, advice = "the GLUE leaderboard requires all tasks", "answer the test data of the missing ones, too"
+        raise LitebertError("LB-826", what, received=f"no {', '.join(missing)}", next=advice)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in SUBMISSION_FILES:  # a fixed date: the same answers are the same bytes

@@ -78,13 +78,9 @@ def _passage(line: str, place: RowPlace) -> RacePassage:
         return RacePassage.model_validate(parse_row(line, place))
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-        raise LitebertError(
-            "LB-827",
-            f"{place}: not a passage of RACE" + (f" ({where})" if where else ""),
-            received=line,
-            expected=expected(error, RacePassage),
-            next="get the file again, or take this line out",
-        ) from error
+        what, advice = f"{place}: not a passage of RACE" + (f" ({where})" if where else ""), "take this line out"
+        wanted = expected(error, RacePassage)
+        raise LitebertError("LB-827", what, received=line, expected=wanted, next=advice) from error
 
 
 def submission(name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]) -> dict[str, str]:

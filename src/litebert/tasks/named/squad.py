@@ -96,21 +96,13 @@ def _example(question: _SquadQuestion, context: str, title: str, name: str) -> S
     for answer in answers:
         stands = context[answer.start : answer.start + len(answer.text)] if answer.start >= 0 else ""
         if not answer.text.strip() or stands != answer.text:
-            raise LitebertError(
-                "LB-802",
-                f"{where}: the answer is not where answer_start says",
-                received=f"{answer.text!r} at {answer.start:,}, where {stands!r} stands",
-                expected=f"a part of the context, which has {len(context):,} characters (not bytes)",
-                next="correct answer_start: the position of the answer's first character, from 0",
-            )
+            what = f"{where}: the answer is not where answer_start says"
+            received = f"{answer.text!r} at {answer.start:,}, where {stands!r} stands"
+            advice = "correct answer_start: the position of the answer's first character, from 0, not in bytes"
+            raise LitebertError("LB-802", what, received=received, next=advice)
     if answers and question.is_impossible:
-        raise LitebertError(
-            "LB-805",
-            f"{where} has an answer and says it has none",
-            received=f"is_impossible and {answers[0].text!r}",
-            expected="is_impossible with no answers, or answers without it",
-            next="correct one of the two",
-        )
+        what, received = f"{where} has an answer and says it has none", f"is_impossible and {answers[0].text!r}"
+        raise LitebertError("LB-805", what, received=received, next="correct one of the two")
     # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
     is_empty_list = question.answers is not None and question.is_impossible is None
     is_labelled = bool(answers or question.is_impossible or is_empty_list)
@@ -121,13 +113,11 @@ def _require_distinct(examples: Sequence[SpanExample], name: str) -> None:
     seen: set[str] = set()
     for example in examples:
         if example.id in seen:
-            raise LitebertError(
-                "LB-803",
+            what, advice = (
                 f"{name}: two questions have the same id",
-                received=example.id,
-                expected="a unique id for each question, because predictions are listed by id",
-                next="give one of them another id",
+                "give one of them another: predictions are listed by id",
             )
+            raise LitebertError("LB-803", what, received=example.id, next=advice)
         seen.add(example.id)
 
 
@@ -149,13 +139,12 @@ def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanE
         title = questions[0].title
         merged += [*questions, *(SpanExample(one.id, one.question, context, (), title) for one in added.get(key, ()))]
     if len(merged) == len(examples):
-        raise LitebertError(
-            "LB-804",
+        what, wanted = (
             f"{source.name} has no question on any context of the data",
-            received=f"{len(added):,} contexts, none of them among these",
-            expected="hex SHA-1 of contexts in UTF-8 as keys",
-            next="use the file that was made for this version of the data",
+            "hex SHA-1 of contexts in UTF-8 as keys",
         )
+        advice = "use the file that was made for this version of the data"
+        raise LitebertError("LB-804", what, expected=wanted, next=advice)
     _require_distinct(merged, source.name)
     return merged
 
@@ -195,16 +184,9 @@ def _is_held_out(example: SpanExample) -> bool:
 def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
     ids = [example.id for example in examples]
+    names = ("text", "probability", "start_log_prob", "end_log_prob")
     n_best = [
-        [
-            {
-                "text": span.text,
-                "probability": span.probability,
-                "start_log_prob": span.start_score,
-                "end_log_prob": span.end_score,
-            }
-            for span in answer.n_best
-        ]
+        [dict(zip(names, (x.text, x.probability, x.start_score, x.end_score), strict=True)) for x in answer.n_best]
         for answer in answers
     ]
     files: dict[str, object] = {
@@ -228,21 +210,13 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     wanted = gold([example for example in file.examples if example.answers is not None])
     found = read_layout(find_file(predictions), _TEXTS, what="question id to answer")
     if not wanted:
-        raise LitebertError(
-            "LB-808",
-            f"{source.name} does not tell the answers",
-            received="questions without answers",
-            expected="a labelled file, such as dev-v1.1.json or dev-v2.0.json",
-            next=f"litebert evaluate --predictions {predictions} --data dev-v1.1.json",
-        )
+        advice = f"litebert evaluate --predictions {predictions} --data dev-v1.1.json"
+        raise LitebertError("LB-808", f"{source.name} does not tell the answers", next=advice)
     if wanted.keys().isdisjoint(found):
-        raise LitebertError(
-            "LB-809",
-            f"{predictions} answers no question of {source.name}",
-            received=f"ids such as {next(iter(found), 'none')}",
-            expected=f"ids such as {next(iter(wanted))}",
-            next="choose the file of questions that the predictions were made for",
-        )
+        received, expected = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
+        what = f"{predictions} answers no question of {source.name}"
+        advice = "choose the file of questions that the predictions were made for"
+        raise LitebertError("LB-809", what, received=received, expected=expected, next=advice)
     missing = [key for key in wanted if key not in found]
     if missing:
         consequence = "are left out" if file.is_version_2 else "count as wrong"
@@ -254,18 +228,11 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
         return {**squad2_measures(wanted, found), "unanswered": len(missing)}
     nulls = read_layout(find_file(null_odds), _NUMBERS, what="question id to number")
     if lacking := [key for key in wanted if key in found and key not in nulls]:
-        raise LitebertError(
-            "LB-810",
-            f"{null_odds} lacks questions that are answered",
-            received=f"{len(nulls):,} null scores, none for {lacking[0]}",
-            expected="one for each prediction",
-            next="write both files in one go, or omit --null-odds",
-        )
-    return {
-        **squad2_measures(wanted, found, nulls),
-        **threshold_measures(wanted, found, nulls),
-        "unanswered": len(missing),
-    }
+        what = f"{null_odds} lacks questions that are answered"
+        received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
+        raise LitebertError("LB-810", what, received=received, next=advice)
+    measured = squad2_measures(wanted, found, nulls) | threshold_measures(wanted, found, nulls)
+    return {**measured, "unanswered": len(missing)}
 
 
 def _dataset(name: str, version: str, family: SpanAnswering) -> Dataset[SpanExample, SpanAnswer]:

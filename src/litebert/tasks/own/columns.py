@@ -6,9 +6,11 @@ import json
 import math
 import re
 import shlex
+import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
@@ -30,36 +32,12 @@ SEVERAL: tuple[Role, ...] = ("label", "choices")
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
 """Roles that are not needed in a file without labels."""
 
-# The usual names of columns, without spaces and signs, the likelier first
+# The usual names of columns, without spaces and signs, the likelier first: names.toml
 
-PAIRS = (
-    ("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("text1", "text2"),
-    ("texta", "textb"), ("premise", "hypothesis"), ("question1", "question2"),
-    ("question", "passage"), ("question", "sentence"), ("question", "context"),
-    ("query", "passage"), ("query", "document"), ("first", "second"),
-)  # fmt: skip
-NAMES: Mapping[Role, Names] = {
-    "id": ("id", "idx", "index", "guid", "uid", "uuid", "pairid", "exampleid", "questionid", "qid",
-           "docid", "rowid", "sentenceid", "sentid"),
-    "text": ("text", "sentence", "review", "reviewtext", "reviewbody", "content", "comment",
-             "commenttext", "tweet", "utterance", "message", "body", "document", "description",
-             "query", "sentence1", "premise", "question", "passage", "title", "input"),
-    "second": ("second", "sentence2", "text2", "textb", "hypothesis", "textpair", "pair"),
-    "label": ("label", "labels", "goldlabel", "class", "classindex", "target", "category",
-              "categories", "sentiment", "topic", "intent", "emotion", "score", "similarity",
-              "similarityscore", "relatednessscore", "entailmentjudgment", "rating", "stars",
-              "isduplicate", "quality", "output", "answer", "y"),
-    "tokens": ("tokens", "words", "token"),
-    "tags": ("nertags", "tags", "tag", "labels", "ner", "iobtags", "biotags", "wordlabels",
-             "postags", "pos", "chunktags"),
-    "context": ("context", "passage", "article", "paragraph", "story", "ctx", "premise", "sent1",
-                "text", "document"),
-    "question": ("question", "questionstem", "query", "prompt", "goal", "sent2", "sentence"),
-    "choices": ("choices", "options", "candidates", "endings", "alternatives"),
-    "answers": ("answers", "answer", "answertext"),
-    "start": ("answerstart", "startposition", "answeroffset", "start"),
-}  # fmt: skip
-CHOSEN = ("answerkey", "correct", "correctanswer", "correctanswerid", "gold")
+_USUAL = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+PAIRS: Sequence[Sequence[str]] = _USUAL["pairs"]
+NAMES: Mapping[Role, Sequence[str]] = _USUAL["roles"]
+CHOSEN: Sequence[str] = _USUAL["chosen"]
 """More names of the label column if it says which choice is right."""
 KNOWN_NAMES = frozenset([*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)])
 
@@ -186,13 +164,9 @@ class Columns:
         for role, names in self.names.items():
             for name in names:
                 if role not in without and name not in columns:
-                    raise RequestError(
-                        "LB-851",
-                        f"there is no column {name}{where}",
-                        received=f"{role}={name}",
-                        expected=f"one of {', '.join(columns)}",
-                        next=f"--column {role}=NAME ({did_you_mean(name, columns)})",
-                    )
+                    what, advice = f"there is no column {name}{where}", did_you_mean(name, columns)
+                    wanted, advice = f"one of {', '.join(columns)}", f"--column {role}=NAME ({advice})"
+                    raise RequestError("LB-851", what, received=f"{role}={name}", expected=wanted, next=advice)
 
 
 def chosen_header(words: Iterable[str]) -> bool | None:
@@ -213,13 +187,9 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
         role, equals, name = word.partition("=")
         role = SYNONYMS.get(role, role)
         if role not in ROLES or not equals or not name:
-            raise RequestError(
-                "LB-850",
-                "this does not say what a column is",
-                received=word,
-                expected=f"ROLE=NAME, with a role of {', '.join(ROLES)}; or header=no",
-                next=f"--column text=NAME ({did_you_mean(role, ROLES)})",
-            )
+            wanted = f"ROLE=NAME, with a role of {', '.join(ROLES)}; or header=no"
+            advice = f"--column text=NAME ({did_you_mean(role, ROLES)})"
+            raise RequestError("LB-850", f"{word} does not say what a column is", expected=wanted, next=advice)
         is_one = role not in SEVERAL or name in (columns or ())
         names[role] = (name,) if is_one else tuple(name.split(","))
     chosen = Columns(names)
@@ -272,13 +242,10 @@ def guess_columns(
     found = {"texts": guess.texts, "words": guess.words, "choices": guess.choices, "spans": guess.spans}[shape]()
     for role in chosen.names:
         if role not in found:
-            raise RequestError(
-                "LB-841",
-                f"these rows have no {role}",
-                received=f"{role}={','.join(chosen.all(role))}",
-                expected=f"one of {', '.join(found)}, as these look like {_POSE[shape]}",
-                next="omit this choice; or name the problem: --problem NAME",
-            )
+            received = f"{role}={','.join(chosen.all(role))}"
+            wanted = f"one of {', '.join(found)}, as these look like {_POSE[shape]}"
+            advice = "omit this choice; or name the problem: --problem NAME"
+            raise RequestError("LB-841", f"these rows have no {role}", received=received, expected=wanted, next=advice)
     return shape, Columns({role: columns for role, columns in found.items() if columns})
 
 
