@@ -20,6 +20,21 @@ Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
 STORY = "Anna took a red ball to the river in the morning."
 
 
+Write = Callable[[str, bytes | str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Give a writer of files."""
+
+    def write_file(name: str, content: bytes | str) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file
+
+
 @pytest.fixture(scope="session")
 def small_tokenizer() -> Tokenizer:
     """Give a tokenizer of a few words."""

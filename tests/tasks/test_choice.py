@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from transformers import AlbertForMultipleChoice
 
-from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForTask, Batch
-from litebert.optim import build_optimizer
-from litebert.tasks.finetuning import Finetuning, LabelledSet, answer
+from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, question_texts
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tasks.kinds.text import Scores
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.loop import training_step
 
 WORDS = "anna took a red ball to the river. david found an old map in the house near a tree ? . who"
 CONTEXT = "Anna took a red ball to the river. David found an old map in the house."
@@ -79,15 +77,6 @@ def test_a_batch_of_questions_with_two_to_four_choices_has_the_loss_of_each_alon
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=1e-6)
 
 
-def test_choices_that_a_question_lacks_have_no_gradient(network: AlbertForTask, tokenizer: Tokenizer) -> None:
-    gradients = []
-    for number in (2, 7):
-        network.zero_grad()
-        _losses(network, tokenizer, [TWO], number).sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in network.parameters()])
-    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
-
-
 def test_answers_are_probabilities_of_the_choices_that_there_are(network: AlbertForTask, tokenizer: Tokenizer) -> None:
     family = MultipleChoice()
     features = family.features(ALL, tokenizer, max_length=64, training=False)
@@ -120,14 +109,6 @@ def test_the_context_loses_its_end_and_the_question_its_beginning(tokenizer: Tok
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     assert list(feature.ids) == [[cls, *context[:8], sep, *ids[-5:], sep] for ids in asked]
     assert list(feature.segments) == [[0] * 10 + [1] * 6] * 4
-
-
-def test_a_short_limit_cuts_the_question_too_and_a_short_context_stays_whole(tokenizer: Tokenizer) -> None:
-    (tight,) = MultipleChoice().features([FOUR], tokenizer, max_length=8, training=False)
-    assert {len(ids) for ids in tight.ids} == {8}
-    assert [ids.count(tokenizer.sep_id) for ids in tight.ids] == [2] * 4
-    (roomy,) = MultipleChoice().features([THREE], tokenizer, max_length=512, training=False)
-    assert tokenizer.decode(roomy.ids[2]) == "a tree. who is near? a tree"
 
 
 @settings(deadline=None, max_examples=40)
@@ -194,36 +175,3 @@ def test_rows_show_the_chosen_text_beside_the_right_one() -> None:
     first, second = rows
     assert (first.expected, first.answer, first.confidence, first.score) == ("river", "house", 0.9, 0.0)
     assert (second.expected, second.answer, second.score) == (None, "David", None)
-
-
-def test_an_ensemble_answers_with_the_mean_probability_of_each_choice() -> None:
-    members = [[Scores((0.6, 0.4)), Scores((0.1, 0.2, 0.7))], [Scores((0.2, 0.8))] * 2]
-    members[1][1] = Scores((0.3, 0.6, 0.1))
-    averaged = MultipleChoice().averaged(members)
-    np.testing.assert_allclose(averaged[0].values, (0.4, 0.6))
-    np.testing.assert_allclose(averaged[1].values, (0.2, 0.4, 0.4))
-
-
-def test_a_small_network_learns_which_choice_is_right(network: AlbertForTask, tokenizer: Tokenizer) -> None:
-    choices = [("river", "ball", "tree"), ("ball", "river"), ("house", "ball", "tree", "river")]
-    right = {CONTEXT: "river", "David found an old tree.": "ball"}
-    examples = [
-        ChoiceExample("1", context, "Where?", asked, asked.index(right[context]))
-        for context in right
-        for asked in choices * 2
-    ]
-    family = MultipleChoice()
-    features = family.features(examples, tokenizer, max_length=40, training=True)
-    task = Finetuning(
-        network,
-        family,
-        features=features,
-        held_out={"dev": LabelledSet(examples, features)},
-        train=TrainConfig(batch_size=6, micro_batch_size=4),
-    )
-    before = task.evaluate()["accuracy"]
-    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
-    for step, works in enumerate(task.batches(0, 60)):
-        training_step(task, works, optimizer, step=step, learning_rate=3e-3, clip_norm=1.0, seed=1)
-    assert before < 1.0
-    assert task.evaluate() == {"accuracy": 1.0}

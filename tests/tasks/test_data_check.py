@@ -1,7 +1,6 @@
 """Examples looked through before training: what is found, where, and with which exit code."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,20 +15,9 @@ from litebert.tasks.check import DataReport, Likeness, Seen, check_dataset, chec
 from litebert.tasks.named import DATASETS
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
-Write = Callable[[str, bytes | str], Path]
+from .conftest import Write
+
 GOOD = "".join(f"row number {n},{'ab'[n % 2]}\n" for n in range(40))
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Give a writer of files."""
-
-    def write_file(name: str, content: bytes | str) -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write_file
 
 
 @pytest.fixture(scope="module")

@@ -19,15 +19,13 @@ from litebert.config.head import HEADS, PROBLEMS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.tasks.finetuning import LabelledSet, baseline, doubts, taught, taught_losses
+from litebert.tasks.finetuning import doubts, taught, taught_losses
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of, taught_by
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import TextClassification, TextExample
 from litebert.tasks.named import DATASETS, register
-from litebert.tasks.named.glue import DATASETS as GLUE
-from litebert.tasks.own.dataset import require_same_data, table_dataset
 from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -87,13 +85,6 @@ def test_baseline_gives_what_is_commonest_in_training(name: str, measure: str, v
     family, examples = FAMILIES[name]
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
-
-
-def test_baseline_has_the_names_of_an_evaluation() -> None:
-    examples = texts(0, 1, 1, 1)
-    held_out = {name: LabelledSet(examples, ()) for name in ("dev_matched", "dev_mismatched")}
-    measured = baseline(GLUE["sst2"], examples, held_out)
-    assert measured["dev_matched_accuracy"] == measured["dev_mismatched_accuracy"] == 0.75
 
 
 def test_a_result_that_is_worth_nothing_is_doubted() -> None:
@@ -177,21 +168,6 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
     register(DATASETS["sst2"])  # the same one again does nothing
     with pytest.raises(LitebertError, match="LB-882"):
         register(replace(DATASETS["sst2"], key_measure="f1"))
-
-
-def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None:
-    rows = "".join(f"row {n},line {n},{n % 2}\n" for n in range(20))
-    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    for path in paths:
-        path.write_text("text,title,label\n" + rows, encoding="utf-8")
-    a, b = (table_dataset(path, columns=("text=text",)) for path in paths)
-    other = table_dataset(paths[0], columns=("text=title",))
-    require_same_data({"a": a, "also a": a}, paths[0])
-    require_same_data({"a": a, "b": b}, tmp_path / "new.csv")
-    with pytest.raises(LitebertError, match="LB-881"):
-        require_same_data({"a": a, "b": b}, paths[0])
-    with pytest.raises(LitebertError, match="LB-880"):
-        require_same_data({"a": a, "other": other}, paths[0])
 
 
 @pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])

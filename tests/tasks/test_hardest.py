@@ -73,22 +73,6 @@ def test_the_hardest_sequences_stay_whole(batch: PretrainingBatch, network: Albe
         assert network.training
 
 
-def test_chosen_sequences_keep_tokens_masks_and_labels(batch: PretrainingBatch) -> None:
-    order = np.array([7, 2, 11])
-    found = of_sequences(batch, order)
-    assert batch.sentence_labels is not None
-    assert found.sentence_labels is not None
-    assert found.sentence_labels.tolist() == batch.sentence_labels[order].tolist()
-    for place, number in enumerate(order.tolist()):
-        one = _sequence(batch, number)
-        start, stop = found.offsets[place : place + 2]
-        assert found.ids[start:stop].tolist() == one.ids.tolist()
-        here = (found.masked_positions >= start) & (found.masked_positions < stop)
-        assert (found.masked_positions[here] - start).tolist() == one.masked_positions.tolist()
-        assert found.masked_ids[here].tolist() == one.masked_ids.tolist()
-        assert len(one.masked_ids) > 0
-
-
 def test_several_processes_cannot_choose_together() -> None:
     require_alone(MiningConfig(pool=2), ALONE)
     require_alone(MiningConfig(), World(rank=0, size=2))

@@ -9,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AlbertForTokenClassification
 
-from litebert.config import AlbertConfig, HeadConfig, OptimConfig, TrainConfig
+from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import save_model
 from litebert.nn import AlbertForTask
-from litebert.optim import build_optimizer
-from litebert.tasks.finetuning import Finetuning, answer
+from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words, runs
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.loop import training_step
 
 WORDS = "anna went to berlin with david , 1,905 ( old ) maps in one bag . zürich lies north of rome"
 HEAD = HeadConfig(kind="token-classification", labels=("B-LOC", "B-PER", "O"))
@@ -122,20 +120,6 @@ def test_loss_is_the_mean_over_words_that_transformers_has(
     torch.testing.assert_close(mean, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_training_learns_the_tags(tokenizer: Tokenizer, network: AlbertForTask) -> None:
-    examples = [SHORT, LONG]
-    features = FAMILY.features(examples, tokenizer, max_length=12, training=True)
-    train = TrainConfig(steps=100, batch_size=len(features), micro_batch_size=2)
-    task = Finetuning(network, FAMILY, features=features, held_out={}, train=train)
-    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
-    network.train()
-    for step, works in enumerate(task.batches(0, 100)):
-        training_step(task, works, optimizer, step=step, learning_rate=3e-3, clip_norm=1.0, seed=1)
-    plain = FAMILY.features(examples, tokenizer, max_length=12, training=False)
-    answers = answer(network, FAMILY, examples, plain)
-    assert FAMILY.measures(examples, answers)["f1"] == 1.0
-
-
 def test_rows_are_written_in_words() -> None:
     answered = TagAnswer(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
     (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])
@@ -147,9 +131,3 @@ def test_rows_are_written_in_words() -> None:
 def test_sentence_without_words_has_a_row_without_numbers() -> None:
     (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])
     assert (row.expected, row.answer, row.confidence, row.score) == (None, "", None, None)
-
-
-def test_ensemble_has_the_mean_probability_of_each_tag() -> None:
-    one, other = (TagAnswer(np.array([[p, 1 - p, 0.0]])) for p in (0.9, 0.2))
-    (mean,) = FAMILY.averaged([[one], [other]])
-    np.testing.assert_allclose(mean.probabilities, [[0.55, 0.45, 0.0]])

@@ -18,8 +18,6 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
     SpanFeature,
-    candidates,
-    likeliest,
     proposals,
 )
 from litebert.tasks.named.squad import DATASETS
@@ -79,13 +77,6 @@ def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, 
     assert sum(span.probability for span in found) == pytest.approx(1.0)
 
 
-def test_probability_is_a_softmax_over_the_proposals() -> None:
-    rows = np.array([[4, 4, 1, 1], [5, 5, 0, 1]], dtype=np.float32)
-    first, second = proposals(CONTEXT, [(WINDOWS[0], rows)], n_best=20, nothing=EMPTY)
-    assert (first.text, second.text) == ("Ada", "met")
-    assert first.probability / second.probability == pytest.approx(np.e)
-
-
 def test_a_start_counts_only_where_it_has_most_context() -> None:
     shared = np.array([[4 + 5, 4 + 5, 9, 9]], dtype=np.float32)  # word 5 in the first window
     (found,) = proposals(CONTEXT, [(WINDOWS[0], shared)], n_best=20, nothing=EMPTY)
@@ -104,20 +95,6 @@ def test_one_text_in_two_places_is_proposed_once_where_it_scores_best() -> None:
 def test_without_windows_there_is_no_answer() -> None:
     assert proposals(" ", [], n_best=20, nothing=EMPTY) == (EMPTY,)
     assert proposals(" ", [], n_best=20, nothing=NO_SPAN) == (NO_SPAN,)
-
-
-@FEW
-@given(st.lists(st.integers(-3, 3), max_size=12), st.integers(0, 12))
-def test_the_likeliest_places_are_in_stable_order(scores: list[int], number: int) -> None:
-    expected = sorted(range(len(scores)), key=lambda place: -scores[place])[:number]
-    assert likeliest(np.array(scores, dtype=np.float32), number).tolist() == expected
-
-
-def test_candidates_are_in_order_and_not_too_long() -> None:
-    starts, ends = np.array([1, 5]), np.array([[4, 1, 0], [5, 7, 4]])
-    scores = np.zeros((2, 3))
-    rows = candidates(starts, np.zeros(2), ends, scores, max_answer_length=3)
-    assert rows[:, :2].tolist() == [[1, 1], [5, 5], [5, 7]]
 
 
 def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:

@@ -99,16 +99,6 @@ def test_the_conditional_loss_is_half_of_three_cross_entropies(
 
 
 @BOTH
-def test_a_loss_does_not_depend_on_the_rest_of_the_batch(
-    family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
-    network = _network(family)
-    features = _features(family, [voyages[0], voyages[3], voyages[9]], tokenizer)
-    alone = torch.cat([_losses(family, network, [feature]) for feature in features])
-    torch.testing.assert_close(_losses(family, network, features), alone)
-
-
-@BOTH
 def test_an_answer_does_not_depend_on_the_rest_of_the_batch(
     family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
 ) -> None:
@@ -141,16 +131,6 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokeniz
     found = {(int(row[0]), int(row[1])): float(row[2] + row[3]) for row in rows[1:]}
     assert found == pytest.approx(expected)
     assert rows[0, 2] == pytest.approx(float(spans.no_answer[0]))
-
-
-@BOTH
-def test_an_ensemble_of_one_model_twice_is_that_model(
-    family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
-    network = _network(family)
-    features = _features(family, voyages[:8], tokenizer, training=False)
-    answers = answer(network, family, voyages[:8], features)
-    assert family.averaged([answers, answers]) == answers
 
 
 @BOTH

@@ -1,6 +1,5 @@
 """Prediction files are scored as the official scripts score them, and bad ones are refused."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,13 +75,3 @@ def test_files_that_do_not_fit_are_refused(
         score_predictions(
             tmp_path / "dev.json", tmp_path / "found.json", null_odds=None if nulls is None else tmp_path / "nulls.json"
         )
-
-
-def test_a_file_without_answers_cannot_be_scored_against(
-    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
-) -> None:
-    unlabelled = [SpanExample(one.id, one.question, one.context) for one in voyages[:2]]
-    write_squad(tmp_path / "test.json", unlabelled)
-    write_text(tmp_path / "found.json", json.dumps({voyages[0].id: "x"}))
-    with pytest.raises(LitebertError, match="LB-808"):
-        score_predictions(tmp_path / "test.json", tmp_path / "found.json")

@@ -19,7 +19,6 @@ from litebert.tasks.kinds.spans import (
     official_threshold,
     tuned_threshold,
 )
-from litebert.tasks.named.squad import DATASETS
 
 CONTEXT = "Ada left."
 ADA = (GoldAnswer("Ada", 0),)
@@ -74,12 +73,6 @@ def test_where_answering_nothing_is_best_the_official_threshold_answers_negative
     assert answered(examples, answers, tuned_threshold(examples, answers)) == {"0": "", "1": ""}
 
 
-def test_a_set_threshold_is_applied_unchanged() -> None:
-    examples, answers = _questions(SEPARABLE)
-    set_to_1 = [SpanAnswer(a.text, a.n_best, a.null_score, threshold=1.0) for a in answers]
-    assert given_texts(examples, set_to_1) == [answer.text for answer in set_to_1]
-
-
 def test_where_nobody_knows_the_answers_even_odds_decide() -> None:
     family = ConditionalSpanAnswering()
     unlabelled = [SpanExample("q", "Who?", CONTEXT)]
@@ -87,13 +80,6 @@ def test_where_nobody_knows_the_answers_even_odds_decide() -> None:
     unsure = family.averaged([[_answer(0.5)]])
     assert given_texts(unlabelled, sure) == ["Ada"]
     assert given_texts(unlabelled, unsure) == [""]
-
-
-def test_null_odds_are_written_beside_the_predictions() -> None:
-    examples, answers = _questions(SEPARABLE)
-    files = DATASETS["squad2"].submission("dev", examples, answers)
-    assert files["null_odds.json"].startswith('{\n    "0": -3.0,\n    "1": -2.0')
-    assert '"1": ""' in files["predictions.json"]
 
 
 @settings(deadline=None, max_examples=100)

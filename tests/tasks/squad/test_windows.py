@@ -146,11 +146,6 @@ def test_windows_without_the_answer_stay_and_point_to_cls(tokenizer: Tokenizer, 
     assert any(not target[2] for target in targets)
 
 
-def test_an_impossible_question_points_to_cls_everywhere(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
-    windows = _windows(voyages[3], tokenizer, max_length=32)
-    assert {tuple(window.target) for window in windows if window.target is not None} == {(0, 0, 1)}
-
-
 def test_windows_to_answer_have_no_target_and_no_more_pieces_than_allowed(
     tokenizer: Tokenizer, voyages: list[SpanExample]
 ) -> None:
@@ -159,17 +154,6 @@ def test_windows_to_answer_have_no_target_and_no_more_pieces_than_allowed(
     assert sum(int(window.has_most_context.sum()) for window in windows) == len(
         tokenizer.encode(voyages[0].context).ids
     )
-
-
-def test_a_long_question_loses_its_end(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
-    long = SpanExample("q", "Who? " * 100, voyages[0].context)
-    family = SpanAnswering(max_query_length=10)
-    (window, *_) = family.features([long], tokenizer, max_length=64, training=False)
-    assert window.segments[0].index(1) == 12
-
-
-def test_a_context_without_pieces_has_no_window(tokenizer: Tokenizer) -> None:
-    assert _windows(SpanExample("q", "Who?", " \n"), tokenizer, training=False) == []
 
 
 def test_a_question_without_room_for_its_context_is_refused(tokenizer: Tokenizer) -> None:
@@ -181,12 +165,6 @@ def test_a_question_without_room_for_its_context_is_refused(tokenizer: Tokenizer
 def test_training_needs_one_answer(tokenizer: Tokenizer, answers: tuple[GoldAnswer, ...] | None) -> None:
     with pytest.raises(LitebertError, match="LB-806"):
         _windows(SpanExample("q", "Who?", "Ada left.", answers), tokenizer)
-
-
-def test_questions_on_one_context_share_its_pieces(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
-    features = SpanAnswering().features(voyages[:2], tokenizer, max_length=200, training=True)
-    first, second = (one for one in features if isinstance(one, SpanFeature))
-    assert np.shares_memory(first.offsets, second.offsets)
 
 
 def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:

@@ -1,0 +1,375 @@
+"""GLUE and RACE as their authors and the Hub pack them, what leaves for the leaderboards, the recipes and the paper."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from litebert.config import FinetuneConfig, Origin, Setting, resolve
+from litebert.config.load import settings_from_toml
+from litebert.errors import LitebertError
+from litebert.tasks.kinds.choice import ChoiceExample
+from litebert.tasks.kinds.text import Scores, TextExample
+from litebert.tasks.named import DATASETS, all_published, glue, published, race
+from litebert.tasks.named.glue import SUBMISSION_FILES, glue_zip
+
+# GLUE: its files
+
+# official-behaviour 6.1: columns by number (labelled: texts, label; unlabelled: texts), and rows by split
+FILES = {
+    "cola": ("CoLA", (3,), 1, (1,), {"train": 8_551, "dev": 1_043, "test": 1_063}),
+    "sst2": ("SST-2", (0,), 1, (1,), {"train": 67_349, "dev": 872, "test": 1_821}),
+    "mrpc": ("MRPC", (3, 4), 0, (3, 4), {"train": 3_668, "dev": 408, "test": 1_725}),
+    "stsb": ("STS-B", (7, 8), -1, (7, 8), {"train": 5_749, "dev": 1_500, "test": 1_379}),
+    "qnli": ("QNLI", (1, 2), -1, (1, 2), {"dev": 5_463, "test": 5_463}),
+    "rte": ("RTE", (1, 2), -1, (1, 2), {"train": 2_490, "dev": 277, "test": 3_000}),
+    "wnli": ("WNLI", (1, 2), -1, (1, 2), {"train": 635, "dev": 71, "test": 146}),
+}
+WORDS = ["entailment", "not_entailment"]
+PAIR_HEAD = "index\tsentence1\tsentence2\tlabel"
+
+
+def write(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def error_of(folder: Path, task: str, split: str = "train") -> LitebertError:
+    with pytest.raises(LitebertError) as caught:
+        DATASETS[task].read(folder, split)
+    return caught.value
+
+
+def by_position(path: Path, task: str, split: str) -> Iterator[tuple[object, ...]]:
+    """Read texts and label as the official reader counts columns."""
+    _, labelled, label, unlabelled, _ = FILES[task]
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        rows = list(csv.reader(file, delimiter="\t", quotechar=None))
+    for row in rows if task == "cola" and split != "test" else rows[1:]:
+        if split == "test":
+            yield (*(row[column] for column in unlabelled), None)
+        else:
+            value = row[label]
+            yield *(row[column] for column in labelled), WORDS.index(value) if value in WORDS else float(value)
+
+
+@pytest.mark.parametrize(("task", "split"), [(task, split) for task, (*_, sizes) in FILES.items() for split in sizes])
+def test_every_official_file_reads_as_the_official_columns_say(real_data: Path, task: str, split: str) -> None:
+    folder, *_, sizes = FILES[task]
+    read = DATASETS[task].read(real_data / "glue", split)
+    found = [(*([e.first] if e.second is None else [e.first, e.second]), e.label) for e in read]
+    assert found == list(by_position(real_data / "glue" / folder / f"{split}.tsv.gz", task, split))
+    assert [example.id for example in read] == [str(n) for n in range(sizes[split])]
+
+
+def test_real_files_of_other_layouts_are_read(real_data: Path, tmp_path: Path) -> None:
+    examples = DATASETS["ax"].read(real_data / "glue", "test")
+    assert (len(examples), {example.label for example in examples}) == (1_104, {None})
+    (tmp_path / "mnli").mkdir()
+    file = real_data / "nli" / "mnli_dev_matched_a.jsonl.gz"
+    (tmp_path / "mnli/validation_matched.jsonl.gz").symlink_to(file)
+    read = DATASETS["mnli"].read(tmp_path, "dev_matched")
+    assert (len(read), {example.label for example in read}) == (5_000, {0, 1, 2})
+
+
+def test_mnli_has_two_dev_sets_and_labels_in_the_official_order(tmp_path: Path) -> None:
+    for split, label in [("matched", "Neutral"), ("mismatched", "contradiction")]:
+        row = f"0\tx\tA man sleeps.\tA man is.\t{label}"
+        write(tmp_path, f"MNLI/dev_{split}.tsv", "index\tgenre\tsentence1\tsentence2\tgold_label", row)
+    dataset = DATASETS["mnli"]
+    read = [dataset.read(tmp_path, split)[0] for split in dataset.dev_splits]
+    assert read == [TextExample("0", "A man sleeps.", "A man is.", label) for label in (2, 0)]
+    assert dataset.family.head.labels == ("contradiction", "entailment", "neutral")
+
+
+def test_qqp_skips_lines_that_break_off_and_only_these(tmp_path: Path) -> None:
+    head, whole = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "7\t1\t2\tWho?\tWhom?\t1"
+    write(tmp_path, "QQP/train.tsv", head, "8\t1\t2\tWho is", whole)
+    assert DATASETS["qqp"].read(tmp_path, "train") == [TextExample("7", "Who?", "Whom?", 1)]
+    write(tmp_path, "QQP/train.tsv", head, whole, f"{whole}\t1")
+    assert (error_of(tmp_path, "qqp").code, "line 3" in error_of(tmp_path, "qqp").what) == ("LB-823", True)
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
+def test_files_may_be_packed_and_lie_in_the_given_folder_itself(tmp_path: Path, end: str) -> None:
+    data = f'{PAIR_HEAD}\n3\t "It  rains. \tIt is wet.\tEntailment'.encode()  # quotes mean nothing
+    packed = {"": data, ".gz": gzip.compress(data), ".zst": zstandard.compress(data)}[end]
+    (tmp_path / f"train.tsv{end}").write_bytes(packed)
+    assert DATASETS["rte"].read(tmp_path, "train") == [TextExample("3", ' "It  rains. ', "It is wet.", 0)]
+
+
+GOOD = {"sentence1": "A.", "sentence2": "B.", "label": 1, "idx": 9}
+MALFORMED = {
+    "another task": ("rte", "tsv", ["index\tquestion\tsentence\tlabel", "0\tWho?\tHe.\tentailment"], "LB-822", 1),
+    "another task's labels": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\tentailment"], "LB-825", 2),
+    "a short line": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\t1", "1\tA."], "LB-823", 3),
+    "a label": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\t2"], "LB-825", 2),
+    "nothing": ("wnli", "tsv", [""], "LB-822", 1),
+    "a header where none is": ("cola", "tsv", ["source\tlabel\toriginal\tsentence"], "LB-825", 1),
+    "a column less": ("cola", "tsv", ["gj04\t1\t\tA sentence.", "gj04\t1\tA sentence."], "LB-823", 2),
+    "a score": ("stsb", "tsv", [PAIR_HEAD.replace("label", "score"), "0\tA.\tB.\t5.1"], "LB-825", 2),
+    "no number": ("stsb", "tsv", [PAIR_HEAD.replace("label", "score"), "0\tA.\tB.\tnan"], "LB-825", 2),
+    "a key less": ("mrpc", "jsonl", [json.dumps(GOOD), '{"sentence1": "A.", "sentence2": "B."}'], "LB-822", 2),
+    "no text": ("mrpc", "jsonl", [json.dumps(GOOD), json.dumps({**GOOD, "sentence2": None})], "LB-824", 2),
+    "a label of the Hub": ("mrpc", "jsonl", [json.dumps(GOOD), json.dumps({**GOOD, "label": -1})], "LB-825", 2),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_malformed_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    task, kind, lines, code, line = MALFORMED[name]
+    write(tmp_path, f"train.{kind}", *lines)
+    error = error_of(tmp_path, task)
+    assert (error.code, f"train.{kind}, line {line}:" in error.what) == (code, True)
+
+
+def test_a_folder_without_the_task_says_what_it_has_and_what_is_wanted(tmp_path: Path) -> None:
+    write(tmp_path, "RTE/train.tsv", "")
+    error = error_of(tmp_path, "mrpc", "dev")
+    assert (error.code, error.received, "MRPC/dev.tsv" in str(error.expected)) == ("LB-820", "RTE", True)
+    assert error_of(tmp_path / "none", "mrpc").received == "no such folder"
+    assert error_of(tmp_path / "RTE/train.tsv", "rte").received == "a file, not a folder"
+    assert error_of(tmp_path, "ax").next == "litebert recipes show mnli"  # nothing is trained on the diagnostic set
+
+
+def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Path) -> None:
+    columns = {"premise": ["A.", "B.", "C."], "hypothesis": ["D.", "E.", "F."], "label": [2, 0, 1], "idx": [4, 5, 6]}
+    (tmp_path / "mnli").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "mnli" / "validation_matched-00000-of-00001.parquet")
+    read = DATASETS["mnli"].read(tmp_path, "dev_matched")
+    assert [(e.id, e.first, e.label) for e in read] == [("4", "A.", 0), ("5", "B.", 1), ("6", "C.", 2)]
+    for part in range(2):  # parts follow each other, and test labels of -1 are none
+        columns = {"sentence": [f"text {part}"], "label": [-1], "idx": [part]}
+        pq.write_table(pa.table(columns), tmp_path / f"test-0000{part}-of-00002.parquet")
+    assert DATASETS["cola"].read(tmp_path, "test") == [TextExample("0", "text 0"), TextExample("1", "text 1")]
+    pq.write_table(pa.table({"sentence": ["one"], "label": [0]}), tmp_path / "train-00000-of-00001.parquet")
+    assert (error_of(tmp_path, "sst2").code, error_of(tmp_path, "sst2").received) == ("LB-822", "sentence, label")
+
+
+# GLUE: what leaves
+
+SPELT = {
+    ("cola", "test"): ("CoLA.tsv", "0", "1"),
+    ("sst2", "test"): ("SST-2.tsv", "0", "1"),
+    ("mrpc", "test"): ("MRPC.tsv", "0", "1"),
+    ("qqp", "test"): ("QQP.tsv", "0", "1"),
+    ("qnli", "test"): ("QNLI.tsv", "entailment", "not_entailment"),
+    ("rte", "test"): ("RTE.tsv", "entailment", "not_entailment"),
+    ("wnli", "test"): ("WNLI.tsv", "0", "1"),
+    ("mnli", "test_matched"): ("MNLI-m.tsv", "contradiction", "entailment"),
+    ("mnli", "test_mismatched"): ("MNLI-mm.tsv", "contradiction", "entailment"),
+    ("ax", "test"): ("AX.tsv", "contradiction", "entailment"),
+    ("stsb", "test"): ("STS-B.tsv", "5.000", "0.000"),  # cut to the scale
+}
+
+
+@pytest.mark.parametrize(("task", "split"), SPELT)
+def test_answers_are_written_as_the_leaderboard_spells_them(task: str, split: str) -> None:
+    file, *predictions = SPELT[task, split]
+    asked = [TextExample("0", "a"), TextExample("1", "b")]
+    answers = [Scores((5.2,)), Scores((-0.01,))] if task == "stsb" else [Scores((0.9, 0.1, 0)), Scores((0.2, 0.8, 0))]
+    written = dict(DATASETS[task].submission(split, asked, answers))
+    assert written == {file: "index\tprediction\n0\t{}\n1\t{}\n".format(*predictions)}
+
+
+def test_the_archive_holds_the_eleven_files_and_the_same_answers_give_the_same_bytes() -> None:
+    contents = {name: f"{name}\n" for name in SUBMISSION_FILES}
+    packed = glue_zip(contents)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == contents
+    assert len(contents) == 11
+    assert glue_zip(dict(reversed(contents.items()))) == packed
+    with pytest.raises(LitebertError, match=r"LB-826(.|\n)*no MNLI-mm.tsv, AX.tsv"):
+        glue_zip({name: "" for name in SUBMISSION_FILES if name not in ("AX.tsv", "MNLI-mm.tsv")})
+
+
+def test_each_task_is_chosen_by_the_measure_of_the_official_code() -> None:
+    for task, dataset in glue.DATASETS.items():
+        labels = [0.0, 1.0] if task == "stsb" else [0, 1]
+        asked = [TextExample(str(n), "a", label=label) for n, label in enumerate(labels)]
+        right = [(0.5,), (0.7,)] if task == "stsb" else [(0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
+        size = len(dataset.family.head.labels)
+        measured = dataset.family.measures(asked, [Scores(values[:size]) for values in right])
+        assert measured[dataset.key_measure] == pytest.approx(1.0), task
+        assert dataset.key_measure == {"cola": "matthews", "stsb": "pearson"}.get(task, "accuracy")
+        assert {"stsb": "spearman", "mrpc": "f1", "qqp": "f1"}.get(task, dataset.key_measure) in measured
+
+
+# RACE
+
+
+def passage(name: str, **changes: object) -> str:
+    fields = {
+        "answers": ["C", "A"],
+        "options": [["red", "blue", "green", "black"], ["Mia", "Tom", "Ann", "Ben"]],
+        "questions": ["The kite is  _ .", "Whose kite is it?"],
+        "article": "Mia has a kite.\nIt is green.",
+        "id": name,
+    }
+    return json.dumps(fields | changes)
+
+
+def test_race_is_read_from_a_file_a_passage_from_joined_files_and_from_packed_lines(tmp_path: Path) -> None:
+    for group, number in [("middle", 2), ("middle", 1), ("high", 3)]:
+        write(tmp_path, f"RACE/test/{group}/{number}.txt", passage(f"{group}{number}.txt"))
+    read = DATASETS["race"].read(tmp_path, "test")
+    assert read[1] == ChoiceExample(
+        "middle1.txt-1", "Mia has a kite.\nIt is green.", "Whose kite is it?", ("Mia", "Tom", "Ann", "Ben"), 0, "middle"
+    )
+    ids = ["middle1.txt", "middle2.txt", "high3.txt"]
+    assert [example.id for example in read] == [f"{name}-{n}" for name in ids for n in (0, 1)]
+    write(tmp_path, "train/high/1.txt", passage("high1.txt"))
+    write(tmp_path, "train/high/all.txt", passage("high1.txt"), passage("high2.txt"))
+    assert len(DATASETS["race-high"].read(tmp_path, "train")) == 4
+    (tmp_path / "dev-high.jsonl.gz").write_bytes(gzip.compress(passage("high1.txt").encode()))
+    assert len(DATASETS["race-high"].read(tmp_path, "dev")) == 2
+    assert "dev-middle.jsonl" in str(error_of(tmp_path, "race", "dev").expected)
+
+
+NO_PASSAGES: dict[str, tuple[str, str]] = {
+    "{": ("LB-312", "complete object"),
+    passage("h", answers=["C"]): ("LB-827", "1 answers"),
+    passage("h", answers=["C", "E"]): ("LB-827", "'A', 'B', 'C' or 'D'"),
+    passage("h", options=[["a", "b"], ["c", "d"]]): ("LB-827", "up to 4 options, C among them"),
+    passage("h", options=[list("abcde"), list("abcd")]): ("LB-827", "not 5"),
+    passage("h", questions="Who?"): ("LB-827", "a list of texts"),
+    passage("h", article=None): ("LB-827", "text"),
+}
+
+
+@pytest.mark.parametrize("line", NO_PASSAGES)
+def test_what_is_no_passage_is_named_with_file_and_line(tmp_path: Path, line: str) -> None:
+    write(tmp_path, "train/high/all.txt", passage("high0.txt"), line)
+    error, (code, said) = error_of(tmp_path, "race-high"), NO_PASSAGES[line]
+    assert (error.code, "all.txt, line 2" in error.what, said in str(error.expected)) == (code, True, True)
+
+
+def test_answers_leave_as_letters_by_question() -> None:
+    asked = [ChoiceExample(f"high1.txt-{n}", "", "", tuple("wxyz")) for n in range(2)]
+    answers = [Scores((0.1, 0.2, 0.6, 0.1)), Scores((0.7, 0.1, 0.1, 0.1))]
+    ((name, text),) = DATASETS["race-high"].submission("test", asked, answers).items()
+    assert (name, json.loads(str(text))) == ("race-high-test.json", {"high1.txt-0": "C", "high1.txt-1": "A"})
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "size"),
+    [("race-middle", "dev", 1_436), ("race-high", "dev", 3_451), ("race", "dev", 4_887), ("race", "train", 87_866)],
+)
+def test_the_real_files_have_the_published_number_of_questions(
+    real_data: Path, name: str, split: str, size: int
+) -> None:
+    examples = DATASETS[name].read(real_data / "race", split)
+    assert len(examples) == len({example.id for example in examples}) == size
+    assert {len(example.choices) for example in examples} == {4}
+
+
+# The recipes (Table 14 and run_glue.sh, official-behaviour 6.6) and the published scores
+
+FOLDER = files("litebert") / "recipes" / "finetune"
+# rate, batch, encoder dropout, steps, warm-up, length, evaluated every; size of the training set, epochs
+RECIPES = {
+    "cola": (1e-5, 16, 0.0, 5_336, 320, 512, 100, 8_551, 10.0),
+    "stsb": (2e-5, 16, 0.0, 3_598, 214, 512, 100, 5_749, 10.0),
+    "sst2": (1e-5, 32, 0.0, 20_935, 1_256, 512, 100, 67_349, 9.9),
+    "mnli": (3e-5, 128, 0.0, 10_000, 1_000, 512, 100, 392_702, 3.3),
+    "qnli": (1e-5, 32, 0.0, 33_112, 1_986, 512, 200, 104_743, 10.1),
+    "qqp": (5e-5, 128, 0.1, 14_000, 1_000, 512, 100, 363_846, 4.9),
+    "rte": (3e-5, 32, 0.1, 800, 200, 512, 100, 2_490, 10.3),
+    "mrpc": (2e-5, 32, 0.0, 800, 200, 512, 100, 3_668, 7.0),
+    "wnli": (2e-5, 16, 0.1, 2_000, 250, 512, 0, 635, 50.4),
+    "squad": (5e-5, 48, 0.0, 3_649, 365, 384, 5_000, 87_599, 2.0),
+    "squad2": (3e-5, 48, 0.0, 8_144, 814, 512, 5_000, 130_319, 3.0),
+    "race": (2e-5, 32, 0.1, 12_000, 1_000, 512, 100, 87_866, 4.4),
+    "race-v2": (1e-5, 32, 0.0, 12_000, 1_000, 512, 100, 87_866, 4.4),
+}
+
+
+def recipe(name: str) -> FinetuneConfig:
+    given = {"model.start": Setting("model", Origin("flag")), "data.folder": Setting("data", Origin("flag"))}
+    with as_file(FOLDER / f"{name}.toml") as path:
+        return resolve(FinetuneConfig, settings_from_toml(path), given).config
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_has_the_published_values(name: str) -> None:
+    config = recipe(name)
+    task, model, optim, train = config.task, config.model, config.optim, config.train
+    *values, size, epochs = RECIPES[name]
+    found: list[Any] = [optim.learning_rate, train.batch_size, model.hidden_dropout_prob, train.steps]
+    assert [*found, optim.warmup_steps, task.max_length, train.eval_every] == values
+    assert task.name == name.removesuffix("-v2")
+    assert model.attention_probs_dropout_prob == model.hidden_dropout_prob
+    assert model.classifier_dropout_prob == 0.1
+    assert (optim.name, optim.schedule, optim.weight_decay, optim.clip_norm) == ("adamw", "official", 0.01, 1.0)
+    assert (optim.beta1, optim.beta2, optim.epsilon) == (0.9, 0.999, 1e-6)
+    assert train.steps * train.batch_size / size == pytest.approx(epochs, abs=0.051)
+    assert (task.max_query_length, task.doc_stride) == (64, 128)
+
+
+@pytest.mark.parametrize("school", ["middle", "high"])
+def test_one_school_alone_has_the_values_of_race_by_passes(school: str) -> None:
+    config, whole = recipe(f"race-{school}"), recipe("race")
+    assert config.model == whole.model
+    assert config.optim.model_copy(update={"warmup_steps": 1_000}) == whole.optim
+    assert config.optim.warmup_steps == pytest.approx(1_000 / 12_000, abs=0.001)
+    assert (config.train.epochs, config.train.steps) == (4.4, 0)
+
+
+def test_every_task_that_can_be_trained_has_a_recipe_that_tells_its_source() -> None:
+    names = {entry.name.removesuffix(".toml") for entry in FOLDER.iterdir()}
+    assert {*glue.DATASETS, *race.DATASETS, "squad", "squad2"} - names == {"ax"}
+    for name in [*RECIPES, "race-middle", "race-high"]:
+        head = (FOLDER / f"{name}.toml").read_text(encoding="utf-8").partition("[task]")[0]
+        for part in ("# Source: ", "# Data: ", "# Hardware: ", "# Expected: ", "Table 14", "Not run"):
+            assert part in head, name
+        if expected := re.search(r"(\d\d\.\d)[^.]*xxlarge\s\(Table 9", head):
+            (score,) = [s for s in published(name, model="xxlarge-v1") if s.table == "Table 9"]
+            assert float(expected[1]) == score.percent
+
+
+# the column Avg of Table 2, Table 13 and the README (both measures of a SQuAD averaged first)
+AVERAGES = {
+    ("Table 2", "bert-base"): 82.3,
+    ("Table 2", "bert-large"): 85.2,
+    ("Table 2", "base-v1"): 80.1,
+    ("Table 2", "large-v1"): 82.4,
+    ("Table 2", "xlarge-v1"): 85.5,
+    ("Table 2", "xxlarge-v1, 24 layers, 125k steps"): 88.7,
+    ("Table 13", "xxlarge-v1, 125k steps"): 88.7,
+    ("README L33-44", "base-v2"): 82.3,
+    ("README L33-44", "large-v2"): 85.7,
+    ("README L33-44", "xlarge-v2"): 87.9,
+    ("README L33-44", "xxlarge-v2"): 90.9,
+    ("README L33-44", "xxlarge-v1"): 91.0,
+}
+
+
+@pytest.mark.parametrize(("table", "model"), AVERAGES)
+def test_the_five_tasks_of_a_row_average_as_published(table: str, model: str) -> None:
+    row = [score for score in all_published() if (score.table, score.model) == (table, model)]
+    tasks = sorted({score.task for score in row})
+    assert tasks == ["mnli", "race", "squad", "squad2", "sst2"]
+    means = [sum(values) / len(values) for values in ([s.percent for s in row if s.task == task] for task in tasks)]
+    assert sum(means) / 5 == pytest.approx(AVERAGES[table, model], abs=0.11)
+
+
+def test_a_task_is_asked_for_by_name_and_model_and_measured_as_here() -> None:
+    found = published("squad2", model="base-v2")
+    assert {(s.measure, s.percent, s.split) for s in found} == {("f1", 82.1, "dev"), ("exact", 79.3, "dev")}
+    assert published("ax") == []
+    assert {s.task for s in all_published() if s.table == "Table 9"} == {*glue.DATASETS} - {"wnli", "ax"}
+    assert {s.measure for s in all_published() if s.task in glue.DATASETS} == {"accuracy", "matthews", "pearson"}

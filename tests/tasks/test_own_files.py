@@ -1,0 +1,465 @@
+"""Files of one's own as data sets: columns, every problem from file to answers, splits, refusals."""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.errors import LitebertError
+from litebert.nn import AlbertForTask
+from litebert.optim import build_optimizer
+from litebert.reading.tables import Row
+from litebert.tasks.finetuning import Finetuning, answer
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
+from litebert.tasks.kinds.tagging import TagExample, TokenClassification
+from litebert.tasks.kinds.text import MultiLabel, Regression, Scores, SingleLabel, TextExample
+from litebert.tasks.own.columns import Columns, chosen_columns, guess_columns
+from litebert.tasks.own.dataset import drawn, require_same_data, table_dataset
+from litebert.tasks.own.examples import LabelColumn, in_order
+from litebert.tokenizer import Tokenizer
+from litebert.train.loop import training_step
+
+from .conftest import STORY, Write
+
+# Columns
+
+LONG = ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."]
+OTHER = ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."]
+FEW, NUM = ["a", "b", "a", "b"], [1, 2, 3, 4]
+FOUR = [["a", "b", "c", "d"]] * 4
+NAMED = [{"label": ["A", "B"], "text": ["x", "y"]}] * 4
+SPANS = [{"text": ["fine"], "answer_start": [11]}] * 4
+
+
+def table(**columns: Sequence[object]) -> list[Row]:
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def guessed(rows: list[Row], *words: str) -> str:
+    names = list(rows[0])
+    shape, columns = guess_columns(names, rows, chosen_columns(words, names), None)
+    return " ".join([f"{shape}:", *columns.words()])
+
+
+USUAL = {
+    "texts: text=sentence label=label": table(sentence=LONG, label=FEW),
+    "texts: text=premise second=hypothesis label=gold_label id=pairID": table(
+        pairID=NUM, gold_label=FEW, premise=LONG, hypothesis=OTHER
+    ),
+    "texts: text=question1 second=question2 label=is_duplicate id=id": table(
+        id=NUM, question1=LONG, question2=OTHER, is_duplicate=["0", "1", "1", "0"]
+    ),
+    "texts: text=question second=passage label=answer": table(question=OTHER, passage=LONG, answer=[True, False] * 2),
+    "texts: text=sentence_A second=sentence_B label=relatedness_score": table(
+        sentence_A=LONG, sentence_B=OTHER, relatedness_score=["4.5", "1.2", "3", "2"]
+    ),
+    "texts: text=Review Text label=Rating": table(
+        **{"Review Text": LONG, "Rating": ["5", "1", "5", "2"], "Date": OTHER}
+    ),
+    "words: tokens=tokens tags=ner_tags id=id": table(id=NUM, tokens=FOUR, pos_tags=FOUR, ner_tags=FOUR),
+    "words: tokens=words tags=labels": table(words=LONG, labels=OTHER),
+    "spans: question=question context=context answers=answers id=id": table(
+        id=FEW, title=LONG, context=LONG, question=OTHER, answers=SPANS
+    ),
+    "spans: question=question context=context answers=answer_text start=answer_start": table(
+        question=OTHER, context=LONG, answer_text=FEW, answer_start=NUM
+    ),
+    "choices: question=question context=article choices=options label=answer": table(
+        article=LONG, question=OTHER, options=FOUR, answer=["A", "B", "C", "D"]
+    ),
+    "choices: question=sent2 context=sent1 choices=ending0,ending1,ending2 label=label": table(
+        sent1=LONG, sent2=OTHER, ending0=FEW, ending1=LONG, ending2=OTHER, label=FEW
+    ),
+    "choices: question=goal choices=sol1,sol2 label=label": table(goal=LONG, sol1=OTHER, sol2=LONG, label=FEW),
+    "choices: question=question context=context choices=answerA,answerB label=label": table(
+        context=LONG, question=OTHER, answerA=FEW, answerB=LONG, label=FEW
+    ),
+    "choices: question=question choices=choices label=answerKey id=id": table(
+        id=NUM, question=OTHER, choices=NAMED, answerKey=["A", "B", "A", "B"]
+    ),
+    "choices: question=question choices=A,B,C,D label=answer": table(
+        question=LONG, A=FEW, B=LONG, C=OTHER, D=FEW, answer=["A", "B", "C", "D"]
+    ),
+    # by what stands in them
+    "texts: text=kommentar label=urteil": table(kommentar=LONG, urteil=FEW),
+    "texts: text=2 label=1": table(**{"1": FEW, "2": LONG}),
+    "texts: text=kommentar label=wert": table(kommentar=LONG, wert=["0.5", "2.25", "1.0", "4.75"], nummer=NUM),
+}
+
+
+@pytest.mark.parametrize("words", USUAL)
+def test_columns_are_understood(words: str) -> None:
+    assert guessed(USUAL[words]) == words
+
+
+def test_what_is_chosen_wins_over_every_guess() -> None:
+    rows = table(sentence=LONG, notes=OTHER, label=FEW, mine=["x", "y", "x", "y"])
+    assert guessed(rows, "text=notes", "label=mine") == "texts: text=notes label=mine"
+    pairs = table(premise=LONG, hypothesis=OTHER, label=FEW)
+    assert guessed(pairs, "text=premise") == "texts: text=premise label=label"
+    tagged = table(satz=LONG, marken=OTHER, label=FEW)
+    assert guessed(tagged, "tokens=satz", "tags=marken") == "words: tokens=satz tags=marken"
+    marked = table(text=LONG, toxic=FEW, rude=FEW)
+    assert guessed(marked, "label=toxic,rude") == "texts: text=text label=toxic,rude"
+    columns = Columns({"question": ("q",), "choices": ("a", "b")})
+    assert chosen_columns(columns.words(), None) == columns
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "what", "advice"),
+    [
+        (table(eins=LONG, zwei=OTHER, urteil=FEW), (), "LB-854.*eins and zwei", "text=eins --column second=zwei"),
+        (table(text=LONG, one=FEW, two=FEW), (), "LB-854.*one and two could be it", "--column label=one"),
+        (table(text=LONG, **{"my x": FEW, "your x": FEW}), (), "LB-854", "--column 'label=my x'"),
+        (table(words=LONG, ner=OTHER), ("tokens=words", "label=ner"), "LB-841: these rows have no label", "omit"),
+        (table(review=LONG, label=FEW), ("text=reveiw",), "LB-851", "did you mean review?"),
+        *((table(a=LONG), (word,), "LB-850", "--column text=NAME") for word in ("text", "=a", "text=", "color=a")),
+    ],
+)
+def test_columns_that_are_unclear_are_refused(rows: list[Row], words: tuple[str, ...], what: str, advice: str) -> None:
+    with pytest.raises(LitebertError, match=what) as caught:
+        guessed(rows, *words)
+    assert advice in caught.value.next
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "problem"),
+    [
+        ("label", ["0", "1", "1", "0"], "classification"),
+        ("label", [0.0, 1.0, 1.0, 0.0], "classification"),
+        ("stars", ["1", "2", "3", "4", "5"] * 9, "classification"),
+        ("label", ["pos", "neg"], "classification"),
+        ("score", ["0.5", "3.25", "4"], "regression"),
+        ("intent", [str(n % 77) for n in range(500)], "classification"),
+        ("similarity", [str(n % 77) for n in range(500)], "regression"),
+        ("year", [str(n) for n in range(400)], "regression"),
+        ("tags", [["a"], ["a", "b"], []], "multi-label"),
+        ("tags", ['["a", "b"]', "[]"], "multi-label"),
+    ],
+)
+def test_labels_decide_the_problem(name: str, cells: list[object], problem: str) -> None:
+    assert LabelColumn.count(name, [{name: cell} for cell in cells]).problem == problem
+
+
+def test_labels_stand_in_an_order_of_their_own() -> None:
+    for ordered in (("B", "a", "b"), ("1", "9", "10"), ("-1", "0", "0.5"), ("10", "9", "x")):
+        assert in_order(ordered) == in_order(reversed(ordered)) == ordered
+
+
+# From file to answers
+
+
+def jsonl(rows: Sequence[object]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def reviews(number: int = 40) -> str:
+    return "text,label\n" + "".join(
+        f"{('bad', 'good')[n % 2]} ball {n},{('neg', 'pos')[n % 2]}\n" for n in range(number)
+    )
+
+
+def questions(*, is_impossible: bool = False) -> str:
+    found, none = {"text": ["red ball"], "answer_start": [12]}, {"text": [], "answer_start": []}
+    rows = [
+        {"id": f"q{n}", "question": f"What {n}?", "context": f"{STORY} {n // 2}"}
+        | {"answers": none if is_impossible and n % 2 else found}
+        for n in range(20)
+    ]
+    return json.dumps(rows)
+
+
+CHOICES = [
+    {"question": f"Where {n}?", "choices": ["river", "morning", "ball"][: 2 + n % 2], "label": n % 2} for n in range(20)
+]
+MARKED = [{"text": f"ball {n}", "tags": [["red"], ["red", "old"], []][n % 3]} for n in range(30)]
+SCORED = "sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb\t{n / 8}\n" for n in range(30))
+TAGGED = "\n".join(f"Anna B-PER\ntook O\nball{n} O\n" for n in range(20))
+PROBLEMS: dict[str, tuple[str, str, type[Any], str, int]] = {
+    "classification": ("r.csv", reviews(), SingleLabel, "accuracy", 2),
+    "multi-label": ("m.jsonl", jsonl(MARKED), MultiLabel, "micro_f1", 2),
+    "regression": ("s.tsv", SCORED, Regression, "pearson", 1),
+    "token-classification": ("t.conll", TAGGED, TokenClassification, "f1", 2),
+    "multiple-choice": ("c.jsonl", jsonl(CHOICES), MultipleChoice, "accuracy", 3),
+    "question-answering": ("q.json", questions(), SpanAnswering, "f1", 0),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_problem_goes_from_file_to_answers(problem: str, write: Write, small_tokenizer: Tokenizer) -> None:
+    name, content, kind, key, num_labels = PROBLEMS[problem]
+    path = write(name, content)
+    dataset = table_dataset(path, held_out=0.2)
+    family = dataset.family
+    assert (dataset.problem, dataset.key_measure, type(family)) == (problem, key, kind)
+    assert len(dataset.labels) == num_labels
+    train, dev = dataset.read(path, "train"), dataset.read(path, "dev")
+    assert 0 < len(dev) < len(train)
+    shape = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = AlbertConfig(vocab_size=small_tokenizer.vocab_size, intermediate_size=32, **shape)
+    network = AlbertForTask(config, family.head, generator=torch.Generator().manual_seed(0))
+    features = family.features(train, small_tokenizer, max_length=64, training=True)
+    task = Finetuning(network, family, features=features, held_out={}, train=TrainConfig(steps=2, batch_size=4))
+    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
+    for step, works in enumerate(task.batches(0, 2)):
+        training_step(task, works, optimizer, step=step, learning_rate=1e-3, clip_norm=1.0, seed=1)
+    asked = family.features(dev, small_tokenizer, max_length=64, training=False)
+    answers = answer(network, family, dev, asked)
+    assert key in family.measures(dev, answers)
+    lines = list(csv.reader(io.StringIO(dataset.submission("dev", dev, answers)["dev.csv"])))
+    assert lines[0][:2] == ["id", "prediction"]
+    assert [line[0] for line in lines[1:]] == [example.id for example in dev]
+    # what was settled reads new files without the training file
+    recalled = table_dataset(None, columns=dataset.columns, problem=dataset.problem, labels=dataset.labels)
+    assert recalled.family == family
+    assert set(recalled.read(path, "dev")) == {*train, *dev}
+
+
+def test_guesses_are_said(write: Write) -> None:
+    path = write("my.csv", "when;review;stars\n" + "1999;so good;5\n2001;so bad;1\n" * 9)
+    assert table_dataset(path).notes == (
+        f"{path}: semicolons between cells, names in the first line",
+        "columns: text=review label=stars; not used: when",
+        "problem: classification; 2 labels: 1 (9), 5 (9)",
+        "evaluated on: 10 % of the rows, the same share of each label",
+    )
+    rows = "".join(f"A man is asleep,He dreams of {n},{'yn'[n % 2]}\n" for n in range(20))
+    path = write("pairs.csv", f"a,b,label\n{rows}")
+    warning = "warning: not used, though it looks like text: a; for pairs: --column text=a --column second=b"
+    assert warning in table_dataset(path).notes
+    for columns in (["text=b"], ["text=a", "second=b"]):
+        assert not any("warning" in note for note in table_dataset(path, columns=columns).notes)
+
+
+def one(write: Write, name: str, content: str, **chosen: Any) -> list[Any]:
+    """Read a whole file as training data."""
+    path = write(name, content)
+    return table_dataset(path, path, **chosen).read(path, "train")
+
+
+CHOICE_HEAD = "question,A,B,C,answer\nWhat?,ball,map,river,C\n"
+LABELS: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
+    "numbers by their own order": ("r.csv", "text,label\nten,10\nnine,9\nagain,9\n", {}, [1, 0, 0]),
+    "sets in a cell": (
+        "r.csv",
+        "text,label\none,red|old\ntwo,\nthree,old\n",
+        {"problem": "multi-label"},
+        [(0, 1), (), (0,)],
+    ),
+    "a column for each": (
+        "r.csv",
+        "text,toxic,rude\none,1,0\ntwo,0,0\nthree,1,1\n",
+        {"columns": ["label=toxic,rude"]},
+        [(0,), (), (0, 1)],
+    ),
+    **{
+        f"choices called {labels}": (
+            "c.jsonl",
+            jsonl([{"question": f"What {x}?", "options": ["ball", "map", "river"], "answer": x} for x in labels]),
+            {},
+            [0, 2, 1],
+        )
+        for labels in ([0, 2, 1], ["1", "3", "2"], ["A", "C", "B"], ["a", "c", "b"], ["ball", "river", "map"])
+    },
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_are_read(name: str, write: Write) -> None:
+    file, content, chosen, labels = LABELS[name]
+    assert [example.label for example in one(write, file, content, **chosen)] == labels
+
+
+EXAMPLES: dict[str, tuple[str, str, Any]] = {
+    "words with spaces": ("t.csv", "words,tags\nAnna took,B-PER O\n", TagExample("2", ("Anna", "took"), (0, 1))),
+    "lists in cells": (
+        "t.csv",
+        "words,tags\n\"['Anna', 'took']\",\"['B-PER', 'O']\"\n",
+        TagExample("2", ("Anna", "took"), (0, 1)),
+    ),
+    "named choices": (
+        "c.jsonl",
+        jsonl([{"question": "What?", "choices": {"text": ["ball", "map"], "label": ["x", "y"]}, "answerKey": "y"}]),
+        ChoiceExample("1", "", "What?", ("ball", "map"), 1),
+    ),
+    "fewer choices": (
+        "c.csv",
+        CHOICE_HEAD + "Who?,Anna,Bert,,B\n",
+        ChoiceExample("3", "", "Who?", ("Anna", "Bert"), 1),
+    ),
+    "no text": (
+        "r.jsonl",
+        jsonl([{"text": "a", "label": 0}, {"text": None, "label": 1}]),
+        TextExample("2", "", None, 1),
+    ),
+    "ids that repeat": ("r.csv", "id,text,label\nx,a,pos\nx,b,neg\n", TextExample("3", "b", None, 0)),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_rows_become_examples(name: str, write: Write) -> None:
+    file, content, last = EXAMPLES[name]
+    assert one(write, file, content)[-1] == last
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"answers": [{"text": "red ball", "answer_start": 12}]},
+        {"answers": {"text": "red ball", "answer_start": 12}},
+        {"answers": json.dumps({"text": ["red ball"], "answer_start": [12]})},
+        {"answer": "red ball", "answer_start": "12"},
+        {"answers": ["red ball"], "answer_start": [12]},
+        {"answers": ["red ball"], "answer_start": [None]},  # where it is found first
+    ],
+)
+def test_answers_are_read_however_they_are_laid_out(answers: dict[str, object], write: Write) -> None:
+    row = jsonl([{"question": "What?", "context": STORY, **answers}])
+    (example,) = one(write, "q.jsonl", row, problem="question-answering")
+    assert [(each.text, each.start) for each in example.answers] == [("red ball", 12)]
+
+
+def test_questions_without_an_answer_make_it_squad_2(write: Write) -> None:
+    path = write("q.json", questions(is_impossible=True))
+    dataset = table_dataset(path, path)
+    assert isinstance(dataset.family, ConditionalSpanAnswering)
+    assert [example.is_impossible for example in dataset.read(path, "train")[:2]] == [False, True]
+
+
+def elsewhere(start: int) -> str:
+    return jsonl([{"question": "?", "context": STORY, "answers": [{"text": "red ball", "answer_start": start}]}])
+
+
+REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "no labels": ("r.csv", "text\none day\nso be it\n", {}, "LB-861"),
+    "one label": ("r.csv", "text,label\nso good,pos\nso bad,pos\n", {}, "LB-856"),
+    "only labels": ("r.csv", "text,label\n" + "".join(f"so good,{n}x\n" for n in range(99)), {}, "LB-862"),
+    "no score": ("r.csv", "text,score\nso good,1.5\nso bad,none\n", {"problem": "regression"}, "LB-859"),
+    "nan": ("r.csv", "text,score\n" + "so,0.5\nno,1.5\n" * 30 + "nan,nan\n", {}, "LB-859.*line 62"),
+    "nan among classes": ("r.csv", "text,label\n" + "so,0\nno,1\n" * 30 + "nan,nan\n", {}, "LB-857.*line 62"),
+    "nothing": ("r.csv", reviews() + "nothing said,\n", {}, "LB-857.*line 42: there is no label"),
+    "no mark": ("r.csv", "text,toxic,rude\none,maybe,0\n", {"columns": ["label=toxic,rude"]}, "LB-860.*line 2"),
+    "a tag too many": (
+        "t.jsonl",
+        jsonl([{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a"], "tags": ["O", "O"]}]),
+        {},
+        r"LB-863: .*line 2: .*\n.*1 words, 2 tags",
+    ),
+    "one choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,,,A\n", {}, "LB-864: .*line 3"),
+    "no such choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,Bert,,C\n", {}, "LB-865: .*line 3"),
+    **{f"elsewhere {n}": ("q.jsonl", elsewhere(n), {}, "LB-866: .*line 1") for n in (11, 13, -1, 10**9)},
+    "a problem": ("r.csv", reviews(), {"problem": "regresion"}, r"LB-855(.|\n)*did you mean regression\?"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_learnt_is_refused(name: str, write: Write) -> None:
+    file, content, chosen, code = REFUSED[name]
+    with pytest.raises(LitebertError, match=code):
+        one(write, file, content, **chosen)
+
+
+# Other files, and rows that are held out
+
+
+def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
+    train, dev = write("train.csv", reviews(20)), write("dev.csv", reviews(6))
+    dataset = table_dataset(train, dev)
+    assert len(dataset.read(train, "train")) == 20
+    assert len(dataset.read(train, "dev")) == len(dataset.read(dev, "dev")) == 6
+    odd = write("odd.csv", "text,label\nso,pos\nno,negg\n")
+    with pytest.raises(LitebertError, match=r"odd\.csv, line 3: the training data has no label") as caught:
+        dataset.read(odd, "dev")
+    assert "did you mean neg?" in caught.value.next
+    new = write("new.csv", "text\nso, and so\nwell\n")  # needs no labels
+    assert dataset.read(new, "test") == [TextExample("2", "so, and so"), TextExample("3", "well")]
+    with pytest.raises(LitebertError, match=r"LB-851: there is no column text in .*txt\.csv"):
+        dataset.read(write("txt.csv", "txt,label\na b,pos\n"), "test")
+    with pytest.raises(LitebertError, match="LB-867"):
+        dataset.read(train, "validation")
+    bare = table_dataset(write("bare.csv", "a fine film,pos\na dull film,neg\n" * 9))
+    assert bare.columns == ("text=1", "label=2", "header=no")
+    assert len(bare.read(write("new.csv", "text,label\nan odd film,pos\n"), "test")) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem", "labels"),
+    [((), "classification", ("a", "b")), (("text=a",), None, ("a", "b")), (("text=a",), "classification", ())],
+)
+def test_without_a_training_file_all_must_be_said(columns: Any, problem: str | None, labels: Any) -> None:
+    with pytest.raises(LitebertError, match="LB-868"):
+        table_dataset(None, columns=columns, problem=problem, labels=labels)
+
+
+def test_held_out_rows_do_not_depend_on_order_and_are_the_same_share_of_each_label(write: Write) -> None:
+    lines = [f"row {n},{'a' if n < 20 else 'b'}\n" for n in range(200)]
+    paths = write("one.csv", "text,label\n" + "".join(lines)), write("two.csv", "text,label\n" + "".join(lines[::-1]))
+    one, two = (set(table_dataset(path).read(path, "dev")) for path in paths)
+    assert {example.first for example in one} == {example.first for example in two}
+    assert Counter(example.label for example in one) == {0: 2, 1: 18}
+    path = write("q.json", questions())  # contexts are held out with all their questions
+    dataset = table_dataset(path, held_out=0.3)
+    train, dev = ({example.context for example in dataset.read(path, s)} for s in ("train", "dev"))
+    assert train
+    assert dev
+    assert not train & dev
+
+
+@settings(deadline=None)
+@given(keys=st.lists(st.text(max_size=3), min_size=1), share=st.floats(0.01, 0.99))
+def test_equal_keys_are_held_out_together(keys: list[str], share: float) -> None:
+    is_drawn = drawn(keys, share)
+    assert is_drawn.any()
+    if len(set(keys)) > 1:
+        sides = [{bool(d) for key, d in zip(keys, is_drawn, strict=True) if key == one} for one in keys]
+        assert all(len(side) == 1 for side in sides)
+    elif len(keys) > 1:
+        assert is_drawn.sum() == max(1, round(share * len(keys)))
+
+
+@pytest.mark.parametrize("missing", ["", "nan"])
+def test_rows_without_a_label_are_omitted_and_counted_on_request(missing: str, write: Write) -> None:
+    cells = [f"{n % 4}.5" for n in range(30)] + [missing]
+    path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
+    dataset = table_dataset(path, skips_unlabelled=True)
+    assert f"{path.name}: 1 rows without a label are omitted" in dataset.notes
+    assert len(dataset.read(path, "train")) + len(dataset.read(path, "dev")) == 30
+
+
+def test_answers_are_written_with_all_probabilities_and_blank_rows_have_none(write: Write) -> None:
+    path = write("r.csv", 'id,text,label\nx,a,pos\ny,b,neg\nz,"  ",neg\n')
+    dataset = table_dataset(path, path)
+    answers = [Scores((0.25, 0.75)), Scores((0.9, 0.1)), Scores((0.9, 0.1))]
+    files = dataset.submission("test", dataset.read(path, "test"), answers)
+    assert files == {"test.csv": "id,prediction,neg,pos\nx,pos,0.25,0.75\ny,neg,0.9,0.1\nz,,,\n"}
+    path = write("c.csv", CHOICE_HEAD + "Who?,Anna,Bert,,B\n")
+    dataset = table_dataset(path, path)
+    answers = [Scores((0.1, 0.2, 0.7)), Scores((0.6, 0.4))]
+    written = dataset.submission("test", dataset.read(path, "test"), answers)["test.csv"]
+    lines = ["id,prediction,choice 1,choice 2,choice 3", "2,river,0.1,0.2,0.7", "3,Anna,0.6,0.4,"]
+    assert written.splitlines() == lines
+
+
+def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None:
+    rows = "".join(f"row {n},line {n},{n % 2}\n" for n in range(20))
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in paths:
+        path.write_text("text,title,label\n" + rows, encoding="utf-8")
+    a, b = (table_dataset(path, columns=("text=text",)) for path in paths)
+    other = table_dataset(paths[0], columns=("text=title",))
+    require_same_data({"a": a, "also a": a}, paths[0])
+    require_same_data({"a": a, "b": b}, tmp_path / "new.csv")
+    with pytest.raises(LitebertError, match="LB-881"):
+        require_same_data({"a": a, "b": b}, paths[0])
+    with pytest.raises(LitebertError, match="LB-880"):
+        require_same_data({"a": a, "other": other}, paths[0])
