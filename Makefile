@@ -68,9 +68,9 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 	.venv-bench/bin/python -m benchmarks.speed.run --threads $(THREADS) --record benchmarks/RESULTS.md
 	.venv-bench/bin/python -m benchmarks.speed.run inference --preset minilm-l6 --threads 1 --record benchmarks/RESULTS.md
 	.venv-bench/bin/python -m benchmarks.speed.run inference --preset bert-base --threads 1 --record benchmarks/RESULTS.md
-	.venv-bench/bin/python benchmarks/loader.py
-	.venv-bench/bin/python benchmarks/tokenizer.py
-	.venv-bench/bin/python benchmarks/pretraining/step.py
+	.venv-bench/bin/python -m benchmarks.loader
+	.venv-bench/bin/python -m benchmarks.tokenizer
+	.venv-bench/bin/python -m benchmarks.pretraining.step
 	.venv-bench/bin/python -m benchmarks.serving.run --record benchmarks/serving/RESULTS.md
 	.venv-bench/bin/python -m benchmarks.serving.overload
 

@@ -1,21 +1,19 @@
-"""Measure litebert beside transformers on one CUDA device, in under 8 minutes.
+"""Measure litebert beside transformers on one CUDA device, in some minutes.
 
     python -m pip install --target vendored pydantic jaxtyping
-    PYTHONPATH=vendored python benchmarks/gpu.py --out gpu
+    PYTHONPATH=vendored:src python -m benchmarks.gpu --out gpu
 
-It needs Python 3.11, torch 2.10 or newer and numpy, which the image has, and the two packages of
-the first line; litebert itself is read from src/ beside it. Where transformers is missing, its rows
-are left out by name. On a machine without the network, `pip download` the two packages elsewhere,
-for that Python and with what they need, and add `--no-index --find-links FOLDER` to that line.
+It needs Python 3.11, torch 2.10 or newer and numpy, which the image has, and the two packages of the first line;
+litebert itself is read from src/. Where transformers is missing, its rows are left out by name. On a machine without
+the network, `pip download` the two packages elsewhere, for that Python and with what they need, and add
+`--no-index --find-links FOLDER` to that line.
 
-It writes gpu.json and gpu.md: ceilings, pretraining at 128 and 512 (equal and ragged lengths),
-inference, latency, memory, fine-tuning, loading. Everything is bf16 with random weights and random
-tokens; rivals take turns, each beside the GEMM that shares are taken of. FLOPs are counted with all
-layers unrolled and all tokens in all layers, so work that is skipped exactly counts as done.
+It writes gpu.json and gpu.md: ceilings, equal losses, pretraining at 128 and 512 (equal and ragged lengths), inference,
+latency, memory, the loader. Everything is bf16 with random weights and random tokens; rivals take turns, each beside
+the GEMM that shares are taken of. FLOPs are counted with all layers unrolled and all tokens in all layers, so work that
+is skipped exactly counts as done. A section that fails or exceeds its time is left out with its reason.
 
-A worker process measures; this one ends what exceeds its time and goes on with the next section.
-
-    python benchmarks/gpu.py --device cpu --preset tiny --smoke --out smoke
+    python -m benchmarks.gpu --device cpu --preset tiny --smoke --out smoke
 
 runs every path that needs no CUDA device; its figures mean nothing.
 """
@@ -23,206 +21,398 @@ runs every path that needs no CUDA device; its figures mean nothing.
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib.util
 import json
 import os
+import platform
 import signal
-import subprocess
 import sys
-import tempfile
 import time
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
-HERE = Path(__file__).resolve().parent
-TIMES = {
-    "ceilings": (20, 0),
-    "equal losses": (80, 50),
-    "pretraining at 128": (130, 80),
-    "pretraining at 512": (130, 40),
-    "ragged lengths": (60, 35),
-    "inference": (70, 40),
-    "latency": (70, 40),
-    "fine-tuning": (45, 20),
-    "memory": (60, 30),
-    "loader": (45, 25),
-}
-"""Seconds a section may take, and those that sections before it leave to it."""
-START = 120
-"""Seconds a worker may take to begin; a smoke test has the whole time for everything."""
+import numpy as np
+import torch
+
+from benchmarks.loader import VOCAB_SIZE, open_loader
+from benchmarks.measure import take_turns
+from benchmarks.steps import forward_flops, our_step, our_work, step_flops, their_network, their_step, without_dropout
+from benchmarks.texts import Texts, made_up
+from litebert.config import AlbertConfig, TrainConfig, preset
+from litebert.fast import checkpoint_gradients, pack
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.objectives import prefetch
+from litebert.tasks.pretraining import Pretraining, micro_batches
+
+OURS, THEIRS, COMPILED = "litebert", "transformers, sdpa, autocast", "transformers, compiled"
+GEMM = "GEMM in the same turns"
 Row = dict[str, object]
+
+
+class Run(NamedTuple):
+    """What is timed, with tokens and operations of one call."""
+
+    call: Callable[[], object]
+    tokens: int = 0
+    flops: float = 0.0
+
+
+@dataclass
+class Bench:
+    """The device, the network, how much is computed (`tokens` a step), and the figures so far."""
+
+    device: torch.device
+    config: AlbertConfig
+    tokens: int
+    is_smoke: bool
+    has_transformers: bool
+    rows: list[Row] = field(default_factory=list)
+    section: str = ""
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether there are kernels that must be waited for, and a count of memory."""
+        return self.device.type == "cuda"
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        if self.is_cuda:
+            torch.cuda.synchronize()
+
+    def note(self, kind: str, name: str, **fields: object) -> None:
+        """Add a figure, a target, or what was left out."""
+        self.rows.append({"kind": kind, "section": self.section, "name": name, **fields})
+
+    def figure(self, name: str, value: float, unit: str = "", *, share: float | None = None) -> None:
+        """Note a figure; `share` is the part of the GEMM's rate that it reaches."""
+        self.note("figure", name, value=value, unit=unit, share=share)
+
+    def target(self, name: str, value: float, unit: str = "", *, least: float = 0, most: float = 0) -> None:
+        """Note a figure that has a target."""
+        self.note("target", name, value=value, unit=unit, least=least, most=most)
+
+    def network(self) -> AlbertForPretraining:
+        """Return the network in bf16, the same random weights at every call."""
+        generator = torch.Generator().manual_seed(1)
+        return AlbertForPretraining(self.config, dtype=torch.bfloat16, generator=generator).to(self.device).train()
+
+    def fixed(self, length: int, tokens: int = 0) -> Texts:
+        """Return made-up sequences of one length."""
+        return made_up([length] * max(1, (tokens or self.tokens) // length), vocab_size=self.config.vocab_size)
+
+    def ragged(self, mean: float, longest: int, tokens: int = 0) -> Texts:
+        """Return made-up sequences of log-normal lengths, exactly `tokens` in all: the last one is cut."""
+        tokens = tokens or self.tokens
+        drawn = np.random.Generator(np.random.Philox(1)).lognormal(np.log(mean) - 0.18, 0.6, size=tokens // 4 + 1)
+        lengths = np.clip(np.rint(drawn), 4, longest).astype(int)
+        ends = lengths.cumsum()
+        count = int(np.searchsorted(ends, tokens)) + 1
+        lengths = lengths[:count]
+        lengths[-1] -= ends[count - 1] - tokens
+        return made_up(sorted(lengths.tolist(), reverse=True), vocab_size=self.config.vocab_size)
+
+    def rival(self, name: str) -> bool:
+        """Tell whether transformers is there; note what is left out without it."""
+        if not self.has_transformers:
+            self.note("left out", name, why="transformers is not installed", is_failure=False)
+        return self.has_transformers
+
+    def in_turns(self, runs: Mapping[str, Run]) -> dict[str, float]:
+        """Return the median seconds of one call of each; turns of about 0.3 s, the device waited for at both ends."""
+
+        def turn(run: Run, count: int) -> None:
+            for _ in range(count):
+                run.call()
+            self.wait()
+
+        for run in runs.values():
+            turn(run, 1 if self.is_smoke else 3)  # kernels and compilers start
+        counts = dict.fromkeys(runs, 1)
+        if not self.is_smoke:
+            first = take_turns({n: partial(turn, r, 1) for n, r in runs.items()}, rounds=1, clock=time.perf_counter)
+            counts = {name: max(1, round(0.3 / seconds[0])) for name, seconds in first.items()}
+        calls = {name: partial(turn, run, counts[name]) for name, run in runs.items()}
+        taken = take_turns(calls, rounds=1 if self.is_smoke else 5, clock=time.perf_counter)
+        return {name: float(np.median(seconds)) / counts[name] for name, seconds in taken.items()}
+
+    def rates(self, runs: Mapping[str, Run]) -> dict[str, tuple[float, float]]:
+        """Time runs beside the GEMM; note and return tokens a second and the share of the GEMM of each."""
+        size = 512 if self.is_smoke else 8_192
+        gemm = self.product(size, size, size)
+        taken = self.in_turns({GEMM: gemm, **runs})
+        peak = gemm.flops / taken.pop(GEMM)
+        self.figure(GEMM, peak / 1e12, "TFLOP/s")
+        found = {n: (runs[n].tokens / seconds, runs[n].flops / seconds / peak) for n, seconds in taken.items()}
+        for name, (tokens, share) in found.items():
+            self.figure(name, tokens, "tokens/s", share=share)
+        return found
+
+    def product(self, rows: int, inner: int, columns: int) -> Run:
+        """Return a bf16 product of random matrices."""
+        left, right = (torch.randn(a, b, device=self.device).bfloat16() for a, b in ((rows, inner), (inner, columns)))
+        return Run(lambda: left @ right, flops=2.0 * rows * inner * columns)
+
+    def our_run(self, texts: Texts, *, is_checkpointed: bool = False) -> Run:
+        """Return one pretraining step of litebert."""
+        network = self.network()
+        if is_checkpointed:
+            checkpoint_gradients(network.albert)
+        return Run(our_step(network, texts), texts.num_tokens, step_flops(self.config, texts))
+
+    def their_run(self, texts: Texts, *, is_compiled: bool = False) -> Run:
+        """Return one pretraining step as users of transformers take it."""
+        network = their_network(self.config, self.network().cpu()).to(self.device)
+        forward = torch.compile(network, backend="inductor" if self.is_cuda else "eager") if is_compiled else None
+        step = their_step(network, texts, forward=forward)
+        return Run(step, texts.num_tokens, step_flops(self.config, texts))
+
+
+def ceilings(bench: Bench) -> None:
+    """Measure products of random matrices, square and in the network's shapes, and a copy."""
+    hidden, wide, rows = bench.config.hidden_size, bench.config.intermediate_size, bench.tokens
+    size = 512 if bench.is_smoke else 8_192
+    shapes = ((size, size, size), (rows, hidden, 3 * hidden), (rows, hidden, wide), (rows, wide, hidden))
+    products = {" x ".join(map(str, shape)): bench.product(*shape) for shape in shapes}
+    for name, taken in bench.in_turns(products).items():
+        bench.figure(f"bf16 GEMM {name}", products[name].flops / taken / 1e12, "TFLOP/s")
+    source = torch.zeros(1 << 20 if bench.is_smoke else 4 << 30, device=bench.device, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    taken = bench.in_turns({"copy": Run(lambda: target.copy_(source))})["copy"]
+    bench.figure("copy, bytes read and written", 2 * len(source) / taken / 1e12, "TB/s")
+
+
+def equal_losses(bench: Bench) -> None:
+    """Compare losses of the same weights and tokens, equal lengths and ragged."""
+    tokens, ours = min(bench.tokens, 8_192), bench.network()
+    for kind, texts in {"128": bench.fixed(128, tokens), "ragged": bench.ragged(38, 128, tokens)}.items():
+        with torch.no_grad():
+            task = Pretraining(ours, held_out=(), train=TrainConfig())
+            plain = task.loss(our_work(texts, bench.device)).total.item()
+        bench.figure(f"loss of litebert, {kind}", plain)
+        if bench.rival(f"{THEIRS}, {kind}"):
+            theirs = their_network(bench.config, bench.network().cpu()).to(bench.device)
+            apart = abs(without_dropout(theirs, their_step(theirs, texts)) - plain)
+            bench.target(f"transformers, {kind}: losses apart", apart, most=1e-2)
+
+
+def pretraining(bench: Bench, length: int) -> None:
+    """Compare whole steps on equal tokens."""
+    texts = bench.fixed(length)
+    runs = {OURS: bench.our_run(texts)}
+    if bench.rival(THEIRS):
+        runs |= {THEIRS: bench.their_run(texts), COMPILED: bench.their_run(texts, is_compiled=True)}
+    rates = bench.rates(runs)
+    bench.target("share of the GEMM", rates[OURS][1], least=0.45)
+    for name, least in ((THEIRS, 3), (COMPILED, 1.5)):
+        if name in rates:
+            bench.target(f"times {name}", rates[OURS][0] / rates[name][0], "x", least=least)
+
+
+def ragged_lengths(bench: Bench) -> None:
+    """Compare ragged steps with steps of equal lengths, and with padding to the longest."""
+    for mix, mean, longest in (("pairs, mean about 38", 38, 128), ("reviews, mean about 170", 170, 512)):
+        texts, equal = bench.ragged(mean, longest), f"{OURS}, all {longest}"
+        runs = {equal: bench.our_run(bench.fixed(longest)), f"{OURS}, {mix}": bench.our_run(texts)}
+        padded = f"{THEIRS}, {mix}, padded"
+        if bench.rival(padded):
+            every = 8 if bench.is_cuda else 1  # a rectangle has several times the tokens
+            runs[padded] = bench.their_run(Texts(texts.ids[::every], texts.segments[::every]))
+        rates = bench.rates(runs)
+        bench.target(f"{mix}: times all {longest}", rates[f"{OURS}, {mix}"][0] / rates[equal][0], "x", least=0.95)
+
+
+def inference(bench: Bench) -> None:
+    """Compare hidden states of every token: throughput at length 128, and milliseconds of small batches."""
+    ours = bench.network().eval()
+    theirs = None
+    if bench.rival(THEIRS):
+        theirs = their_network(bench.config, bench.network().cpu()).to(bench.device, torch.bfloat16).eval().albert
+    if bench.is_cuda:
+        pack(ours.albert)
+
+    def calls(texts: Texts) -> dict[str, Callable[[], torch.Tensor]]:
+        batch = Batch.from_lists(texts.ids, texts.segments).to(bench.device)
+        found = {OURS: torch.no_grad()(partial(ours.albert, batch))}
+        if theirs is not None:
+            inputs = {name: torch.from_numpy(v).to(bench.device) for name, v in texts.padded().items()}
+            found["transformers, sdpa, bf16"] = torch.no_grad()(
+                lambda: theirs(**inputs).last_hidden_state.flatten(0, 1)
+            )
+        return found
+
+    first, *others = [call().float() for call in calls(bench.fixed(128, 1_024)).values()]
+    for other in others:
+        bench.target("hidden states apart", ((other - first).norm() / first.norm()).item(), most=2e-2)
+    texts = bench.fixed(128)
+    flops = forward_flops(bench.config, texts.lengths)
+    rates = bench.rates({name: Run(call, texts.num_tokens, flops) for name, call in calls(texts).items()})
+    if bench.is_cuda:
+        bench.target("inference at 128", rates[OURS][0] / 1e6, "M tokens/s", least=2)
+    for count, length in ((1, 16), (1, 128), (8, 128)):
+        small = calls(made_up([length] * count, vocab_size=bench.config.vocab_size))
+        waited = {name: Run(lambda call=call: (call(), bench.wait())) for name, call in small.items()}
+        for name, taken in bench.in_turns(waited).items():
+            bench.figure(f"{count} x {length}, {name}", taken * 1e3, "ms")
+
+
+def memory(bench: Bench) -> None:
+    """Measure bytes a token as the slope of the peak over two sizes."""
+    if not bench.is_cuda:
+        bench.note("left out", "peak memory a token", why="needs a CUDA device", is_failure=False)
+        return
+
+    def peak(make: Callable[[Texts], Run], tokens: int) -> int:
+        run = make(bench.fixed(128, tokens))
+        run.call()  # moments stay
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run.call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    makers = {OURS: bench.our_run, f"{OURS}, checkpointed": partial(bench.our_run, is_checkpointed=True)}
+    if bench.rival(THEIRS):
+        makers[THEIRS] = bench.their_run
+    slopes = {}
+    for name, make in makers.items():
+        small, large = (peak(make, bench.tokens // part) for part in (8, 4))
+        slopes[name] = (large - small) / (bench.tokens // 4 - bench.tokens // 8) / 1e3
+        bench.figure(name, slopes[name], "KB a token")
+    bench.target("memory without checkpointing", slopes[OURS], "KB a token", most=320)
+
+
+def feeding(bench: Bench) -> None:
+    """Compare steps fed by worker processes with steps whose batches were ready."""
+    bench.config = bench.config.model_copy(update={"vocab_size": VOCAB_SIZE})
+    steps, warm = (2, 1) if bench.is_smoke else (24, 8)
+    workers = max(1, min(8, (os.cpu_count() or 2) - 2))
+    network = bench.network()
+    task = Pretraining(network, held_out=(), train=TrainConfig())
+    for length in (128, 512):
+        opener = partial(open_loader, length, max(2, bench.tokens // length))
+        loader = opener()
+        count, start = 1 if bench.is_smoke else 4, time.process_time()
+        batches = [loader.batch(number) for number in range(count)]
+        made = sum(len(batch.ids) for batch in batches) / (time.process_time() - start)
+        bench.figure(f"loader at {length}, one core", made, "tokens/s")
+
+        def rate(source: object) -> float:
+            tokens, start = 0, 0.0
+            for number, batch in zip(range(steps), source, strict=False):
+                if number == warm:
+                    bench.wait()
+                    start = time.perf_counter()
+                for work in micro_batches(batch, None, bench.device):
+                    task.loss(work).total.backward()
+                network.zero_grad(set_to_none=True)
+                tokens += len(batch.ids) if number >= warm else 0
+            bench.wait()
+            return tokens / (time.perf_counter() - start)
+
+        ready, fed = rate(cycle(batches)), rate(prefetch(opener, range(steps), workers=workers))
+        bench.figure(f"steps at {length}, batches ready", ready, "tokens/s")
+        bench.figure(f"steps at {length}, fed by {workers} processes", fed, "tokens/s")
+        bench.figure(f"cores that feed one device at {length}", ready / made)
+        bench.target(f"fed to ready at {length}", fed / ready, "x", least=0.95)
+
+
+SECTIONS: dict[str, Callable[[Bench], None]] = {
+    "ceilings": ceilings,
+    "equal losses": equal_losses,
+    "pretraining at 128": partial(pretraining, length=128),
+    "pretraining at 512": partial(pretraining, length=512),
+    "ragged lengths": ragged_lengths,
+    "inference": inference,
+    "memory": memory,
+    "loader": feeding,
+}
+
+
+def measure(bench: Bench, sections: Sequence[str], minutes: float) -> None:
+    """Measure section after section; one that fails or is too slow is noted, and the next is begun."""
+
+    def ring(*_: object) -> NoReturn:
+        raise TimeoutError("the time was over")
+
+    signal.signal(signal.SIGALRM, ring)
+    until = time.monotonic() + 60 * minutes
+    for number, bench.section in enumerate(sections):
+        left = (until - time.monotonic()) / (len(sections) - number) * 2  # of what is left, twice an even share
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, min(left, until - time.monotonic())))
+            SECTIONS[bench.section](bench)
+        except Exception as error:  # noqa: BLE001 whatever it is, it is reported by name
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            why = f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {str(error)[:300]}"
+            bench.note("left out", bench.section, why=why, is_failure=True)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.collect()
+        if bench.is_cuda:
+            torch.cuda.empty_cache()
+
+
+def markdown(machine: Row, rows: Sequence[Row]) -> str:
+    """Lay out machine, targets, figures by section, and what was left out."""
+
+    def shown(row: Row) -> str:
+        value = float(str(row["value"]))
+        return f"{value:,.0f} {row['unit']}" if abs(value) >= 1_000 else f"{value:.4g} {row['unit']}".strip()
+
+    lines = ["# litebert on a GPU", "", *(f"- {name}: {value}" for name, value in machine.items())]
+    lines += ["", "| section | target | measured | wanted | met |", "|---|---|---|---|---|"]
+    for row in (row for row in rows if row["kind"] == "target"):
+        value, least, most = (float(str(row[key])) for key in ("value", "least", "most"))
+        wanted, is_met = (f">= {least:g}", value >= least) if least else (f"<= {most:g}", value <= most)
+        lines.append(f"| {row['section']} | {row['name']} | {shown(row)} | {wanted} | {'yes' if is_met else 'NO'} |")
+    for section in dict.fromkeys(row["section"] for row in rows if row["kind"] == "figure"):
+        lines += ["", f"## {section}", "", "| what | measured | of the GEMM |", "|---|---|---|"]
+        for row in (row for row in rows if row["kind"] == "figure" and row["section"] == section):
+            share = "" if row["share"] is None else f"{100 * float(str(row['share'])):.1f} %"
+            lines.append(f"| {row['name']} | {shown(row)} | {share} |")
+    left_out = [row for row in rows if row["kind"] == "left out"]
+    lines += ["", "## Left out", "", *(f"- {row['section']}: {row['name']}: {row['why']}" for row in left_out)]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Measure, write the two files, and print the second."""
-    options = arguments()
-    if options.rows:
-        work(options)
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows"
-        rows.touch()
-        supervise(options, rows)
-        found = read(rows)
-    page = markdown(found)
-    out = Path(options.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    out.with_suffix(".md").write_text(page, encoding="utf-8")
-    print(page)
-    return 0 if any(row["kind"] == "figure" for row in found) else 1
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default="gpu", help="path of the .json and .md to write")
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("gpu"), help="path of the .json and .md to write")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--preset", default="base-v2")
     parser.add_argument("--tokens", type=int, default=0, help="of a pretraining step; 0: by memory")
-    parser.add_argument("--minutes", type=float, default=7.6, help="for all sections together")
-    parser.add_argument("--sections", nargs="+", default=list(TIMES), choices=list(TIMES))
+    parser.add_argument("--minutes", type=float, default=8, help="for all sections together")
+    parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=list(SECTIONS))
     parser.add_argument("--without-transformers", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one round of little: does it run?")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)
-    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def supervise(options: argparse.Namespace, rows: Path) -> None:
-    """Run workers until every section was begun or the time is over."""
-    until = time.time() + 60 * options.minutes
-    pending = list(options.sections)
-    while pending and time.time() < until:
-        command = [sys.executable, *sys.argv, "--rows", str(rows), "--until", str(until)]
-        command += ["--sections", *pending]
-        worker = subprocess.Popen(command, start_new_session=True)
-        try:
-            start = until if options.smoke else time.time() + START
-            why = watched(worker, rows, len(read(rows)), min(start, until), until)
-        finally:
-            end(worker)
-        begun = [row["section"] for row in read(rows) if row["kind"] == "begin"]
-        ended = [row["section"] for row in read(rows) if row["kind"] == "end"]
-        if pending[0] not in begun:
-            append(rows, section=pending.pop(0), why=why or "the worker did not start")
-            break
-        for name in set(begun) - set(ended):
-            append(rows, section=name, why=why or f"the worker ended with {worker.returncode}")
-            append(rows, section=name, kind="end")
-        pending = [name for name in pending if name not in begun]
-    for name in pending:
-        append(rows, section=name, why="no time was left")
-
-
-def watched(worker: subprocess.Popen[bytes], rows: Path, known: int, start: float, until: float) -> str:
-    """Wait for a worker; return why it has to be ended, or nothing where it ended by itself."""
-    while worker.poll() is None:
-        time.sleep(0.2)
-        marks = [row for row in read(rows)[known:] if row["kind"] in ("begin", "end")]
-        now = time.time()
-        if now > until:
-            return "the time for all sections was over"
-        if not marks and now > start:
-            return "the worker did not start in time"
-        if marks and marks[-1]["kind"] == "begin" and now > float(str(marks[-1]["until"])):
-            return "the time of the section was over"
-    return ""
-
-
-def end(worker: subprocess.Popen[bytes]) -> None:
-    """End a worker and the processes it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
-
-
-def work(options: argparse.Namespace) -> None:
-    """Measure section after section in this process; it ends where one fails."""
-    sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
-    import torch
-    from on_gpu.feeding import feeding
-    from on_gpu.finetuning import finetuning
-    from on_gpu.inference import latency, throughput
-    from on_gpu.notes import Bench, has_transformers
-    from on_gpu.training import ceilings, equal_losses, memory, pretraining, ragged_lengths
-    from on_gpu.work import Setting
-
-    sections = {
-        "ceilings": ceilings,
-        "equal losses": equal_losses,
-        "pretraining at 128": partial(pretraining, length=128),
-        "pretraining at 512": partial(pretraining, length=512),
-        "ragged lengths": ragged_lengths,
-        "inference": throughput,
-        "latency": latency,
-        "fine-tuning": finetuning,
-        "memory": memory,
-        "loader": feeding,
-    }
+    options = parser.parse_args()
     torch.set_float32_matmul_precision("high")
-    setting = Setting.of(options.device, options.preset, options.tokens, is_smoke=options.smoke)
-    rival = has_transformers(wanted=not options.without_transformers)
-    bench = Bench(setting, Path(options.rows), rival)
-    bench.machine(options.preset)
-    for place, name in enumerate(options.sections):
-        reserved = sum(TIMES[later][1] for later in options.sections[place + 1 :])
-        left = options.until - time.time() - reserved
-        seconds = min(TIMES[name][0], max(left, TIMES[name][1]))
-        bench.begin(name, left if options.smoke else seconds)
-        bench.attempt(name, partial(sections[name], bench))
-        bench.note("end")
-
-
-def read(rows: Path) -> list[Row]:
-    """Return the whole lines written so far."""
-    text = rows.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def append(rows: Path, *, section: str, why: str = "", kind: str = "left out") -> None:
-    """Note what the worker could not note itself."""
-    row = {"kind": kind, "section": section, "name": section, "why": why, "is_failure": True}
-    with rows.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-
-
-def markdown(rows: list[Row]) -> str:
-    """Lay out machine, targets, figures by section, and what was left out."""
-    lines = ["# litebert on a GPU", ""]
-    machine = next((row for row in rows if row["kind"] == "machine"), {})
-    lines += [f"- {name}: {value}" for name, value in machine.items() if name in MACHINE]
-    targets = [row for row in rows if row["kind"] == "target"]
-    lines += ["", "| section | target | measured | wanted | met |", "|---|---|---|---|---|"]
-    for row in targets:
-        value, least, most = (float(str(row[key])) for key in ("value", "least", "most"))
-        wanted, is_met = (f">= {least:g}", value >= least) if least else (
-            f"<= {most:g}", value <= most)  # fmt: skip
-        cells = (row["section"], row["name"], shown(value, row["unit"]), wanted)
-        lines.append("| " + " | ".join(map(str, cells)) + f" | {'yes' if is_met else 'NO'} |")
-    for section in dict.fromkeys(row["section"] for row in rows if row["kind"] == "figure"):
-        lines += ["", f"## {section}", "", "| what | measured | of the GEMM | |", "|---|---|---|---|"]
-        for row in rows:
-            if row["kind"] == "figure" and row["section"] == section:
-                share = "" if row["share"] is None else f"{100 * float(str(row['share'])):.1f} %"
-                value = shown(float(str(row["value"])), row["unit"])
-                lines.append(f"| {row['name']} | {value} | {share} | {row['note']} |")
-    lines += ["", "## Left out", ""]
-    lines += [
-        f"- {row['section']}: {row['name']}: {row['why']}" + " (failed)" * bool(row["is_failure"])
-        for row in rows
-        if row["kind"] == "left out"
-    ]
-    return "\n".join(lines) + "\n"
-
-
-MACHINE = ("device", "python", "torch", "cuda", "transformers", "preset", "tokens", "cores")
-
-
-def shown(value: float, unit: object) -> str:
-    """Write a figure with its unit."""
-    digits = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
-    return f"{digits} {unit}".strip()
+    device, tokens, name = torch.device(options.device), options.tokens, platform.machine()
+    if device.type == "cuda":
+        size = torch.cuda.get_device_properties(device).total_memory
+        tokens = tokens or (65_536 if size > 130e9 else 32_768 if size > 70e9 else 8_192)
+        name = torch.cuda.get_device_name(device)
+    config = preset(options.preset).model_copy(update={"vocab_size": 2_000} if options.smoke else {})
+    has_rival = not options.without_transformers and importlib.util.find_spec("transformers") is not None
+    bench = Bench(device, config, tokens or 256, options.smoke, has_rival)
+    measure(bench, options.sections, options.minutes)
+    machine: Row = {"device": name, "python": platform.python_version(), "torch": torch.__version__}
+    machine |= {"cuda": torch.version.cuda, "preset": options.preset, "tokens": bench.tokens, "cores": os.cpu_count()}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    found = [{"kind": "machine", **machine}, *bench.rows]
+    options.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    page = markdown(machine, bench.rows)
+    options.out.with_suffix(".md").write_text(page, encoding="utf-8")
+    print(page)
+    return 0 if any(row["kind"] == "figure" for row in bench.rows) else 1
 
 
 if __name__ == "__main__":

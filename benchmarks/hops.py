@@ -1,33 +1,29 @@
 """How many of our functions a text passes on its way to an answer, and a batch through one step.
 
-    python benchmarks/hops.py [--names]
+    python -m benchmarks.hops [--names]
 
 Named functions count once each, however often they are called; comprehensions and lambdas do not.
 """
 
+import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 import litebert
-from litebert.config import TrainConfig
-from litebert.nn import AlbertForPretraining, Batch
-from litebert.optim import Lamb
-from litebert.tasks.pretraining import Pretraining, PretrainingWork
-from litebert.train.loop import training_step
+from benchmarks.steps import our_step
+from benchmarks.texts import made_up
+from litebert.nn import AlbertForPretraining
 
 HOME = str(Path(litebert.__file__).parent)
 
 
-@contextmanager
-def counted(hops: Counter[str]) -> Iterator[None]:
-    """Count the calls of our functions within the block, by file and name."""
+def passed(call: Callable[[], object]) -> Counter[str]:
+    """Count the calls of our functions, by file and name."""
+    hops = Counter[str]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -36,47 +32,22 @@ def counted(hops: Counter[str]) -> Iterator[None]:
 
     sys.setprofile(note)
     try:
-        yield
+        call()
     finally:
         sys.setprofile(None)
-
-
-def one_step() -> Callable[[], object]:
-    """Return a training step of a small network: masked words and sentence order, LAMB."""
-    network = AlbertForPretraining(litebert.preset("tiny")).train()
-    task = Pretraining(network, held_out=(), train=TrainConfig())
-    batch = Batch.from_lists([[2, *range(10, 30), 3]] * 4)
-    masked = torch.tensor([3, 27, 50, 71])
-    work = PretrainingWork(batch, masked, batch.ids[masked], torch.tensor([0, 1, 0, 1]), 4, 4)
-    return partial(
-        training_step,
-        task,
-        [work],
-        Lamb(network.parameters(), lr=1e-3),
-        step=0,
-        learning_rate=1e-3,
-        clip_norm=1.0,
-        seed=1,
-    )
-
-
-def main() -> None:
-    """Print the counts, each after one call that warms up."""
-    model = litebert.load()
-    paths: dict[str, Callable[[], object]] = {
-        'fill("a [MASK]")': partial(model.fill, "a [MASK]"),
-        "a training step": one_step(),
-    }
-    for name, run in paths.items():
-        run()
-        hops = Counter[str]()
-        with counted(hops):
-            run()
-        files = {hop.split()[0] for hop in hops}
-        print(f"{name}: {len(hops)} functions in {len(files)} files")
-        if "--names" in sys.argv:
-            print("\n".join(f"  {number:>4}  {hop}" for hop, number in sorted(hops.items())))
+    return hops
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--names", action="store_true", help="print each function and its calls")
+    is_asked = parser.parse_args().names
+    step = our_step(
+        AlbertForPretraining(litebert.preset("tiny")), made_up([22] * 4, vocab_size=2_000), optimizer="lamb"
+    )
+    for name, call in {'fill("a [MASK]")': partial(litebert.load().fill, "a [MASK]"), "a training step": step}.items():
+        call()  # warms up
+        hops = passed(call)
+        print(f"{name}: {len(hops)} functions in {len({hop.split()[0] for hop in hops})} files")
+        if is_asked:
+            print("\n".join(f"  {number:>4}  {hop}" for hop, number in sorted(hops.items())))

@@ -1,28 +1,25 @@
-"""Compare our ONNX files with transformers' own export: python benchmarks/onnx_export.py.
+"""Our ONNX files beside transformers' own export: python -m benchmarks.onnx_export.
 
-One network of base-v2's shape with random weights goes four ways: our export in float32 and int8,
-and torch.onnx.export of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic.
-Bytes, nodes and products are counted in the files; times are medians of rounds in which all take
-turns, with OMP_NUM_THREADS threads each.
+One network of base-v2's shape with random weights goes four ways: our export in float32 and int8, and torch.onnx.export
+of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic. Bytes, nodes and products are counted in
+the files; times are medians of rounds in which all take turns, with OMP_NUM_THREADS threads each.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import logging
-import os
 import tempfile
 import warnings
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
+from benchmarks.measure import machine, table
 from litebert.config import preset
 from litebert.folder import save_model
 from litebert.interop.export.check import Inputs, RunBatch, ragged_outputs
@@ -34,105 +31,69 @@ from litebert.nn import AlbertForPretraining
 NAMES = ("last_hidden_state", "pooler_output")
 
 
-def main() -> None:
-    """Export, count, time, and print two tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--preset", default="base-v2")
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    print(
-        f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}, "
-        f"onnxruntime {onnxruntime.__version__}, transformers {transformers.__version__}, "
-        f"load {os.getloadavg()[0]:.1f}"
-    )
-    generator = torch.Generator().manual_seed(1)
-    network = AlbertForPretraining(preset(options.preset), generator=generator).eval()
+def exported(rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path) -> dict[str, bytes]:
+    """Return the four files."""
+    example, file = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in INPUTS), folder / "theirs.onnx"
+    shapes, names = dynamic_shapes(rectangle), {"input_names": list(INPUTS), "output_names": list(NAMES)}
+    with quiet():
+        program = torch.onnx.export(theirs, example, dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+    assert program is not None
+    program.save(file, external_data=False)
+    quantize_dynamic(file, folder / "theirs-int8.onnx", weight_type=QuantType.QInt8)
+    ours = to_graph(rectangle)
+    return {
+        "its ONNX, `torch.onnx.export`": file.read_bytes(),
+        "that, `quantize_dynamic` as documented": (folder / "theirs-int8.onnx").read_bytes(),
+        "litebert's ONNX fp32": ours.SerializeToString(),
+        "litebert's ONNX int8": quantise(ours).SerializeToString(),
+    }
+
+
+def main(shape: str, rounds: int) -> None:
+    """Export, count, time, and print a row for each way."""
+    network = AlbertForPretraining(preset(shape), generator=torch.Generator().manual_seed(1)).eval()
     rectangle = padded(network, has_head=False)
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(network, Path(folder))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        save_model(network, folder)
         theirs = transformers.AlbertModel.from_pretrained(folder).eval()
-        weights = (Path(folder) / "model.safetensors").stat().st_size
-        files = exported(rectangle, theirs, Path(folder))
+        files = exported(rectangle, theirs, folder)
+
+    @torch.inference_mode()
+    def their_outputs(inputs: Inputs) -> dict[str, np.ndarray]:
+        outputs = theirs(**{name: torch.from_numpy(values) for name, values in inputs.items()})
+        return {name: outputs[name].numpy() for name in NAMES}
+
     runners: dict[str, RunBatch] = {
-        "transformers": lambda inputs: their_outputs(theirs, inputs),
+        "transformers fp32": their_outputs,
         "litebert": lambda inputs: ragged_outputs(network, inputs, NAMES),
     }
     runners |= {name: start(data) for name, data in files.items()}
-    report_files(files, weights)
-    report_times(runners, rectangle, network.config.vocab_size, options.rounds)
-
-
-def exported(rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path) -> dict[str, bytes]:
-    """Return the four files."""
-    ours = to_graph(rectangle)
-    example = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in INPUTS)
-    with quiet():
-        program = torch.onnx.export(
-            theirs,
-            example,
-            dynamo=True,
-            dynamic_shapes=dynamic_shapes(rectangle),
-            input_names=list(INPUTS),
-            output_names=list(NAMES),
-            verbose=False,
-        )
-    assert program is not None
-    program.save(folder / "theirs.onnx", external_data=False)
-    quantize_dynamic(folder / "theirs.onnx", folder / "theirs-int8.onnx", weight_type=QuantType.QInt8)
-    return {
-        "theirs fp32": (folder / "theirs.onnx").read_bytes(),
-        "ours fp32": ours.SerializeToString(),
-        "theirs quantize_dynamic": (folder / "theirs-int8.onnx").read_bytes(),
-        "ours int8": quantise(ours).SerializeToString(),
-    }
-
-
-@torch.inference_mode()
-def their_outputs(theirs: torch.nn.Module, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Run transformers' model as its users do."""
-    outputs = theirs(**{name: torch.from_numpy(values) for name, values in inputs.items()})
-    return {name: outputs[name].numpy() for name in NAMES}
-
-
-def report_files(files: dict[str, bytes], weights: int) -> None:
-    """Print bytes, nodes and the products with weights of each file."""
-    print(f"\nmodel.safetensors with the pretraining heads: {weights:,} bytes")
-    print(f"{'':26s}{'bytes':>12s} {'nodes':>6s} {'weight products: float':>23s} {'int8':>5s}")
-    for name, data in files.items():
-        model = onnx.load_from_string(data)
-        products = count_products(model)
-        operators = collections.Counter(node.op_type for node in model.graph.node)
-        print(
-            f"{name:26s}{len(data):12,} {len(model.graph.node):6,} {products.floating:23} "
-            f"{products.integer:5}   MatMulInteger {operators['MatMulInteger']}"
-        )
-
-
-def report_times(runners: dict[str, RunBatch], rectangle: PaddedNetwork, vocab_size: int, rounds: int) -> None:
-    """Print medians, how many times faster than transformers that is, and the cosine to it."""
-    times = measure(runners, rectangle, vocab_size=vocab_size, rounds=rounds)
-    shapes = list(times["transformers"])
-    inputs = full_rectangle(2, 64, axes=rectangle.axes, vocab_size=vocab_size)
+    times = measure(runners, rectangle, vocab_size=network.config.vocab_size, rounds=rounds)
+    inputs = full_rectangle(2, 64, axes=rectangle.axes, vocab_size=network.config.vocab_size)
     states = {name: run(inputs)["last_hidden_state"].ravel() for name, run in runners.items()}
-    print(f"\n{'':26s}" + "".join(f"{shape + ' ms':>18s}" for shape in shapes) + f"{'cosine':>10s}")
+    reference, wanted = times["transformers fp32"], states["transformers fp32"]
+    lines = []
     for name, taken in times.items():
-        ratios = (times["transformers"][shape] / taken[shape] for shape in shapes)
-        cells = (f"{taken[s]:10.1f} ({r:.2f}x)" for s, r in zip(shapes, ratios, strict=True))
-        a, b = states["transformers"], states[name]
-        cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-        print(f"{name:26s}" + "".join(f"{cell:>18s}" for cell in cells) + f"{cosine:10.5f}")
-    print(f"load {os.getloadavg()[0]:.1f}")
-
-
-def processor() -> str:
-    """Return the name of the processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+        counts = [""] * 3
+        if data := files.get(name):
+            model = onnx.load_from_string(data)
+            products = count_products(model)
+            counts = [f"{len(data):,}", f"{len(model.graph.node):,}", f"{products.floating} / {products.integer}"]
+        ratios = (f"{taken[s]:.1f} ms ({reference[s] / taken[s]:.2f}x)" for s in taken)
+        cosine = wanted @ states[name] / np.linalg.norm(wanted) / np.linalg.norm(states[name])
+        lines.append([name, *counts, *ratios, f"{cosine:.5f}"])
+    print(f"{machine()} {torch.get_num_threads()} threads\n")
+    print(table(["", "bytes", "nodes", "products float / int8", *reference, "cosine"], lines))
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", default="base-v2")
+    parser.add_argument("--rounds", type=int, default=7)
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger().setLevel(logging.ERROR)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    main()
+    main(asked.preset, asked.rounds)

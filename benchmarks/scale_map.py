@@ -1,9 +1,9 @@
 """The numbers of docs/scale.md.
 
-    python benchmarks/scale_map.py TEXT              all of them, as JSON
-    python benchmarks/scale_map.py TEXT --only build
-    python benchmarks/scale_map.py --only sampler
-    python benchmarks/scale_map.py --only computed   the tables without measurements, in Markdown
+    python -m benchmarks.scale_map TEXT              all of them, as JSON
+    python -m benchmarks.scale_map TEXT --only build
+    python -m benchmarks.scale_map --only sampler
+    python -m benchmarks.scale_map --only computed   the tables without measurements, in Markdown
 
 Measured here: text to pieces on one core, bytes per piece on disk, memory and start of the sampler,
 the time of writing and verifying a checkpoint. Computed from these and from named assumptions: the
@@ -27,6 +27,8 @@ import numpy as np
 import torch
 from sentencepiece import SentencePieceProcessor
 
+from benchmarks.measure import table
+from benchmarks.steps import forward_flops
 from litebert.config import PRESETS, ObjectiveConfig
 from litebert.corpus import Shard, build_corpus
 from litebert.corpus.text import read_passages, sentence_chunks, text_settings
@@ -166,7 +168,7 @@ def _shard(num_documents: int) -> Shard:
 
 
 class _Unchanged:
-    """Stand in for the files of a shard that lies in memory."""
+    """Stands in for the files of a shard that lies in memory."""
 
     def require_unchanged(self) -> None:
         """Find nothing changed."""
@@ -191,7 +193,7 @@ def steps(name: str) -> list[dict[str, float | str]]:
     with torch.device("meta"):
         network = AlbertForPretraining(PRESETS[name])
     gradient_bytes = 4 * sum(p.numel() for p in network.parameters())
-    flops = 3 * forward_flops(name) * TOKENS_A_STEP
+    flops = 3 * flops_of_a_token(name) * TOKENS_A_STEP
     rows: list[dict[str, float | str]] = []
     for gpus in GPUS:
         compute = flops / (gpus * GPU_FLOPS * UTILISATION)
@@ -210,13 +212,11 @@ def steps(name: str) -> list[dict[str, float | str]]:
     return rows
 
 
-def forward_flops(name: str) -> float:
-    """Return the FLOPs of a token's forward pass at 512 pieces: products and attention."""
+def flops_of_a_token(name: str) -> float:
+    """Return the FLOPs of a token's forward pass at 512 pieces, the projection of embeddings not counted."""
     model = PRESETS[name]
-    block = 2 * (4 * model.hidden_size**2 + 2 * model.hidden_size * model.intermediate_size)
-    attention = 4 * 512 * model.hidden_size
-    masked = 0.15 * 2 * model.embedding_size * (model.vocab_size + model.hidden_size)
-    return float(model.num_steps * (block + attention) + masked)
+    projection = 2 * model.embedding_size * model.hidden_size
+    return forward_flops(model, [512]) / 512 + 0.15 * forward_flops(model, [], 1) - projection
 
 
 def save_interval(gpus: int, save_seconds: float, restart_seconds: float = 120) -> dict[str, float]:
@@ -260,23 +260,21 @@ def everything(text: Path) -> dict[str, object]:
 
 def computed_tables() -> str:
     """Return the tables of docs/scale.md that follow from the assumptions above alone."""
-    lines = [
-        "| network | GPUs | compute a step | each GPU sends | network | share of the time that computes |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = []
     for row in (row for name in ("base-v2", "xxlarge-v2") for row in steps(name)):
         compute, network = (_duration(float(row[f"{x}_ms"])) for x in ("compute", "network"))
         sent, share = (f"{float(row['sent_megabytes']):,.0f} MB", f"{100 * float(row['efficiency']):.0f} %")
-        lines.append(f"| {row['preset']} | {row['gpus']} | {compute} | {sent} | {network} | {share} |")
-    lines += ["", "| GPUs | hours between failures | save every | share of the time lost |"]
-    lines.append("|---|---|---|---|")
+        lines.append([row["preset"], row["gpus"], compute, sent, network, share])
+    header = ["network", "GPUs", "compute a step", "each GPU sends", "network", "share of the time that computes"]
+    times = table(header, lines)
+    lines = []
     for gpus in GPUS:
         found = save_interval(gpus, SAVE_SECONDS)
         every = found["interval_seconds"]
         shown = f"{every / 3_600:.1f} h" if every >= 3_600 else f"{every / 60:.0f} min"
-        hours, lost = found["hours_between_failures"], found["lost_share"]
-        lines.append(f"| {gpus} | {hours:,.0f} | {shown} | {100 * lost:.1f} % |")
-    return "\n".join(lines)
+        lines.append([gpus, f"{found['hours_between_failures']:,.0f}", shown, f"{100 * found['lost_share']:.1f} %"])
+    failures = table(["GPUs", "hours between failures", "save every", "share of the time lost"], lines)
+    return f"{times}\n\n{failures}"
 
 
 def _duration(milliseconds: float) -> str:

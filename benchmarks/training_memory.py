@@ -1,232 +1,107 @@
-"""Memory of one pretraining step: python benchmarks/training_memory.py [--presets base xxlarge].
+"""Memory of one pretraining step: python -m benchmarks.training_memory [--presets base xxlarge].
 
-Each measurement is a process of its own: it builds the network and a made-up batch of sequences of
-512 tokens, notes what it holds, then takes one whole step (forward, backward, update). Shown is the
-peak resident memory (VmHWM) of that step above what was held before, in GB; the weights are held
-before. transformers' AlbertForPreTraining has no gradient checkpointing, so it is shown without.
+Each measurement is a process of its own: it builds the network and a made-up batch of sequences of 512 tokens, notes
+what it holds, then takes one whole step (forward, backward, update). Shown is the peak resident memory (VmHWM) of that
+step above what was held before, in GB. transformers' AlbertForPreTraining has no gradient checkpointing, so it is
+shown without.
 
-One and two sequences are measured first. Where their slope says that the whole batch fits
---limit and --seconds, it is measured as well; if not, the figure is extrapolated, and marked ~.
+One and two sequences are measured first. Where their slope says that the whole batch fits --limit and --seconds, it is
+measured as well; if not, the figure is extrapolated, and marked ~.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from benchmarks.measure import machine, memory, peak_bytes, table
 
-LENGTH, MASKED_SHARE = 512, 0.15
+LENGTH, GB = 512, 1e9
 PRESETS = ("tiny", "mini", "small", "base", "large", "xlarge", "xxlarge")
 RIVALS = ("litebert", "litebert checkpointed", "transformers")
-GB = 1e9
 
 
-@dataclass(frozen=True)
-class Case:
-    """One measurement."""
+class Measured(NamedTuple):
+    """Bytes held before the step, bytes above these at the peak of each phase, and seconds for the step."""
 
-    preset: str
-    rival: str
-    precision: str
-    sequences: int
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Bytes above those held before, at the peak of each phase, and seconds for the step."""
-
-    held: int
-    backward: int
-    update: int
+    held: float
+    backward: float
+    update: float
     seconds: float
 
-    @property
-    def peak(self) -> int:
-        """The peak of the whole step."""
-        return max(self.backward, self.update)
+
+def measure(preset: str, rival: str, precision: str, sequences: int, limit: float) -> Measured:
+    """Take one step in this process, which may not pass `limit` GB."""
+    from benchmarks.steps import DTYPES, our_step, their_network, their_step
+    from benchmarks.texts import made_up
+    from litebert.config import preset as preset_of
+    from litebert.fast import checkpoint_gradients
+    from litebert.nn import AlbertForPretraining
+
+    resource.setrlimit(resource.RLIMIT_DATA, (int(limit * GB), int(limit * GB)))
+    config = preset_of(preset)
+    texts = made_up([LENGTH] * sequences, vocab_size=config.vocab_size)
+    if rival == "transformers":
+        step = their_step(their_network(config), texts, precision=precision)
+    else:
+        network = AlbertForPretraining(config, dtype=DTYPES[precision])
+        if rival == "litebert checkpointed":
+            checkpoint_gradients(network.albert)
+        step = our_step(network, texts, optimizer="lamb")
+    held, start = 1e6 * memory()["Rss"], time.perf_counter()
+    peaks = [peak_bytes(phase) - held for phase in (step.backward, step.update)]
+    return Measured(held, *peaks, time.perf_counter() - start)
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A peak for the whole batch: measured, or extrapolated from one and two sequences."""
+def figure(preset: str, rival: str, precision: str, options: argparse.Namespace) -> tuple[float, bool]:
+    """Return the peak of a whole batch, and whether it was affordable to measure it."""
 
-    peak: float
-    is_measured: bool
+    def apart(sequences: int) -> Measured:
+        case = [preset, rival, precision, str(sequences), str(options.limit)]
+        command = [sys.executable, "-m", __spec__.name, "--measure", *case]
+        return Measured(*json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
 
-    def __str__(self) -> str:
-        return f"{'' if self.is_measured else '~'}{self.peak / GB:.2f}"
+    one, two = apart(1), apart(2)
+    backward = two.backward + (options.sequences - 2) * max(0, two.backward - one.backward)
+    peak = max(backward, two.update)
+    is_large = peak + two.held > options.limit * GB * 0.9
+    if is_large or two.seconds * options.sequences / 2 > options.seconds:
+        return peak, False
+    whole = apart(options.sequences)
+    return max(whole.backward, whole.update), True
 
 
-def main() -> None:
-    """Print a Markdown table, a row for each preset and precision."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--presets", nargs="+", default=list(PRESETS))
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
-    parser.add_argument("--rivals", nargs="+", default=list(RIVALS), choices=RIVALS)
-    parser.add_argument("--sequences", type=int, default=8)
-    parser.add_argument("--limit", type=float, default=12, help="GB no process may pass")
-    parser.add_argument("--seconds", type=float, default=120, help="longest step of a whole batch")
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure:
-        print(json.dumps(asdict(measure(Case(**json.loads(options.measure)), options.limit))))
-        return
-    print(f"Python {platform.python_version()}, {options.sequences} x {LENGTH} tokens, GB\n")
-    print("| preset | precision | " + " | ".join(options.rivals) + " | checkpointed to theirs |")
-    print("|---|---|" + "---|" * (len(options.rivals) + 1))
+def main(options: argparse.Namespace) -> None:
+    """Print a row for each preset and precision."""
+    print(f"{machine()}\n{options.sequences} x {LENGTH} tokens, GB\n")
+    lines = []
     for preset in options.presets:
         for precision in options.precisions:
-            figures = {r: figure(preset, r, precision, options) for r in options.rivals}
-            ours, theirs = figures.get("litebert checkpointed"), figures.get("transformers")
-            ratio = f"{ours.peak / theirs.peak:.2f}" if ours and theirs else ""
-            cells = " | ".join(str(each) for each in figures.values())
-            print(f"| {preset} | {precision} | {cells} | {ratio} |", flush=True)
-
-
-def figure(preset: str, rival: str, precision: str, options: argparse.Namespace) -> Figure:
-    """Measure one and two sequences, and all of them where that is affordable."""
-    one, two = (run(Case(preset, rival, precision, n), options.limit) for n in (1, 2))
-    further = options.sequences - 2
-    backward = two.backward + further * max(0, two.backward - one.backward)
-    peak = max(backward, two.update)
-    if peak + two.held > options.limit * GB * 0.9 or two.seconds * options.sequences / 2 > options.seconds:
-        return Figure(peak, is_measured=False)
-    whole = run(Case(preset, rival, precision, options.sequences), options.limit)
-    return Figure(whole.peak, is_measured=True)
-
-
-def run(case: Case, limit: float) -> Measured:
-    """Measure in a process of its own; say on stderr what it gave."""
-    command = [sys.executable, __file__, "--limit", str(limit)]
-    command += ["--measure", json.dumps(asdict(case))]
-    shown = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    measured = Measured(**json.loads(shown))
-    phases = f"backward {measured.backward / GB:.2f}, update {measured.update / GB:.2f} GB"
-    name = f"{case.preset} {case.rival} {case.precision} x {case.sequences}"
-    print(f"{name}: {phases}, {measured.seconds:.1f} s", file=sys.stderr, flush=True)
-    return measured
-
-
-def measure(case: Case, limit: float) -> Measured:
-    """Take one step in this process, which may not pass `limit` GB."""
-    resource.setrlimit(resource.RLIMIT_DATA, (int(limit * GB), int(limit * GB)))
-    prepare = their_step if case.rival == "transformers" else our_step
-    backward, update = prepare(case)
-    held = memory("VmRSS")
-    start = time.perf_counter()
-    peaks = [peak_of(phase) - held for phase in (backward, update)]
-    return Measured(held, *peaks, seconds=time.perf_counter() - start)
-
-
-Step = tuple[Callable[[], None], Callable[[], None]]
-"""Forward and backward; then the update."""
-
-
-def our_step(case: Case) -> Step:
-    """Build litebert's step as its trainer takes it."""
-    import torch
-
-    from litebert.config import OptimConfig, preset
-    from litebert.fast import checkpoint_gradients
-    from litebert.nn import AlbertForPretraining, Batch
-    from litebert.optim import build_optimizer, clip_gradients
-    from litebert.tasks.pretraining import Pretraining, PretrainingWork
-
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.precision]
-    network = AlbertForPretraining(preset(case.preset), dtype=dtype).train()
-    if case.rival == "litebert checkpointed":
-        checkpoint_gradients(network.albert)
-    optimizer = build_optimizer(OptimConfig(), network.named_parameters())
-    ids, masked, labels = made_up(case.sequences, network.config.vocab_size)
-    flat = ids.flatten()
-    lengths = [LENGTH] * case.sequences
-    batch = Batch.from_flat(flat, torch.zeros_like(flat), lengths)
-    work = PretrainingWork(batch, masked, flat[masked], labels, len(masked), case.sequences)
-    task = Pretraining(network, open_loader=None, held_out=(), train=None)  # type: ignore[arg-type]
-
-    def update() -> None:
-        clip_gradients(network.parameters(), 1.0)
-        optimizer.step()
-
-    return lambda: task.loss(work).total.backward(), update
-
-
-def their_step(case: Case) -> Step:
-    """Build transformers' step: bf16 is autocast, the optimizer its Trainer's default."""
-    import torch
-    import transformers
-
-    from litebert.config import preset
-
-    config = preset(case.preset)
-    shared = {name: getattr(config, name) for name in SHARED}
-    network = transformers.AlbertForPreTraining(transformers.AlbertConfig(**shared, attn_implementation="sdpa")).train()
-    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
-    ids, masked, order = made_up(case.sequences, config.vocab_size)
-    labels = torch.full_like(ids, -100).flatten()
-    labels[masked] = ids.flatten()[masked]
-    is_half = case.precision == "bf16"
-
-    def backward() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=is_half):
-            output = network(ids, labels=labels.view_as(ids), sentence_order_label=order)
-        output.loss.backward()
-
-    def update() -> None:
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-
-    return backward, update
-
-
-SHARED = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-)
-"""Settings that both call the same."""
-
-
-def made_up(sequences: int, vocab_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random ids, masked positions among the flat tokens, and sentence-order labels."""
-    import torch
-
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(5, vocab_size, (sequences, LENGTH), generator=generator)
-    positions = torch.randperm(ids.numel(), generator=generator)
-    masked = positions[: round(MASKED_SHARE * ids.numel())].sort().values
-    return ids, masked, torch.zeros(sequences, dtype=torch.int64)
-
-
-def peak_of(work: Callable[[], None]) -> int:
-    """Return the highest resident memory while it works."""
-    Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
-    work()
-    return memory("VmHWM")
-
-
-def memory(name: str) -> int:
-    """Return a field of /proc/self/status in bytes."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if name in line)) * 1024
+            found = {rival: figure(preset, rival, precision, options) for rival in options.rivals}
+            cells = [f"{'' if is_measured else '~'}{peak / GB:.2f}" for peak, is_measured in found.values()]
+            ours, theirs = found.get("litebert checkpointed"), found.get("transformers")
+            lines.append([preset, precision, *cells, f"{ours[0] / theirs[0]:.2f}" if ours and theirs else ""])
+            print(*lines[-1], file=sys.stderr, flush=True)
+    print(table(["preset", "precision", *options.rivals, "checkpointed to theirs"], lines))
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--presets", nargs="+", default=PRESETS)
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
+    parser.add_argument("--rivals", nargs="+", default=RIVALS, choices=RIVALS)
+    parser.add_argument("--sequences", type=int, default=8)
+    parser.add_argument("--limit", type=float, default=12, help="GB no process may pass")
+    parser.add_argument("--seconds", type=float, default=120, help="longest step of a whole batch")
+    parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.measure:
+        *names, count, limit = asked.measure
+        print(json.dumps(measure(*names, int(count), float(limit))))
+    else:
+        main(asked)

@@ -1,4 +1,4 @@
-"""Write the packaged model: `package.py RUN [RUN ...] OUT [--weights 2 3]`.
+"""Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...] OUT [--weights 2 3]`.
 
 Of several runs it is the (weighted) mean; each must have started from the one before. The
 matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and the files that

@@ -1,21 +1,17 @@
 """How well a model finds one hidden word of a short sentence, as people type it into `fill`.
 
-`python benchmarks/distillation/short_sentences.py MODEL...`; needs LITEBERT_TEST_DATA (nli, squad).
+`python -m benchmarks.distillation.short_sentences MODEL...`; needs LITEBERT_TEST_DATA (nli, squad).
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
+import argparse
 import random
 import re
-import sys
-from pathlib import Path
 
 import litebert
+from benchmarks.texts import DATA, rows, squad
 
-DATA = Path(os.environ["LITEBERT_TEST_DATA"])
 NUM_SENTENCES = 800
 FREQUENT = {"the", "a", "an", "of", "in", "to", "and", "is", "was", "for", "on", "with", "as", "by"}
 FREQUENT |= {"at", "from", "that", "it", "he", "she", "his", "her", "their", "its", "be", "are"}
@@ -24,9 +20,12 @@ FREQUENT |= {"were", "this"}
 
 def main(models: list[str]) -> None:
     """Print, for each model and kind of text, the share of right answers and of repeated words."""
+    captions = sorted({row["premise"] for row in rows(DATA / "nli/snli_dev.jsonl.gz")})
+    contexts = [paragraph["context"] for article in squad("dev") for paragraph in article]
+    cut = [part for context in contexts for part in re.split(r"(?<=[.!?]) (?=[A-Z])", context)]
     for path in models:
         model = litebert.load(path)
-        for name, sentences in (("captions", captions()), ("squad", squad())):
+        for name, sentences in (("captions", captions), ("squad", cut)):
             hidden = with_one_hidden(sentences)
             right = repeats = 0
             answers = model.fill([text for text, _ in hidden], top=1)
@@ -39,23 +38,10 @@ def main(models: list[str]) -> None:
             print(path, name, "right {}, wrong and already there {}".format(*shares), flush=True)
 
 
-def captions() -> list[str]:
-    """Return the captions of SNLI's development set."""
-    with gzip.open(DATA / "nli/snli_dev.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return sorted({json.loads(line)["premise"] for line in lines})
-
-
-def squad() -> list[str]:
-    """Return the sentences of SQuAD's development paragraphs, cut where a capital follows."""
-    with gzip.open(DATA / "squad/dev-v1.1.json.gz", "rt", encoding="utf-8") as file:
-        articles = json.load(file)["data"]
-    contexts = [paragraph["context"] for each in articles for paragraph in each["paragraphs"]]
-    return [part for context in contexts for part in re.split(r"(?<=[.!?]) (?=[A-Z])", context)]
-
-
 def with_one_hidden(sentences: list[str]) -> list[tuple[str, str]]:
     """Hide one word of each sentence of 6 to 20 words; return the texts and the words."""
     draw = random.Random(1)
+    sentences = list(sentences)
     draw.shuffle(sentences)
     hidden: list[tuple[str, str]] = []
     for sentence in sentences:
@@ -72,4 +58,6 @@ def with_one_hidden(sentences: list[str]) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="+")
+    main(parser.parse_args().models)

@@ -1,4 +1,4 @@
-"""Measure the teacher's static vectors: `static.py TEACHER sts=FILE retrieval=FILE`.
+"""Measure the teacher's static vectors: `python -m benchmarks.distillation.static TEACHER sts=FILE retrieval=FILE`.
 
 model2vec's method, by its own package (pip install "model2vec[distill]"): each token of the
 teacher's vocabulary is embedded alone, the vectors are cut by PCA and weighted by rank. An encoder
@@ -7,11 +7,10 @@ must beat them to earn its cost.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
-from model2vec.distill import distill
 from numpy.typing import NDArray
 
 from litebert.study.zero_shot import retrieval, sts
@@ -23,6 +22,8 @@ class StaticVectors:
     """The mean of the vectors of a text's tokens."""
 
     def __init__(self, teacher: str, dimensions: int) -> None:
+        from model2vec.distill import distill
+
         self.model = distill(teacher, pca_dims=dimensions, device="cpu")
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
@@ -42,4 +43,7 @@ def main(teacher: str, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("teacher")
+    parser.add_argument("words", nargs="+")
+    main(**vars(parser.parse_args()))

@@ -1,4 +1,4 @@
-"""Write WordNet's definitions and examples: `python benchmarks/distillation/wordnet.py DICT OUT`.
+"""Write WordNet's definitions and examples: `python -m benchmarks.distillation.wordnet DICT OUT`.
 
 DICT holds WordNet 3.0's data.noun, data.verb, data.adj and data.adv (Debian: package wordnet-base).
 OUT gets one sentence a line; a document is four neighbours, so of one subject mostly.
@@ -6,9 +6,9 @@ OUT gets one sentence a line; a document is four neighbours, so of one subject m
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,4 +64,7 @@ def _finished(text: str) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("database", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))

@@ -1,6 +1,6 @@
 """What each choice of our pretraining recipes is worth: one change at a time, several seeds.
 
-    python benchmarks/pretraining/ablation.py --corpus corpora/wiki --presets tiny --pieces 800000
+    python -m benchmarks.pretraining.ablation --corpus corpora/wiki --presets tiny --pieces 800000
 
 A run that is finished is not repeated, so that the command can be stopped and given again. The
 table goes to standard output; `benchmarks/pretraining/RESULTS.md` holds the last one.
@@ -70,21 +70,15 @@ def main(corpus: Path, presets: str, seeds: str, pieces: int, batch: int, runs: 
 def _trained(corpus: Path, folder: Path, words: Sequence[str], *, pieces: int, batch: int) -> dict[str, float]:
     """Return the last evaluation of a run, trained now or before."""
     steps = pieces // (batch * 128)
-    common = [
-        f"data.corpus={corpus}",
-        "objective.max_seq_length=128",
-        "objective.short_seq_prob=0",
+    common = [f"data.corpus={corpus}", "objective.max_seq_length=128", "objective.short_seq_prob=0"]
+    common += [
         "optim.warmup_steps=0.1",
         f"train.steps={steps}",
         f"train.batch_size={batch}",
         f"train.eval_every={steps}",
-        f"train.save_every={steps}",
-        "train.eval_at_start=false",
-        "train.eval_sequences=512",
-        "train.precision=bf16",
-        "train.loader_workers=0",
-        "train.log_every=100",
     ]
+    common += [f"train.save_every={steps}", "train.eval_at_start=false", "train.eval_sequences=512"]
+    common += ["train.precision=bf16", "train.loader_workers=0", "train.log_every=100"]
     pretrain(resolve(PretrainConfig, settings_from_words([*common, *words])), folder, is_quiet=True)
     last = [row for row in read_metrics(folder) if row["kind"] == "eval"][-1]
     return {name: float(str(last[name])) for name in MEASURES}

@@ -1,6 +1,6 @@
 """French help and manual pages of Debian packages as plain text.
 
-python benchmarks/pretraining/french.py FOLDER... > french.txt
+python -m benchmarks.pretraining.french FOLDER... > french.txt
 
 A FOLDER is an unpacked package (`dpkg -x`): libreoffice-help-fr, gimp-help-fr, debian-reference-fr
 (HTML), manpages-fr, manpages-fr-dev (gzipped man pages). A page is a document, a paragraph a line;
@@ -9,10 +9,10 @@ short paragraphs that were there before are omitted.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import html
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,4 +77,6 @@ def _of_manual(page: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+")
+    main(**vars(parser.parse_args()))

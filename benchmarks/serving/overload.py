@@ -21,7 +21,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from benchmarks.serving.run import MODEL, Route, body_of, free_port, loads, measure, server
+from benchmarks.measure import memory
+from benchmarks.serving.run import MODEL, body_of, free_port, loads, measure, server
 
 ANSWERED, REFUSED = 200, 429
 Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -71,11 +72,9 @@ async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: flo
 
 def megabytes(process: int) -> float:
     """Return the memory of a process and of all that it started (Linux)."""
-    status = Path(f"/proc/{process}/status").read_text()
-    own = int(status.partition("VmRSS:")[2].split()[0]) / 1_024
     tasks = Path(f"/proc/{process}/task").iterdir()
-    children = [c for task in tasks for c in (task / "children").read_text().split()]
-    return own + sum(megabytes(int(child)) for child in children)
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return memory(process)["Rss"] + sum(map(megabytes, children))
 
 
 def milliseconds(times: Sequence[float]) -> str:
@@ -90,20 +89,18 @@ def main(model: Path, *, seconds: float, times: float, cores: tuple[int, int]) -
     """Print what was measured."""
     os.sched_setaffinity(0, {cores[1]})
     port = free_port()
-    route = Route("", port, "/v1/embed")
     command = [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"]
     mixed, short = loads(400)
-    with server([*command, "--port", str(port)], port, cores[0]) as process:
-        measure(route, mixed)
-        closed = measure(route, mixed)
-        alone = measure(route, short)
+    with server(command, port, cores[0]) as process:
+        measure(mixed, port)
+        closed, alone = measure(mixed, port), measure(short, port)
         print(f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99 {alone.p99_ms:.1f} ms")
         print(f"capacity: {closed.per_second:.0f} requests/s, 16 clients")
         print(f"          p50 {closed.p50_ms:.1f} ms, p99 {closed.p99_ms:.1f} ms")
         before, rate = megabytes(process), times * closed.per_second
         found = asyncio.run(arrivals(port, mixed.texts, rate=rate, seconds=seconds))
         ended = time.perf_counter()
-        measure(route, short)
+        measure(short, port)
         recovered = time.perf_counter() - ended
         answered = [wait for status, wait, _ in found if status == ANSWERED]
         refused = [wait for status, wait, _ in found if status == REFUSED]
@@ -121,7 +118,7 @@ def main(model: Path, *, seconds: float, times: float, cores: tuple[int, int]) -
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--times", type=float, default=5)

@@ -1,15 +1,17 @@
 """A rival: an engine behind FastAPI, as its users write it.
 
-`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001`; /v1/embed computes each
-request alone, /v1/embed-together what waits in padded batches.
+`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001`; /v1/embed computes each request alone,
+/v1/embed-together what waits in padded batches.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import torch
 import uvicorn
@@ -17,9 +19,13 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from transformers import AutoTokenizer
 
-from benchmarks.serving.engines import ENGINES, NAMES, Engine
+from benchmarks.speed import rivals
+from benchmarks.speed.exports import export_onnx, export_openvino
+from benchmarks.texts import Texts
 
 MAX_BATCH = 32
+ENGINES = ("transformers", "onnxruntime", "openvino")
+Embed = Callable[[list[str]], list[list[float]]]
 
 
 class Body(BaseModel):
@@ -28,28 +34,30 @@ class Body(BaseModel):
     texts: list[str]
 
 
-class Embedder:
-    """Mean-pooled vectors of padded batches."""
+def embedder(model: Path, engine: str) -> Embed:
+    """Load a model in an engine, on one thread in float32; return what gives the mean-pooled vector of each text."""
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        (root / "model").symlink_to(model.resolve())
+        export = {"onnxruntime": export_onnx, "openvino": export_openvino}.get(engine)
+        if export:
+            export(root / "model", root, is_quantised=False)
+        rival = rivals.load(f"{engine} fp32", root)
 
-    def __init__(self, model: str, engine: Engine) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(model)
-        self.engine = engine
+    @torch.inference_mode()
+    def embed(texts: list[str]) -> list[list[float]]:
+        found = tokenizer(texts, truncation=True, max_length=512)
+        batch = Texts(tuple(found["input_ids"]), tuple(found["token_type_ids"]))
+        states = rival.states(rival.ready(batch)(), batch)
+        return [part.mean(0).tolist() for part in torch.from_numpy(states).split(batch.lengths)]
 
-    def embed(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector a text."""
-        inputs = self.tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="np")
-        hidden = self.engine({name: inputs[name] for name in NAMES})
-        mask = inputs["attention_mask"][..., None]
-        means = (hidden * mask).sum(1) / mask.sum(1)
-        vectors: list[list[float]] = means.tolist()
-        return vectors
+    return embed
 
 
-def make_app(embedder: Embedder) -> FastAPI:
-    """Compute each request alone in FastAPI's thread pool, or whatever waits together.
-
-    Together are at most MAX_BATCH texts, padded to the longest.
-    """
+def make_app(embed: Embed) -> FastAPI:
+    """Compute each request alone in FastAPI's thread pool, or whatever waits together, at most MAX_BATCH requests."""
     queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = asyncio.Queue()
 
     async def compute() -> None:
@@ -57,8 +65,7 @@ def make_app(embedder: Embedder) -> FastAPI:
             jobs = [await queue.get()]
             while not queue.empty() and len(jobs) < MAX_BATCH:
                 jobs.append(queue.get_nowait())
-            texts = [text for own, _ in jobs for text in own]
-            vectors = await asyncio.to_thread(embedder.embed, texts)
+            vectors = await asyncio.to_thread(embed, [text for own, _ in jobs for text in own])
             for own, done in jobs:
                 done.set_result(vectors[: len(own)])
                 vectors = vectors[len(own) :]
@@ -73,7 +80,7 @@ def make_app(embedder: Embedder) -> FastAPI:
 
     @app.post("/v1/embed")
     def alone(body: Body) -> dict[str, list[list[float]]]:
-        return {"result": embedder.embed(body.texts)}
+        return {"result": embed(body.texts)}
 
     @app.post("/v1/embed-together")
     async def together(body: Body) -> dict[str, list[list[float]]]:
@@ -85,11 +92,9 @@ def make_app(embedder: Embedder) -> FastAPI:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
     parser.add_argument("--engine", choices=ENGINES, default="transformers")
     parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args()
-    torch.set_num_threads(1)
-    embedder = Embedder(given.model, ENGINES[given.engine](given.model))
-    uvicorn.run(make_app(embedder), port=given.port, log_level="error")
+    uvicorn.run(make_app(embedder(given.model, given.engine)), port=given.port, log_level="error")

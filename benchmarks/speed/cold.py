@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from benchmarks.speed.texts import VOCABULARY
+from benchmarks.measure import memory
+from benchmarks.texts import VOCABULARY
 
 TEXT = "The first answer is the one that a user waits for."
 WORKERS = 4
@@ -27,72 +27,46 @@ PROGRAMS = {"litebert": ("fp32", "bf16", "int8"), "transformers": ("fp32", "bf16
 Facts: TypeAlias = dict[str, float]
 
 
-@dataclass(frozen=True)
-class Cold:
-    """Seconds to the first answer and megabytes that it took; for four processes, all together."""
+def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
+    """Measure every program at every precision that is there.
 
-    name: str
-    seconds: float
-    processor_seconds: float
-    resident: float
-    anonymous: float
-    four_started: float
-    four_forked: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name:20} first answer {self.seconds:.2f} s ({self.processor_seconds:.2f} s of "
-            f"a core), resident +{self.resident:.0f} MB (anonymous +{self.anonymous:.0f}); four "
-            f"processes +{self.four_started:.0f} MB, forked +{self.four_forked:.0f} MB"
-        )
-
-
-def measure(root: Path, *, is_quick: bool) -> list[Cold]:
-    """Measure every program at every precision that is there."""
+    `values` are seconds to the first answer, by the wall and of a core, megabytes that it took (resident, and of these
+    anonymous), and those of four processes together: started, and forked from one that has answered.
+    """
     if not VOCABULARY.is_file():
         print("no vocabulary: set LITEBERT_TEST_DATA")
         return []
     found = []
     for program, precisions in PROGRAMS.items():
         for precision in precisions:
-            found.append(_measured(root, program, precision, repeats=1 if is_quick else 3))
+            answers = []
+            for _ in range(1 if is_quick else 3):
+                worker = Worker(root, program, precision)
+                answers.append(worker.tell("answer"))
+                worker.process.communicate()
+            worker = Worker(root, program, precision)
+            worker.tell("answer")
+            forked = worker.tell("fork")["Pss"] - worker.at_start["Pss"]
+            worker.process.communicate()
+            workers = [Worker(root, program, precision) for _ in range(WORKERS)]
+            before = sum(memory(worker.process.pid)["Pss"] for worker in workers)
+            for worker in workers:
+                worker.tell("answer")
+            started = sum(memory(worker.process.pid)["Pss"] for worker in workers) - before
+            for worker in workers:
+                worker.process.communicate()
+            values = [min(answer[name] for answer in answers) for name in ("seconds", "processor_seconds")]
+            values += [fmean(answer[name] for answer in answers) for name in ("Rss", "Anonymous")]
+            found.append({"name": f"{program} {precision}", "values": [*values, started, forked]})
             print(found[-1], flush=True)
     return found
-
-
-def _measured(root: Path, program: str, precision: str, *, repeats: int) -> Cold:
-    answers = []
-    for _ in range(repeats):
-        worker = Worker(root, program, precision)
-        answers.append(worker.tell("answer"))
-        worker.end()
-    worker = Worker(root, program, precision)
-    worker.tell("answer")
-    forked = worker.tell("fork")["Pss"] - worker.at_start["Pss"]
-    worker.end()
-    workers = [Worker(root, program, precision) for _ in range(WORKERS)]
-    before = sum(memory(worker.process.pid)["Pss"] for worker in workers)
-    for worker in workers:
-        worker.tell("answer")
-    started = sum(memory(worker.process.pid)["Pss"] for worker in workers) - before
-    for worker in workers:
-        worker.end()
-    return Cold(
-        f"{program} {precision}",
-        seconds=min(answer["seconds"] for answer in answers),
-        processor_seconds=min(answer["processor_seconds"] for answer in answers),
-        resident=fmean(answer["Rss"] for answer in answers),
-        anonymous=fmean(answer["Anonymous"] for answer in answers),
-        four_started=started,
-        four_forked=forked,
-    )
 
 
 class Worker:
     """A process that has done its imports and waits to be told."""
 
     def __init__(self, root: Path, program: str, precision: str) -> None:
-        words = [sys.executable, "-m", __spec__.name, str(root), program, precision]
+        words = [sys.executable, "-m", "benchmarks.speed.cold", str(root), program, precision]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
         self.at_start = self._read()
@@ -104,20 +78,10 @@ class Worker:
         self.process.stdin.flush()
         return self._read()
 
-    def end(self) -> None:
-        """Let the process end."""
-        self.process.communicate()
-
     def _read(self) -> Facts:
         assert self.process.stdout is not None
         facts: Facts = json.loads(self.process.stdout.readline())
         return facts
-
-
-def memory(pid: int | str) -> Facts:
-    """Return what a process holds in MB; Pss counts a shared page in equal parts to its owners."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    return {name: int(value.split()[0]) / 1e3 for name, value in (x.split(":") for x in lines)}
 
 
 def main() -> None:

@@ -12,15 +12,13 @@ import logging
 import shutil
 from pathlib import Path
 
-import nncf
 import onnx
 import onnxruntime
-import openvino
 import torch
 import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from benchmarks.speed.texts import VOCABULARY, Texts, arriving, rectangle
+from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
 from litebert.config import preset
 from litebert.fast import calibrate, to_int8
 from litebert.folder import load_model, save_model
@@ -45,16 +43,20 @@ def export_all(root: Path, shape: str) -> None:
         if shape in BERT_SHAPES:
             write_bert(model, *BERT_SHAPES[shape])
         else:
-            generator = torch.Generator().manual_seed(1)
-            save_model(AlbertForPretraining(preset(shape), generator=generator), model)
+            save_model(AlbertForPretraining(preset(shape), generator=torch.Generator().manual_seed(1)), model)
         if VOCABULARY.is_file():
             Tokenizer.load(VOCABULARY).save(model)
     if not (root / "int8.xml").exists():
-        wrapped = LastHiddenState(model).eval()
-        export_onnx(wrapped, root)
-        export_openvino(wrapped, root)
+        export_onnx(model, root, is_quantised=True)
+        export_openvino(model, root, is_quantised=True)
     shutil.rmtree(root / "int8", ignore_errors=True)
-    export_int8(root)
+    # what `litebert quantize` does, with the texts that NNCF is given
+    network = load_model(model).network
+    batches = [Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()]
+    to_int8(network, calibrate(network.albert, batches))
+    save_model(network, root / "int8")
+    if VOCABULARY.is_file():
+        Tokenizer.load(VOCABULARY).save(root / "int8")
 
 
 def write_bert(folder: Path, num_layers: int, hidden_size: int, num_heads: int) -> None:
@@ -74,33 +76,27 @@ class LastHiddenState(torch.nn.Module):
 
     def __init__(self, model: Path) -> None:
         super().__init__()
-        self.encoder = transformers.AutoModel.from_pretrained(model, add_pooling_layer=False)
+        self.encoder = transformers.AutoModel.from_pretrained(model, add_pooling_layer=False).eval()
 
-    def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
         """Return the last hidden state."""
-        return self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
+        return self.encoder(ids, mask, segments).last_hidden_state
 
 
-def export_onnx(wrapped: LastHiddenState, root: Path) -> None:
-    """Export, fold constants, quantise.
+def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
+    """Export with free batch and length; fold constants and quantise if asked.
 
-    Shared weights stand behind a transposition, where `quantize_dynamic` as documented finds 1 of
-    73 products; folded before, all. That they are all int8 is checked.
+    Shared weights stand behind a transposition, where `quantize_dynamic` as documented finds 1 of 73 products; folded
+    before, all. That they are all int8 is checked.
     """
     axes = {0: torch.export.Dim("batch", max=4_096), 1: torch.export.Dim("length", min=2, max=512)}
-    program = torch.onnx.export(
-        wrapped,
-        example(),
-        dynamo=True,
-        dynamic_shapes=(axes,) * 3,
-        input_names=list(rectangle(1, 1).padded()),
-        output_names=["last_hidden_state"],
-        verbose=False,
-    )
+    names = {"input_names": list(made_up([1]).padded()), "output_names": ["last_hidden_state"]}
+    wrapped, shapes = LastHiddenState(model).eval(), (axes,) * 3
+    program = torch.onnx.export(wrapped, example(), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
     assert program is not None
     program.save(root / "fp32.onnx", external_data=False)
+    if not is_quantised:
+        return
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(root / "folded.onnx")
@@ -110,49 +106,32 @@ def export_onnx(wrapped: LastHiddenState, root: Path) -> None:
     print("onnxruntime int8:", require_integer(onnx.load(root / "int8.onnx")))
 
 
-def export_openvino(wrapped: LastHiddenState, root: Path) -> None:
-    """Convert, and quantise with NNCF on real texts where they are at hand."""
-    model = openvino.convert_model(wrapped, example_input=example())
-    openvino.save_model(model, root / "fp32.xml", compress_to_fp16=False)
-    rows = [tuple(one.padded().values()) for one in single(calibration_texts())]
+def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
+    """Convert; quantise with NNCF, if asked, on real texts where they are at hand."""
+    import openvino
+
+    converted = openvino.convert_model(LastHiddenState(model).eval(), example_input=example())
+    openvino.save_model(converted, root / "fp32.xml", compress_to_fp16=False)
+    if not is_quantised:
+        return
+    import nncf
+
+    texts = (zip(batch.ids, batch.segments, strict=True) for batch in calibration_texts())
+    rows = [Texts((ids,), (segments,)).padded().values() for ids, segments in itertools.chain(*texts)]
     nncf.set_log_level(logging.ERROR)
-    quantised = nncf.quantize(
-        model,
-        nncf.Dataset([dict(enumerate(row)) for row in rows]),
-        model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=len(rows),
-    )
+    given = nncf.Dataset([dict(enumerate(row)) for row in rows])
+    quantised = nncf.quantize(converted, given, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(rows))
     openvino.save_model(quantised, root / "int8.xml", compress_to_fp16=False)
-
-
-def export_int8(root: Path) -> None:
-    """Do what `litebert quantize` does, with the texts that NNCF is given."""
-    network = load_model(root / "model").network
-    batches = [Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()]
-    to_int8(network, calibrate(network.albert, batches))
-    save_model(network, root / "int8")
-    if VOCABULARY.is_file():
-        Tokenizer.load(VOCABULARY).save(root / "int8")
 
 
 def calibration_texts() -> list[Texts]:
     """Return texts far behind those that are timed; made-up ones where there are none."""
     if not VOCABULARY.is_file():
-        return [rectangle(16, 64, seed=seed) for seed in range(4)]
-    batches = (
-        arriving(corpus, num_batches=number, skip=skip)
-        for (corpus, number), skip in zip(CALIBRATION.items(), SKIPPED, strict=True)
-    )
-    return list(itertools.chain(*batches))
-
-
-def single(batches: list[Texts]) -> list[Texts]:
-    """Return the texts one by one."""
-    return [
-        Texts((ids,), (segments,)) for batch in batches for ids, segments in zip(batch.ids, batch.segments, strict=True)
-    ]
+        return [made_up([64] * 16, seed=seed) for seed in range(4)]
+    chosen = zip(CALIBRATION.items(), SKIPPED, strict=True)
+    return [each for (corpus, count), skip in chosen for each in arriving(corpus, num_batches=count, skip=skip)]
 
 
 def example() -> tuple[torch.Tensor, ...]:
     """Return inputs to trace with."""
-    return tuple(torch.from_numpy(values) for values in rectangle(2, 8).padded().values())
+    return tuple(torch.from_numpy(values) for values in made_up([8, 8]).padded().values())

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.speed import rivals, yardstick
-from benchmarks.speed.rivals import Rival
+from benchmarks.measure import seconds_of
+from benchmarks.speed import rivals
 from benchmarks.speed.rows import Contender, Row, added, compare
-from benchmarks.speed.texts import VOCABULARY, Texts, arriving, rectangle
-from benchmarks.speed.timing import Turns
-from litebert.config import AlbertConfig
+from benchmarks.steps import forward_flops
+from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
 from litebert.folder import read_config
 
 RECTANGLES = ((1, 16), (1, 128), (1, 512), (8, 128))
@@ -22,54 +21,30 @@ STREAMS = {"SST-2": (4, 2), "NLI": (3, 2), "IMDB": (1, 1)}
 
 
 @torch.inference_mode()
-def measure(root: Path, threads: int, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
-    """Time every rival on every work."""
-    chosen = {name: loaded(name, root) for name in names}
+def measure(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
+    """Time every rival on every work; what it computes is compared token by token."""
+    chosen: dict[str, rivals.Rival] = {}
+    for name in names:
+        seconds = seconds_of(lambda name=name: chosen.update({name: rivals.load(name, root)}))
+        print(f"{name} loaded in {seconds:.1f} s", flush=True)
     config, rows = read_config(root / "model"), list[Row]()
-    for num_sequences, length in RECTANGLES:
-        turns = Turns(threads, seconds=4.0 if is_quick else 12.0)
-        texts = rectangle(num_sequences, length)
-        rows += said(timed(f"{num_sequences} x {length}", texts, chosen, turns, config))
+
+    def timed(work: str, texts: Texts, **turns: float) -> list[Row]:
+        contenders = []
+        for name, rival in chosen.items():
+            call = rival.ready(texts)
+            contenders.append(Contender(name, call, partial(lambda r, c: r.states(c(), texts), rival, call)))
+        flops = forward_flops(config, texts.lengths)
+        return compare(work, contenders, num_tokens=texts.num_tokens, flops=flops, **turns)
+
+    for count, length in RECTANGLES:
+        rows += timed(f"{count} x {length}", made_up([length] * count), seconds=4 if is_quick else 12)
     if not VOCABULARY.is_file():
         print("no real texts: set LITEBERT_TEST_DATA")
         return rows
     corpora = []
     for corpus, (number, rounds) in STREAMS.items():
-        if is_quick and corpus == "IMDB":
-            continue
-        turns = Turns(threads, seconds=0.0, least=rounds)
-        batches = arriving(corpus, num_batches=1 if is_quick else number)
-        parts = [timed(corpus, texts, chosen, turns, config) for texts in batches]
-        corpora.append(said(added(corpus, parts)))
-    return [*rows, *(row for part in corpora for row in part), *said(added("stream", corpora))]
-
-
-def loaded(name: str, root: Path) -> Rival:
-    """Load a rival and say how long that took."""
-    start = time.perf_counter()
-    rival = rivals.load(name, root)
-    print(f"{name} loaded in {time.perf_counter() - start:.1f} s", flush=True)
-    return rival
-
-
-def timed(work: str, texts: Texts, chosen: Mapping[str, Rival], turns: Turns, config: AlbertConfig) -> list[Row]:
-    """Compare all rivals on one batch."""
-    return compare(
-        work,
-        [contender(name, rival, texts) for name, rival in chosen.items()],
-        turns,
-        num_tokens=texts.num_tokens,
-        flops=yardstick.forward_flops(config, texts.lengths),
-    )
-
-
-def contender(name: str, rival: Rival, texts: Texts) -> Contender:
-    """Give a rival its inputs; what it computes is compared token by token."""
-    call = rival.ready(texts)
-    return Contender(name, call, lambda: rival.states(call(), texts))
-
-
-def said(rows: list[Row]) -> list[Row]:
-    """Print rows as soon as they are there."""
-    print(*rows, sep="\n", flush=True)
-    return rows
+        if not (is_quick and corpus == "IMDB"):
+            batches = arriving(corpus, num_batches=1 if is_quick else number)
+            corpora.append(added(corpus, [timed(corpus, texts, rounds=rounds) for texts in batches]))
+    return [*rows, *(row for part in corpora for row in part), *added("stream", corpora)]

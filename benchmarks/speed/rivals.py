@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.speed.texts import Texts
+from benchmarks.steps import DTYPES
+from benchmarks.texts import Texts
 
 Call: TypeAlias = Callable[[], Any]
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Rival(ABC):
@@ -45,7 +45,6 @@ class Transformers(Rival):
         self.model = encoder(root, precision)
 
     def ready(self, texts: Texts) -> Call:
-        """Feed tensors by name."""
         return called(self.model, texts)
 
 
@@ -66,12 +65,13 @@ class Compiled(Rival):
         self.variants = {}
         for is_dynamic in (False, True):
             model = encoder(root, precision)
-            for layer in layers(model):
+            # those of a BERT, or the one that an ALBERT applies many times
+            layers = getattr(model.encoder, "layer", None) or model.encoder.albert_layer_groups[0].albert_layers
+            for layer in layers:
                 layer.compile(dynamic=is_dynamic)
             self.variants[is_dynamic] = model
 
     def ready(self, texts: Texts) -> Call:
-        """Choose the variant."""
         return called(self.variants[len(set(texts.lengths)) > 1], texts)
 
 
@@ -87,7 +87,6 @@ class SentenceTransformers(Rival):
         self.model = SentenceTransformer(modules=[words, pooling], device="cpu").eval()
 
     def ready(self, texts: Texts) -> Call:
-        """Feed tensors by name."""
         inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
         return lambda: self.model(dict(inputs))["token_embeddings"]
 
@@ -107,7 +106,6 @@ class OnnxRuntime(Rival):
         self.session = InferenceSession(root / f"{precision}.onnx", options)
 
     def ready(self, texts: Texts) -> Call:
-        """Feed arrays by name."""
         inputs = texts.padded()
         return lambda: self.session.run(["last_hidden_state"], inputs)[0]
 
@@ -128,15 +126,14 @@ class OpenVino(Rival):
             "INFERENCE_PRECISION_HINT": "f32" if precision == "fp32" else "bf16",
         }
         file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
-        model = Core().compile_model(file, "CPU", settings)
+        self.model = Core().compile_model(file, "CPU", settings)
         if precision == "int8":
-            print("openvino int8:", integer_products(model))
-        self.request = model.create_infer_request()
+            print("openvino int8:", integer_products(self.model))
 
     def ready(self, texts: Texts) -> Call:
-        """Feed arrays in order."""
         inputs = list(texts.padded().values())
-        return lambda: self.request.infer(inputs, share_inputs=True, share_outputs=True)[0]
+        request = self.model.create_infer_request()  # which belongs to one caller at a time
+        return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)[0]
 
 
 class Litebert(Rival):
@@ -154,7 +151,6 @@ class Litebert(Rival):
         self.albert = load_model(folder, dtype=dtype, for_inference=True).network.albert
 
     def ready(self, texts: Texts) -> Call:
-        """Join the texts in a batch."""
         from litebert.nn import Batch
 
         batch = Batch.from_lists(texts.ids, texts.segments)
@@ -205,13 +201,6 @@ def encoder(root: Path, precision: str) -> torch.nn.Module:
     dtype = DTYPES[precision]
     model = AutoModel.from_pretrained(root / "model", attn_implementation="sdpa", dtype=dtype)
     return model.eval()
-
-
-def layers(model: Any) -> list[torch.nn.Module]:
-    """Return the layers of transformers' BERT, or the one that an ALBERT applies many times."""
-    if hasattr(model.encoder, "layer"):
-        return list(model.encoder.layer)
-    return [model.encoder.albert_layer_groups[0].albert_layers[0]]
 
 
 def called(model: Callable[..., Any], texts: Texts) -> Call:

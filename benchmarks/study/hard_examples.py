@@ -1,6 +1,6 @@
 """Hard example mining in fine-tuning against uniform sampling, at equal compute.
 
-    python benchmarks/study/hard_examples.py MODEL TRAIN DEV OUTPUT [STEPS]
+    python -m benchmarks.study.hard_examples MODEL TRAIN DEV OUTPUT [STEPS]
 
 A choice among n examples adds n forward passes to the 3 of a step, so that row has 3 / (3 + n) of
 the steps. TRAIN and DEV are tables of texts and labels (for the committed figures 4,000 sentences
@@ -9,8 +9,8 @@ of SST-2 and its dev set), 3 seeds. Writes benchmarks/study/hard-examples.json.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from statistics import fmean, stdev
@@ -59,4 +59,10 @@ def _accuracy(start: Path, data: tuple[Path, Path], run: Path, pool: int, steps:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(Path, sys.argv[2:5]), *map(int, sys.argv[5:6]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("train", type=Path)
+    parser.add_argument("dev", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("steps", type=int, nargs="?", default=120)
+    main(**vars(parser.parse_args()))

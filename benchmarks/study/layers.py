@@ -1,6 +1,6 @@
 """Figure 1 for four networks: the packaged model, books-wiki-mini, a BERT, and a trained trunk.
 
-    python benchmarks/study/layers.py TEXTS [BERT TRUNK]
+    python -m benchmarks.study.layers TEXTS [BERT TRUNK]
 
 TEXTS has a text a line, BERT is a folder with a BERT (all-MiniLM-L6-v2 for the committed figures),
 TRUNK the folder of PL-BERT in eight bits with a recorded sentence (tests/interop/test_real_trunk.py
@@ -10,8 +10,8 @@ repository are measured. Writes benchmarks/study/layers-NAME.json, the figures a
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -68,4 +68,8 @@ def _trunk(folder: Path) -> Layers:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("bert", type=Path, nargs="?")
+    parser.add_argument("trunk", type=Path, nargs="?")
+    main(**vars(parser.parse_args()))

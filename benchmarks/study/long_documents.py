@@ -1,6 +1,6 @@
 """Long documents end to end: what a model gains from reading more of them with local attention.
 
-    python benchmarks/study/long_documents.py MODEL ARTICLES REVIEWS OUTPUT
+    python -m benchmarks.study.long_documents MODEL ARTICLES REVIEWS OUTPUT
 
 MODEL is a folder with a masked-LM head, or `packaged`, ARTICLES has JSON lines of `text` (Wikipedia
 for the committed figures), REVIEWS a folder of train-neg.jsonl.gz and train-pos.jsonl.gz (IMDB).
@@ -13,11 +13,9 @@ by a logistic regression on their vectors. A document's vector is that of its fi
 
 from __future__ import annotations
 
-import gzip
+import argparse
 import json
-import sys
 import time
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -29,6 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import litebert
+from benchmarks.texts import rows
 from litebert.api.study import write_lengthened
 from litebert.files import Json, write_json
 
@@ -53,7 +52,7 @@ def main(model: str, articles: Path, reviews: Path, output: Path) -> None:
 
 
 def _retrieval(model: litebert.Model, articles: Path) -> list[Json]:
-    texts = [row["text"].split() for row in _rows(articles)]
+    texts = [row["text"].split() for row in rows(articles)]
     chosen = [words for words in texts if 1_200 <= len(words) <= 1_600][:NUM_ARTICLES]
     queries = model.embed([" ".join(words[700:760]) for words in chosen], normalize=True)
     found: list[Json] = []
@@ -73,8 +72,8 @@ def _retrieval(model: litebert.Model, articles: Path) -> list[Json]:
 def _classification(model: litebert.Model, reviews: Path) -> list[Json]:
     texts: list[str] = []
     for side in ("neg", "pos"):
-        rows = (row["text"] for row in _rows(reviews / f"train-{side}.jsonl.gz"))
-        texts += islice((text for text in rows if len(text.split()) >= 700), NUM_REVIEWS)
+        of_side = (row["text"] for row in rows(reviews / f"train-{side}.jsonl.gz"))
+        texts += islice((text for text in of_side if len(text.split()) >= 700), NUM_REVIEWS)
     labels = np.repeat([0, 1], NUM_REVIEWS)
     found: list[Json] = []
     for length in LENGTHS:
@@ -97,10 +96,10 @@ def _first(model: litebert.Model, text: str, length: int) -> str:
     return model.tokenizer.decode(ids[: length - 2])
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], *map(Path, sys.argv[2:5]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("articles", type=Path)
+    parser.add_argument("reviews", type=Path)
+    parser.add_argument("output", type=Path)
+    main(**vars(parser.parse_args()))

@@ -1,6 +1,6 @@
 """What local attention and repeated positions cost at 512 pieces, before and after training on.
 
-    python benchmarks/study/longer_positions.py MODEL CORPUS OUTPUT [TRAINED [STEPS]]
+    python -m benchmarks.study.longer_positions MODEL CORPUS OUTPUT [TRAINED [STEPS]]
 
 MODEL is a folder with a masked-LM head (or `packaged`), CORPUS was built with its vocabulary.
 TRAINED is the longest sequence of the model's own training: the rows of the position table that are
@@ -9,8 +9,8 @@ repeated. Writes benchmarks/study/longer-positions.json.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -58,4 +58,10 @@ def _trained(start: Path, corpus: Path, run: Path, steps: int, seed: int) -> tup
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(Path, sys.argv[2:4]), *map(int, sys.argv[4:6]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("trained", type=int, nargs="?")
+    parser.add_argument("steps", type=int, nargs="?", default=20)
+    main(**vars(parser.parse_args()))

@@ -1,6 +1,6 @@
 """Cut the data of the probes in the ablation tables, so that a row costs little to read and score.
 
-    python benchmarks/study/probe_data.py DATA OUTPUT
+    python -m benchmarks.study.probe_data DATA OUTPUT
 
 DATA holds glue/SST-2, nli/snli_dev.jsonl.gz, squad and race as they are published. The first lines,
 articles and passages are taken: the same for every row.
@@ -8,9 +8,9 @@ articles and passages are taken: the same for every row.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -33,17 +33,15 @@ def main(data: Path, output: Path) -> None:
     """Write the cut files."""
     for name, count in LINES.items():
         with gzip.open(data / f"{name}.gz", "rt", encoding="utf-8") as lines:
-            _write(output / name, "".join(islice(lines, count)))
+            write_text(output / name, "".join(islice(lines, count)))
     for name, count in ARTICLES.items():
         with gzip.open(data / f"{name}.gz", "rt", encoding="utf-8") as text:
             squad = json.load(text)
-        _write(output / name, json.dumps(squad | {"data": squad["data"][:count]}))
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+        write_text(output / name, json.dumps(squad | {"data": squad["data"][:count]}))
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("output", type=Path)
+    main(**vars(parser.parse_args()))

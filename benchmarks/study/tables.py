@@ -1,6 +1,6 @@
 """The tables of docs/study.md out of the metrics files beside this script.
 
-    python benchmarks/study/tables.py
+    python -m benchmarks.study.tables
 
 A table stands between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics file; what
 is between them is replaced. tests/docs/test_study_tables.py compares them.
@@ -8,11 +8,13 @@ is between them is replaced. tests/docs/test_study_tables.py compares them.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.study.ablation import GRIDS, Ablation, AblationRow, read_ablation
@@ -41,12 +43,11 @@ def table(name: str) -> str:
     extra = _extra(found)
     headings = ["" if found.source.endswith("no table") else found.source, *(["paper"] if _has_paper(found) else [])]
     headings += ["each seed", "mean", *extra.values(), "steps", "body, K", "CPU s"]
-    lines = [_line(headings), "|" + "---|" * len(headings)]
-    lines += [_line(_cells(row, found, extra)) for row in found.rows if row.trials]
+    lines = markdown(headings, [_cells(row, found, extra) for row in found.rows if row.trials])
     left_out = [f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)" for row in found.rows if not row.trials]
     missing = f"\n\nPredicted and not trained: {', '.join(left_out)}." if left_out else ""
     verdict = found.verdict.partition(" Not trained:")[0]
-    return "\n".join(lines) + f"{missing}\n\n{verdict}\n"
+    return f"{lines}{missing}\n\n{verdict}\n"
 
 
 def _layers() -> str:
@@ -55,44 +56,30 @@ def _layers() -> str:
     depths = [fate.depth for fate in found[0].fates]
     headings = ["network", "steps", "blocks", *(f"at {depth}" for depth in depths)]
     headings += [f"moves at {depths[-1]}", "eigenvalue, trained depth", f"at {depths[-1]}"]
-    lines = [_line(headings), "|" + "---|" * len(headings)]
+    lines = []
     for each in found:
-        cells = [each.source, str(each.num_steps), str(each.steps[-1].block)]
-        cells += [fate.verdict for fate in each.fates]
-        cells += [f"{100 * each.fates[-1].residual:.1f} %"]
+        cells = [each.source, each.num_steps, each.steps[-1].block, *(fate.verdict for fate in each.fates)]
         values = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
-        lines.append(_line([*cells, *(f"{value.modulus:.2f}" for value in values)]))
-    return "\n".join(lines) + "\n"
+        lines.append([*cells, f"{100 * each.fates[-1].residual:.1f} %", *(f"{value.modulus:.2f}" for value in values)])
+    return markdown(headings, lines) + "\n"
 
 
 def _depths() -> str:
     """Return masked-LM loss, accuracy and time by depth, for every network that was measured."""
-    lines = [_line(["network", "depth", "loss", "accuracy", "µs a token"]), "|---|---|---|---|---|"]
-    for path in sorted(HERE.glob("depth-*.json")):
-        found = Depths.model_validate(json.loads(path.read_text("utf-8")))
-        lines += [
-            _line(
-                [
-                    found.source,
-                    str(each.depth),
-                    f"{each.loss:.3f}",
-                    f"{100 * each.accuracy:.1f} %",
-                    f"{each.microseconds:.1f}",
-                ]
-            )
-            for each in found.depths
-        ]
-    return "\n".join(lines) + "\n"
+    found = [Depths.model_validate(json.loads(path.read_text("utf-8"))) for path in sorted(HERE.glob("depth-*.json"))]
+    lines = [
+        [each.source, one.depth, f"{one.loss:.3f}", f"{100 * one.accuracy:.1f} %", f"{one.microseconds:.1f}"]
+        for each in found
+        for one in each.depths
+    ]
+    return markdown(["network", "depth", "loss", "accuracy", "µs a token"], lines) + "\n"
 
 
 def _rows(name: str) -> str:
     """Return each list of rows in a metrics file as a table."""
     values = json.loads((HERE / f"{name}.json").read_text("utf-8")).values()
-    tables = []
-    for rows in (value for value in values if isinstance(value, list)):
-        lines = [_line(list(rows[0])), "|" + "---|" * len(rows[0])]
-        tables.append("\n".join([*lines, *(_line(_shown(row.values())) for row in rows)]))
-    return "\n\n".join(tables) + "\n"
+    lists = [rows for rows in values if isinstance(rows, list)]
+    return "\n\n".join(markdown(list(rows[0]), [_shown(row.values()) for row in rows]) for rows in lists) + "\n"
 
 
 def _shown(cells: Iterable[object]) -> list[str]:
@@ -143,9 +130,6 @@ def _mean(values: list[float]) -> str:
     return f"{mean} ± {100 * spread.spread:.1f}" if len(values) > 1 else mean
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     write_text(PAGE, page_with_tables(PAGE.read_text("utf-8")))

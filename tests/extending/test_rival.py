@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "extending" / "rival.md"
 def test_the_rival_of_the_page_gives_what_ours_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.speed.rivals import RIVALS, load, names
-    from benchmarks.speed.texts import Texts
+    from benchmarks.texts import Texts
 
     monkeypatch.setattr("benchmarks.speed.rivals.RIVALS", RIVALS | {})
     (block,) = PAGE.read_text("utf-8").split("```python\n")[1:]

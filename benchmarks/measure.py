@@ -1,0 +1,110 @@
+"""What all benchmarks share: turns and clocks, memory of processes, the machine's name, tables in Markdown."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+Call: TypeAlias = Callable[[], object]
+PACKAGES = (
+    "litebert",
+    "torch",
+    "transformers",
+    "onnxruntime",
+    "openvino",
+    "nncf",
+    "sentencepiece",
+    "fastapi",
+    "uvicorn",
+)
+
+
+def seconds_of(call: Call, clock: Callable[[], float] = time.process_time) -> float:
+    """Return the seconds of one call: of the processor, which other work on the machine disturbs least."""
+    start = clock()
+    call()
+    return clock() - start
+
+
+def take_turns(
+    calls: Mapping[str, Call],
+    *,
+    rounds: int = 3,
+    seconds: float = 0.0,
+    most: int = 40,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, list[float]]:
+    """Return the seconds of each call in each round.
+
+    Every call is made once a round, in an order that changes from round to round, so that a busy machine is busy for
+    all. There are `rounds`, and up to `most` while `seconds` last.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    order, begun, done = np.random.default_rng(1), time.perf_counter(), 0
+    while done < rounds or (done < most and time.perf_counter() - begun < seconds):
+        for name in order.permutation(list(calls)):
+            taken[name].append(seconds_of(calls[name], clock))
+        done += 1
+    return taken
+
+
+def memory(process: int | str = "self") -> dict[str, float]:
+    """Return what a process holds in MB (Linux); in Pss, a shared page counts in equal parts to its owners."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
+    return {name: int(value.split()[0]) / 1e3 for name, value in (line.split(":") for line in lines)}
+
+
+def peak_bytes(work: Call | None = None) -> int:
+    """Return the highest resident memory of this process, while it works or since it began."""
+    if work is not None:
+        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
+        work()
+    # ru_maxrss would be that of the parent process where that one is larger
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    first, *others = (f"| {' | '.join(map(str, cells))} |" for cells in (header, *rows))
+    return "\n".join([first, "|" + "---|" * len(header), *others])
+
+
+def recorded(text: str, section: str) -> str:
+    """Return a Markdown text with its section of the same heading replaced, or added at the end."""
+    title = section.partition("\n")[0]
+    pattern = re.compile(rf"^{re.escape(title)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    if pattern.search(text):
+        return pattern.sub(lambda _: f"{section}\n", text).rstrip("\n") + "\n"
+    return f"{text.rstrip()}\n\n{section}"
+
+
+def machine() -> str:
+    """Name the processor, what it can multiply, the load, and the versions of everyone."""
+    info = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":")[1].strip() for line in info if line.startswith("model name")]
+    flags = next((line.split() for line in info if line.startswith("flags")), [])
+    units = [flag for flag in ("avx2", "avx512_vnni", "avx512_bf16", "amx_bf16") if flag in flags]
+    versions = (f"{name} {found}" for name in PACKAGES if (found := installed(name)))
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    capped = f", ONEDNN_MAX_CPU_ISA={limit}" if limit else ""
+    return (
+        f"{names[0] if names else platform.machine()} ({', '.join(units)}{capped}), {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}, {', '.join(versions)}."
+    )
+
+
+def installed(package: str) -> str | None:
+    """Return the version of a package that is installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

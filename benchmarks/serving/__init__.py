@@ -1,1 +1,0 @@
-"""litebert serve beside other engines behind FastAPI."""

@@ -1,0 +1,162 @@
+"""One pretraining step of the same network on the same tokens: litebert's, and transformers' as its users take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.texts import Texts
+from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.optim import build_optimizer, clip_gradients
+from litebert.tasks.pretraining import Pretraining, PretrainingWork
+from litebert.train.loop import training_step
+
+MASKED_SHARE, RATE, CLIP_NORM = 0.15, 2e-5, 1.0
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Calling it takes the whole step; `loss` and `update` are its parts."""
+
+    loss: Callable[[], Tensor]
+    update: Callable[[], object]
+    whole: Callable[[], object] | None = None
+
+    def backward(self) -> None:
+        """Compute the loss and its gradients."""
+        self.loss().backward()
+
+    def __call__(self) -> None:
+        if self.whole:
+            self.whole()
+        else:
+            self.backward()
+            self.update()
+
+
+def masked_positions(texts: Texts) -> Tensor:
+    """Choose 15 % of the flat tokens."""
+    order = torch.randperm(texts.num_tokens, generator=torch.Generator().manual_seed(1))
+    return order[: round(MASKED_SHARE * texts.num_tokens)].sort().values
+
+
+def our_work(texts: Texts, device: torch.device | str = "cpu") -> PretrainingWork:
+    """Return a batch that is a whole step: masked words and sentence order."""
+    masked, batch = masked_positions(texts), Batch.from_lists(texts.ids, texts.segments)
+    labels = torch.arange(len(texts.ids)) % 2
+    ids = batch.ids[masked]
+    counts = len(masked), len(texts.ids)
+    return PretrainingWork(batch.to(device), masked.to(device), ids.to(device), labels.to(device), *counts)
+
+
+def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "adamw") -> Step:
+    """Return litebert's step as its trainer takes it, on the device of the network."""
+    work = our_work(texts, next(network.parameters()).device)
+    task = Pretraining(network.train(), held_out=(), train=TrainConfig())
+    optim = OptimConfig.model_validate({"name": optimizer, "learning_rate": RATE})
+    built = build_optimizer(optim, network.named_parameters())
+
+    def update() -> None:
+        clip_gradients(network.parameters(), CLIP_NORM)
+        built.step()
+
+    given = {"step": 0, "learning_rate": RATE, "clip_norm": CLIP_NORM, "seed": 1}
+    return Step(lambda: task.loss(work).total, update, partial(training_step, task, [work], built, **given))
+
+
+SHARED = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+SHARED += (
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "layer_norm_eps",
+)
+"""Settings that both libraries call the same."""
+
+
+def their_network(config: AlbertConfig, ours: AlbertForPretraining | None = None) -> nn.Module:
+    """Return transformers' network, with our weights if they are given."""
+    import transformers
+
+    from litebert.folder.names import tensor_names
+
+    shared = {name: getattr(config, name) for name in SHARED}
+    theirs = transformers.AlbertForPreTraining(transformers.AlbertConfig(**shared, attn_implementation="sdpa"))
+    if ours is not None:
+        weights = {n: values for name, values in ours.state_dict().items() for n in tensor_names(name, config)}
+        unknown = theirs.load_state_dict(weights, strict=False).unexpected_keys
+        assert not unknown, unknown
+        if not config.projects_embeddings:  # as wide as the layers: transformers projects all the same
+            nn.init.eye_(theirs.albert.encoder.embedding_hidden_mapping_in.weight)
+            nn.init.zeros_(theirs.albert.encoder.embedding_hidden_mapping_in.bias)
+    return theirs.train()
+
+
+def their_step(network: nn.Module, texts: Texts, *, precision: str = "bf16", forward: Any = None) -> Step:
+    """Return the step of transformers' Trainer: autocast in bf16, torch's fused AdamW, a padded rectangle.
+
+    `forward` is the network as compiled, if it is.
+    """
+    device = next(network.parameters()).device
+    inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
+    if texts.mask.all():
+        del inputs["attention_mask"]  # nothing is padded
+    flat, masked = torch.cat([torch.tensor(each) for each in texts.ids]), masked_positions(texts)
+    wanted = torch.full_like(flat, -100)
+    wanted[masked] = flat[masked]
+    rectangle = torch.full(texts.mask.shape, -100)
+    inputs["labels"] = rectangle.masked_scatter(torch.from_numpy(texts.mask), wanted)
+    inputs["sentence_order_label"] = torch.arange(len(texts.ids)) % 2
+    inputs = {name: values.to(device) for name, values in inputs.items()}
+    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, fused=True)
+
+    def loss() -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            return (forward or network)(**inputs).loss
+
+    def update() -> None:
+        torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return Step(loss, update)
+
+
+def without_dropout(network: nn.Module, step: Step) -> float:
+    """Return the loss in evaluation mode: transformers' sentence-order head has dropout."""
+    network.eval()
+    with torch.no_grad():
+        value = step.loss().float().item()
+    network.train()
+    return value
+
+
+# Operations: multiplications and additions of the products, layers unrolled (never 6N: weights are shared)
+
+
+def forward_flops(config: AlbertConfig, lengths: Sequence[int], num_masked: int = 0) -> int:
+    """Count the encoder's products for sequences of these lengths, and those of the masked-word head."""
+    size, wide, small = config.hidden_size, config.intermediate_size, config.embedding_size
+    a_token = config.num_steps * 2 * (4 * size * size + 2 * size * wide) + 2 * small * size
+    attention = config.num_steps * 4 * size * sum(n * n for n in lengths)
+    return a_token * sum(lengths) + attention + 2 * num_masked * small * (size + config.vocab_size)
+
+
+def step_flops(config: AlbertConfig, texts: Texts) -> int:
+    """Count a pretraining step's products: forward and, twice that, backward."""
+    return 3 * forward_flops(config, texts.lengths, round(MASKED_SHARE * texts.num_tokens))

@@ -1,0 +1,140 @@
+"""What the benchmarks read: the test data (LITEBERT_TEST_DATA), made-up tokens, and real texts as they arrive."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+DATA = Path(os.environ.get("LITEBERT_TEST_DATA", Path(__file__).parents[1] / "../shared/data"))
+VOCABULARY = DATA / "tokenizer" / "spiece.model"
+MAX_LENGTH = 512
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a compressed file: JSON lines, or a table with tabs and no quotes (CoLA's has no heading)."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        if ".jsonl" in path.name:
+            yield from map(json.loads, lines)
+            return
+        names = ("source", "label", "original", "sentence") if "CoLA" in path.parts else None
+        yield from csv.DictReader(lines, names, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def documents() -> Iterator[str]:
+    """Yield the chapters of the books, then the articles of Wikipedia."""
+    for book in rows(DATA / "text" / "books.jsonl.gz"):
+        yield from (chapter["text"] for chapter in book["chapters"])
+    yield from (article["text"] for article in rows(DATA / "text" / "wiki_articles.jsonl.gz"))
+
+
+def squad(part: str) -> list[list[dict[str, Any]]]:
+    """Return the paragraphs of each article of SQuAD 1.1's `train` or `dev`."""
+    with gzip.open(DATA / f"squad/{part}-v1.1.json.gz", "rt", encoding="utf-8") as file:
+        return [article["paragraphs"] for article in json.load(file)["data"]]
+
+
+GLUE = {
+    "cola": ("CoLA", ("sentence",), "label"),
+    "sst2": ("SST-2", ("sentence",), "label"),
+    "mrpc": ("MRPC", ("#1 String", "#2 String"), "Quality"),
+    "rte": ("RTE", ("sentence1", "sentence2"), "label"),
+    "stsb": ("STS-B", ("sentence1", "sentence2"), "score"),
+}
+OTHERS = {
+    "sick": ("nli/SICK.txt.gz", ("sentence_A", "sentence_B"), "entailment_judgment"),
+    "snli": ("nli/snli_dev.jsonl.gz", ("premise", "hypothesis"), "label"),
+    "qnli": ("glue/QNLI/dev.tsv.gz", ("question", "sentence"), "label"),
+}
+
+
+def labelled(task: str) -> list[dict[str, str]]:
+    """Return the labelled rows of a task: `a`, `b` where it has pairs, and `label`."""
+    if task == "imdb":
+        sides = ((side, rows(DATA / f"imdb/train-{side}.jsonl.gz")) for side in ("neg", "pos"))
+        return [{"a": row["text"], "label": side} for side, found in sides for row in found]
+    if task in GLUE:
+        folder, texts, label = GLUE[task]
+        found = rows(DATA / "glue" / folder / "train.tsv.gz")
+    else:
+        name, texts, label = OTHERS[task]
+        found = rows(DATA / name)
+    kept = (row for row in found if None not in (*row, *row.values()))  # a row with too many or too few tabs
+    return [{**dict(zip("ab", (row[text] for text in texts), strict=False)), "label": row[label]} for row in kept]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One batch: ids and segments of each sequence."""
+
+    ids: tuple[list[int], ...]
+    segments: tuple[list[int], ...]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Real tokens of each sequence."""
+        return tuple(map(len, self.ids))
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens in all."""
+        return sum(self.lengths)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Where the rectangle, as wide as the longest sequence, holds tokens."""
+        return np.arange(max(self.lengths)) < np.array(self.lengths)[:, None]
+
+    def padded(self) -> dict[str, NDArray[np.int64]]:
+        """Return the rectangle under the names that transformers gives its inputs."""
+        ids, segments = (np.zeros(self.mask.shape, dtype=np.int64) for _ in range(2))
+        ids[self.mask] = list(itertools.chain(*self.ids))
+        segments[self.mask] = list(itertools.chain(*self.segments))
+        return {"input_ids": ids, "attention_mask": self.mask.astype(np.int64), "token_type_ids": segments}
+
+
+def made_up(lengths: Iterable[int], *, vocab_size: int = 30_000, seed: int = 1) -> Texts:
+    """Return random tokens in sequences of these lengths."""
+    draw = np.random.default_rng(seed)
+    ids = tuple(draw.integers(5, vocab_size, length).tolist() for length in lengths)
+    return Texts(ids, tuple([0] * len(each) for each in ids))
+
+
+def arriving(corpus: str, *, num_batches: int, batch_size: int = 16, skip: int = 0) -> list[Texts]:
+    """Return the first batches of SST-2, NLI or IMDB after `skip` texts, in the order of its file."""
+    from litebert.tasks.kinds.family import frame_ids
+    from litebert.tokenizer import Tokenizer
+
+    tokenizer, count = Tokenizer.load(VOCABULARY), num_batches * batch_size
+    framed = []
+    for texts in itertools.islice(STREAMS[corpus](), skip, skip + count):
+        first, *second = tokenizer.encode_ids(texts)
+        framed.append(frame_ids(tokenizer, first, second[0] if second else None, max_length=MAX_LENGTH))
+    batches = (framed[begin : begin + batch_size] for begin in range(0, count, batch_size))
+    return [Texts(*(tuple(column) for column in zip(*batch, strict=True))) for batch in batches]
+
+
+def sst2() -> Iterator[tuple[str, int]]:
+    """Yield the sentences of SST-2's training file with their labels."""
+    return ((row["sentence"], int(row["label"])) for row in rows(DATA / "glue/SST-2/train.tsv.gz"))
+
+
+def _imdb() -> Iterator[list[str]]:
+    for pair in zip(*(rows(DATA / f"imdb/train-{side}.jsonl.gz") for side in ("neg", "pos")), strict=False):
+        yield from ([row["text"]] for row in pair)
+
+
+STREAMS = {
+    "SST-2": lambda: ([text] for text, _ in sst2()),
+    "NLI": lambda: ([r["premise"], r["hypothesis"]] for r in rows(DATA / "nli/mnli_dev_matched_a.jsonl.gz")),
+    "IMDB": _imdb,
+}
