@@ -1,11 +1,11 @@
 """Measure litebert beside transformers on one CUDA device, in some minutes.
 
-    python -m pip install --target vendored pydantic jaxtyping
+    python -m pip install --target vendored pydantic jaxtyping sentencepiece sentencex protobuf
     PYTHONPATH=vendored:src python -m benchmarks.gpu --out gpu
 
-It needs Python 3.11, torch 2.10 or newer and numpy, which the image has, and the two packages of the first line;
+It needs Python 3.11, torch 2.10 or newer and numpy, which the image has, and the packages of the first line;
 litebert itself is read from src/. Where transformers is missing, its rows are left out by name. On a machine without
-the network, `pip download` the two packages elsewhere, for that Python and with what they need, and add
+the network, `pip download` these packages elsewhere, for that Python and with what they need, and add
 `--no-index --find-links FOLDER` to that line.
 
 It writes gpu.json and gpu.md: ceilings, equal losses, pretraining at 128 and 512 (equal and ragged lengths), inference,
@@ -163,7 +163,7 @@ class Bench:
         network = self.network()
         if is_checkpointed:
             checkpoint_gradients(network.albert)
-        return Run(our_step(network, texts), texts.num_tokens, step_flops(self.config, texts))
+        return Run(our_step(network, texts, by_trainer=False), texts.num_tokens, step_flops(self.config, texts))
 
     def their_run(self, texts: Texts, *, is_compiled: bool = False) -> Run:
         """Return one pretraining step as users of transformers take it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
-from litebert.train.loop import training_step
 
 MASKED_SHARE, RATE, CLIP_NORM = 0.15, 2e-5, 1.0
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -56,19 +55,28 @@ def our_work(texts: Texts, device: torch.device | str = "cpu") -> PretrainingWor
     return PretrainingWork(batch.to(device), masked.to(device), ids.to(device), labels.to(device), *counts)
 
 
-def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "adamw") -> Step:
-    """Return litebert's step as its trainer takes it, on the device of the network."""
+def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "adamw", by_trainer: bool = True) -> Step:
+    """Return litebert's step as its trainer takes it, on the device of the network.
+
+    The trainer itself needs packages that a stock GPU image lacks; without it, the parts are the same.
+    """
     work = our_work(texts, next(network.parameters()).device)
     task = Pretraining(network.train(), held_out=(), train=TrainConfig())
     optim = OptimConfig.model_validate({"name": optimizer, "learning_rate": RATE})
     built = build_optimizer(optim, network.named_parameters())
 
     def update() -> None:
-        clip_gradients(network.parameters(), CLIP_NORM)
+        clip_gradients(network.parameters(), CLIP_NORM).item()
         built.step()
+        built.zero_grad(set_to_none=True)
+
+    parts = Step(lambda: task.loss(work).total, update)
+    if not by_trainer:
+        return parts
+    from litebert.train.loop import training_step
 
     given = {"step": 0, "learning_rate": RATE, "clip_norm": CLIP_NORM, "seed": 1}
-    return Step(lambda: task.loss(work).total, update, partial(training_step, task, [work], built, **given))
+    return replace(parts, whole=partial(training_step, task, [work], built, **given))
 
 
 SHARED = (

@@ -19,9 +19,8 @@ from litebert.runs import read_metrics
 from litebert.tasks.distillation import Surface, Teacher, align
 from litebert.tasks.start import convert
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.pretrain import completed, task_of
+from litebert.train.pretrain import completed, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources
-from litebert.train.start import new_network, shape_of_student
 
 SENTENCES = [
     f"The {colour} {animal} {verb} near the {place}."

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from litebert.train.pace import MIN_STEPS, Minutes
+from litebert.config import TrainConfig
+from litebert.train.loop import MIN_STEPS, Pace
 
 
 class Machine:
@@ -17,7 +18,7 @@ class Machine:
         return self.seconds
 
 
-def _run(pace: Minutes, machine: Machine, *, busy_from: int, step: int = 0, until: int = -1) -> int:
+def _run(pace: Pace, machine: Machine, *, busy_from: int, step: int = 0, until: int = -1) -> int:
     """Train with steps of 0.5 s that take four times as long from one step on."""
     while not pace.is_last(step) and step != until:
         machine.seconds += 2.0 if step >= busy_from else 0.5
@@ -30,14 +31,14 @@ def _run(pace: Minutes, machine: Machine, *, busy_from: int, step: int = 0, unti
 @pytest.mark.parametrize("planned", [150, 600, 5_000])
 def test_the_end_comes_with_the_time(tmp_path: Path, busy_from: int, planned: int) -> None:
     machine = Machine()
-    pace = Minutes(tmp_path, 300.0, planned, begun=0.0, now=machine)
+    pace = Pace(tmp_path, 300.0, planned, begun=0.0, now=machine)
     _run(pace, machine, busy_from=busy_from)
     assert machine.seconds + 1.0 == pytest.approx(300, rel=0.1)
 
 
 def test_the_schedule_is_walked_to_its_end_and_never_back(tmp_path: Path) -> None:
     machine = Machine()
-    pace = Minutes(tmp_path, 300.0, 1_000, begun=0.0, now=machine)
+    pace = Pace(tmp_path, 300.0, 1_000, begun=0.0, now=machine)
     end = _run(pace, machine, busy_from=200)
     positions = [pace.position(step) for step in range(end)]
     assert positions == sorted(positions)
@@ -47,11 +48,11 @@ def test_the_schedule_is_walked_to_its_end_and_never_back(tmp_path: Path) -> Non
 
 def test_a_resumed_run_repeats_what_was_decided(tmp_path: Path) -> None:
     machine = Machine()
-    pace = Minutes(tmp_path, 300.0, 1_000, begun=0.0, now=machine)
+    pace = Pace(tmp_path, 300.0, 1_000, begun=0.0, now=machine)
     stopped = _run(pace, machine, busy_from=200, until=250)
     pace.record()
     decided = [pace.position(step) for step in range(pace.clock.knots[-1].step)]
-    again = Minutes.open(tmp_path, minutes=5, planned=1_000, begun=machine.seconds)
+    again = Pace.open(tmp_path, TrainConfig(minutes=5, steps=1_000), begun=machine.seconds)
     again.now = machine
     assert [again.position(step) for step in range(len(decided))] == decided
     assert machine.seconds - again.begun == pytest.approx(machine.seconds)
@@ -62,5 +63,5 @@ def test_a_resumed_run_repeats_what_was_decided(tmp_path: Path) -> None:
 
 def test_a_run_takes_some_steps_even_when_the_time_is_up(tmp_path: Path) -> None:
     machine = Machine()
-    pace = Minutes(tmp_path, 1.0, 400, begun=0.0, now=machine)
+    pace = Pace(tmp_path, 1.0, 400, begun=0.0, now=machine)
     assert _run(pace, machine, busy_from=0) == MIN_STEPS

@@ -89,7 +89,6 @@ class Checkpoints:
             raise NonFiniteError(
                 "LB-541",
                 f"training has diverged: {name} is not finite after step {progress.step}",
-                received="NaN or infinity in the weights or in the optimizer's moments",
                 expected="finite numbers; earlier checkpoints are untouched",
                 next="start a run with a lower optim.learning_rate under another --name",
             )
@@ -156,24 +155,14 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProg
     """Copy a verified checkpoint into a network and its optimizer; return its progress."""
     loaded = load_model(path)
     if loaded.missing:
-        raise DamagedError(
-            "LB-500",
-            f"{path} lacks weights of the model that is being trained",
-            received=", ".join(sorted(loaded.missing)[:5]),
-            expected="every parameter",
-            next="remove this checkpoint and run the same command again",
-        )
-    try:
-        tensors = load_file(path / OPTIMIZER_FILE)
-    except (SafetensorError, OSError) as error:
-        raise _damaged(path / OPTIMIZER_FILE, str(error)) from error
-    if name := first_not_finite(tensors):
-        raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
+        raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
     table = read_json(path / STATE_FILE, command="remove this checkpoint and run the command again")
     try:
-        progress = RunProgress.of_json(table)
-    except ValidationError as error:
-        raise _damaged(path / STATE_FILE, str(error)) from error
+        tensors, progress = load_file(path / OPTIMIZER_FILE), RunProgress.of_json(table)
+    except (SafetensorError, OSError, ValidationError) as error:
+        raise _damaged(path, str(error)) from error
+    if name := first_not_finite(tensors):
+        raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
     network.load_state_dict(loaded.network.state_dict())
     load_state_tensors(optimizer, network.named_parameters(), tensors)
     return progress
@@ -182,16 +171,14 @@ def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProg
 def verify(path: Path) -> None:
     """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
     manifest = read_json(path / MANIFEST_FILE, command="remove this checkpoint and run again")
-    if manifest.get("format") != FORMAT_VERSION:
-        raise _damaged(path / MANIFEST_FILE, f"format {manifest.get('format')}")
     listed = manifest.get("files")
-    if not isinstance(listed, dict):
-        raise _damaged(path / MANIFEST_FILE, "no list of files")
+    if manifest.get("format") != FORMAT_VERSION or not isinstance(listed, dict):
+        raise _damaged(path / MANIFEST_FILE, f"format {manifest.get('format')}, or no list of files")
     present = {file.name for file in path.iterdir()} - {MANIFEST_FILE}
     if present != set(listed):
         raise _damaged(path, f"files that differ from the list: {sorted(present ^ set(listed))}")
     for name, described in listed.items():
-        if not isinstance(described, dict) or described != _described(path / name):
+        if described != _described(path / name):
             raise _damaged(path / name, "size or hash differ from the manifest")
 
 

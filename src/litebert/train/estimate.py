@@ -18,7 +18,7 @@ from litebert.optim import build_optimizer
 from litebert.tasks.base import Task, Work, device_of
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 from litebert.train.log import memory_bytes
-from litebert.train.pace import MIN_STEPS
+from litebert.train.loop import MIN_STEPS
 from litebert.train.run import dtype_of, threads
 
 PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
@@ -26,8 +26,7 @@ PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
 ROUNDS = 4
 """Measurements of each number of threads; the first warms up."""
 WITH_TEACHER = 4 / 3
-"""Relative time with a teacher of the same shape, which adds one forward pass to the three units
-of a forward and a backward pass."""
+"""Relative time with a teacher of the same shape: one more forward pass beside the three units of a step."""
 HEAP = 1.25
 """What an allocator holds relative to what is in use, by the runs in benchmarks/RESULTS.md."""
 CPU_BYTES = {torch.float32: 220 << 20, torch.bfloat16: 340 << 20}
@@ -69,9 +68,9 @@ def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
 
 def most_tokens(config: PretrainConfig) -> int:
     """Return the most tokens of a step: full sequences and, with a teacher, full plain texts."""
-    pairs = config.train.batch_size * config.objective.max_seq_length
     distil = config.distil
-    return pairs + (distil.texts * distil.text_length if distil.teacher else 0)
+    texts = distil.texts * distil.text_length if distil.teacher else 0
+    return config.train.batch_size * config.objective.max_seq_length + texts
 
 
 def scaled(
@@ -137,10 +136,8 @@ def faster_threads(config: PretrainConfig, device: torch.device) -> int:
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     """Time one product in both precisions: bf16 is much faster or slower, by machine."""
     left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
-    left_half, right_half = left.bfloat16(), right.bfloat16()
-    rounds = [
-        (_seconds(lambda: left @ right, device), _seconds(lambda: left_half @ right_half, device)) for _ in range(20)
-    ]
+    products = (left, right), (left.bfloat16(), right.bfloat16())
+    rounds = [[_seconds(lambda a=a, b=b: a @ b, device) for a, b in products] for _ in range(20)]
     fp32, bf16 = (min(times) for times in zip(*rounds, strict=True))
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 

@@ -94,14 +94,8 @@ def finetune(
             best = BestModel(
                 folder / "best", prepared.key_measure, network, prepared.tokenizer, interruption, train.patience
             )
-            log = RunLog(
-                folder,
-                train.steps,
-                is_quiet=is_quiet,
-                listeners=(best, *listeners),
-                is_first=world.is_first,
-                eval_every=train.eval_every or train.steps,
-            )
+            given = {"is_quiet": is_quiet, "is_first": world.is_first, "eval_every": train.eval_every or train.steps}
+            log = RunLog(folder, train.steps, listeners=(best, *listeners), **given)
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(train.device)).train()
             for line in start_lines(start) if says_start else ():
@@ -302,9 +296,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     if not features:
         raise LitebertError(
             "LB-513",
-            f"there is nothing to train on in {data}",
-            received="no examples",
-            expected=f"examples of {dataset.name}",
+            f"there are no examples of {dataset.name} to train on in {data}",
             next=f"litebert data check {data}",
         )
     if train.exits and not family.head.record.has_problem_type:
@@ -341,23 +333,21 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 def _pooling(config: FinetuneConfig, start: Path, dataset: Dataset[Any, Any]) -> Literal["cls", "mean"]:
     """Return what a classifier's head reads: the mean of the tokens, or [CLS].
 
-    By default it is the mean if the start gives text vectors by their mean, because such a model
-    has no pooler. Heads of other tasks never read the mean.
+    By default it is the mean if the start gives text vectors by their mean, because such a model has no pooler. Heads of
+    other tasks never read the mean.
     """
-    chosen, needs_cls = config.model.pooling, config.train.exits
-    has_choice = isinstance(dataset.family, TextClassification) and not needs_cls
+    chosen = config.model.pooling
+    has_choice = isinstance(dataset.family, TextClassification) and not config.train.exits
     if chosen == "mean" and not has_choice:
         raise LitebertError(
             "LB-546",
             f"{dataset.name} cannot be learnt from the mean of the tokens",
-            received="model.pooling=mean" + ", with train.exits" * needs_cls,
+            received="model.pooling=mean" + ", with train.exits" * config.train.exits,
             expected="a task that gives texts labels or scores, without train.exits",
             next="omit model.pooling",
         )
-    if chosen == "cls" or not has_choice:
-        return "cls"
-    if chosen == "mean":
-        return "mean"
+    if chosen != "auto" or not has_choice:
+        return "mean" if chosen == "mean" else "cls"
     if head := read_head(start, tensors={}):
         return "mean" if head.record.reads_texts else "cls"
     try:
@@ -391,23 +381,16 @@ def _taught(
 ) -> list[Feature]:
     """Add the teacher's outputs to the features of a student of hidden size `size`; then it is not needed any more."""
     if config.train.exits:
-        raise LitebertError(
-            "LB-885",
-            "a head after every step cannot learn from a teacher",
-            received="train.exits=true and teacher.run",
-            expected="one of the two",
-            next="omit train.exits",
-        )
+        what = "a head after every step cannot learn from a teacher"
+        raise LitebertError("LB-885", what, received="train.exits=true and teacher.run", next="omit train.exits")
     run, folder = config.teacher.run, _teacher_folder(config)
     network = load_model(folder).network
     if not isinstance(network, AlbertForTask):
-        raise LitebertError(
-            "LB-886",
-            f"{run} cannot be a teacher",
-            received="a model without a task head",
-            expected="a run of litebert finetune",
-            next=f"litebert finetune {dataset.name} --model {run}",
+        what, next_step = (
+            f"{run} has no task head: it cannot be a teacher",
+            f"litebert finetune {dataset.name} --model {run}",
         )
+        raise LitebertError("LB-886", what, next=next_step)
     network.to(choose_device(config.train.device))
     return taught(
         dataset.family,

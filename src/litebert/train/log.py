@@ -35,10 +35,6 @@ class Listener(Protocol):
         """Take one row of metrics.jsonl."""
 
 
-def _same(first: int, last: int) -> float:
-    return last - first
-
-
 @dataclass
 class RunLog:
     """Write rows and lines; the time of training and evaluation is measured here.
@@ -55,7 +51,7 @@ class RunLog:
     is_first: bool = True
     measures: tuple[Measure, ...] = ()
     eval_every: int = 1 << 40
-    cost: Callable[[int, int], float] = _same
+    cost: Callable[[int, int], float] = lambda first, last: last - first
     ends: float | None = None
     evaluation_seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
@@ -125,10 +121,7 @@ class RunLog:
     def note(self, step: int, text: str, *, is_warning: bool = False) -> None:
         """Report an event, such as a skipped step; a warning in a quiet run, too."""
         self._record({"kind": "note", "step": step, "text": text})
-        if is_warning:
-            self.warn(text)
-        else:
-            self.say(text)
+        (self.warn if is_warning else self.say)(text)
 
     def warn(self, text: str) -> None:
         """Say what nobody may miss, such as a damaged checkpoint: in a quiet run, too."""
@@ -138,8 +131,8 @@ class RunLog:
     def say(self, text: str) -> None:
         """Print a line for people."""
         self._printed = time.perf_counter()
-        if self.is_first and not self.is_quiet:
-            say(text)
+        if not self.is_quiet:
+            self.warn(text)
 
     def sync(self) -> None:
         """Make the rows written so far survive a power cut."""
@@ -233,13 +226,15 @@ class BestModel:
             return False
         value, step = row.get(self.key_measure), row["step"]
         assert isinstance(step, int)
-        number = float(value) if isinstance(value, int | float) else math.nan
-        is_better = math.isfinite(number) and (self.value is None or number > self.value)
-        if is_better:
-            self.value, self.step, self._since = number, step, 0
-        else:
-            self._since += 1
-        return is_better
+        self._since += 1
+        if (
+            not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or (self.value is not None and value <= self.value)
+        ):
+            return False
+        self.value, self.step, self._since = float(value), step, 0
+        return True
 
 
 class TensorBoard:
@@ -249,13 +244,8 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise LitebertError(
-                "LB-502",
-                "TensorBoard is not installed",
-                received=str(error),
-                expected="the package tensorboard",
-                next="pip install 'litebert[track]'",
-            ) from error
+            what, next_step = "TensorBoard is not installed", "pip install 'litebert[track]'"
+            raise LitebertError("LB-502", what, received=str(error), next=next_step) from error
         self._writer = SummaryWriter(str(folder))
 
     def row(self, row: dict[str, Json]) -> None:

@@ -1,22 +1,23 @@
-"""The training loop and its step, for any task: load, resume, step, report, evaluate, stop, save."""
+"""The training loop and its step, for any task: resume, step, report, evaluate, stop, save; and how long a run is."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
+from pydantic import BaseModel
 
 from litebert import rng
 from litebert.config import FinetuneConfig, OptimConfig, PretrainConfig, TrainConfig
 from litebert.distributed.world import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast.steps import exact_dtype
-from litebert.files import Json
+from litebert.files import Json, read_json, write_json
 from litebert.nn import Network
 from litebert.optim import (
     MomentOptimizer,
@@ -30,8 +31,8 @@ from litebert.optim import (
 from litebert.tasks.base import Task, Work, device_of
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
-from litebert.train.log import RunLog
-from litebert.train.pace import FixedSteps, Minutes
+from litebert.train.log import BestModel, RunLog
+from litebert.train.run import Interruption
 
 FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
 """The loss scale in fp16 at first, and the finite steps after which it is doubled."""
@@ -39,14 +40,108 @@ TREND, DIVERGED = 0.9, 2.0
 """The share of the running mean of the losses that a step keeps; how far above the first loss it is a divergence."""
 NO_END = 1 << 40
 """More steps than any run takes: the pace decides which step is the last."""
+CLOCK_FILE = "clock.json"
+MIN_STEPS = 20
+"""A run by the clock takes at least this many steps."""
+LOOKS, RECENT = 50, 10
+"""The most times that the clock is compared with the plan, and how many of the last comparisons give the pace."""
 
 
-class Stopping(Protocol):
-    """Tells whether a run should end before its last step: a signal, or an evaluation that no longer improves."""
+class Knot(BaseModel):
+    """From `step` on, each step advances the schedule from `position` by `stride`."""
+
+    step: int = 0
+    position: float = 0.0
+    stride: float = 1.0
+
+
+class Clock(BaseModel):
+    """clock.json: the time spent so far, and every change of the stride."""
+
+    seconds: float = 0.0
+    knots: list[Knot] = [Knot()]
+
+
+@dataclass
+class Pace:
+    """How long a run is: its planned steps or, with `seconds`, what ends on time however fast the machine is.
+
+    By the clock, the stride through the schedule is adjusted after every 2 % of the time, so that the schedule ends
+    when the time is up: warm-up, plateau and decay keep their shares of the time. Each stride is written to disk before
+    use: a resumed run repeats them.
+    """
+
+    folder: Path
+    seconds: float | None
+    planned: int
+    begun: float = 0.0
+    now: Callable[[], float] = time.monotonic
+    clock: Clock = field(default_factory=Clock)
+    world: World = ALONE
+    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    @classmethod
+    def open(cls, folder: Path, train: TrainConfig, *, begun: float, world: World = ALONE) -> Pace:
+        """Continue the clock of a run, or start one; all processes use the first one's clock."""
+        if train.minutes is None:
+            return cls(folder, None, train.steps)
+        path = folder / CLOCK_FILE
+        found = world.from_first(lambda: read_json(path, command=f"ls {folder}") if path.exists() else {})
+        clock = Clock.model_validate(found)
+        begun = world.of_first(begun) - clock.seconds
+        return cls(folder, train.minutes * 60, train.steps, begun, clock=clock, world=world)
 
     @property
-    def is_requested(self) -> bool:
-        """Whether the run should stop after this step."""
+    def ends(self) -> float | None:
+        """When the time is up."""
+        return None if self.seconds is None else self.begun + self.seconds
+
+    def position(self, step: int) -> int:
+        """Return the step of the schedule that this step corresponds to."""
+        return min(self.planned - 1, int(self._position(step)))
+
+    def is_last(self, step: int) -> bool:
+        """Return whether the run is over after this many steps."""
+        return step >= self.total(step)
+
+    def total(self, step: int) -> int:
+        """Return the step at which the schedule ends with the stride at `step`."""
+        knot = self._knot(step)
+        return knot.step + max(1, round((self.planned - knot.position) / knot.stride))
+
+    def look(self, step: int, seconds_to_end: float) -> None:
+        """Adjust the stride after 2 % of the time, by the pace of the last 20 %; the end of a run takes time, too."""
+        if self.seconds is None:
+            return
+        now = self.world.of_first(self.now())
+        if not self._seen:
+            self._seen.append((now, step))
+        (since, first), (latest, _) = self._seen[0], self._seen[-1]
+        is_repeated = step <= self.clock.knots[-1].step
+        if self.is_last(step) or is_repeated or step == first or now - latest < self.seconds / LOOKS:
+            return
+        self._seen.append((now, step))
+        # The rest of the plan is spread over the steps that fit the rest of the time.
+        left = self.seconds - (now - self.begun) - self.world.of_first(seconds_to_end)
+        steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
+        position = self._position(step)
+        self.clock.knots.append(Knot(step=step, position=position, stride=(self.planned - position) / steps))
+        self.record()
+
+    def record(self) -> None:
+        """Write the time spent and the strides to clock.json."""
+        if self.seconds is None:
+            return
+        self.clock.seconds = self.world.of_first(self.now()) - self.begun
+        if self.world.is_first:
+            write_json(self.folder / CLOCK_FILE, self.clock.model_dump(mode="json"))
+
+    def _position(self, step: int) -> float:
+        knot = self._knot(step)
+        return knot.position + (step - knot.step) * knot.stride
+
+    def _knot(self, step: int) -> Knot:
+        return next(knot for knot in reversed(self.clock.knots) if knot.step <= step)
 
 
 @dataclass(frozen=True)
@@ -56,7 +151,7 @@ class Trainer:
     network: Network
     optimizer: MomentOptimizer
     schedule: Schedule
-    pace: FixedSteps | Minutes
+    pace: Pace
     train: TrainConfig
     optim: OptimConfig
     checkpoints: Checkpoints
@@ -81,22 +176,11 @@ class Trainer:
         checkpoints = Checkpoints(folder / "checkpoints", train.keep_checkpoints, train.keep_every, tokenizer)
         if world.is_first:
             checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
-        pace: FixedSteps | Minutes = FixedSteps(train.steps)
-        if train.minutes is not None:
-            begun = time.monotonic() if begun is None else begun
-            pace = Minutes.open(folder, minutes=train.minutes, planned=train.steps, begun=begun, world=world)
+        pace = Pace.open(folder, train, begun=time.monotonic() if begun is None else begun, world=world)
         log.ends = pace.ends
-        return cls(
-            network=network,
-            optimizer=build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales),
-            schedule=build_schedule(optim, total_steps=train.steps),
-            pace=pace,
-            train=train,
-            optim=optim,
-            checkpoints=checkpoints,
-            log=log,
-            world=world,
-        )
+        optimizer = build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales)
+        schedule = build_schedule(optim, total_steps=train.steps)
+        return cls(network, optimizer, schedule, pace, train, optim, checkpoints, log, world)
 
 
 def resumed(trainer: Trainer) -> RunProgress:
@@ -126,7 +210,9 @@ def resumed(trainer: Trainer) -> RunProgress:
     return progress
 
 
-def run_steps(trainer: Trainer, task: Task[Work], progress: RunProgress, stopping: Stopping) -> RunProgress:
+def run_steps(
+    trainer: Trainer, task: Task[Work], progress: RunProgress, stopping: Interruption | BestModel
+) -> RunProgress:
     """Train from `progress` to the last step; return where it ended, early if that was requested."""
     train, pace, log, world = trainer.train, trainer.pace, trainer.log, trainer.world
 
@@ -134,8 +220,7 @@ def run_steps(trainer: Trainer, task: Task[Work], progress: RunProgress, stoppin
         with averaged(trainer.optimizer):  # the optimizer's average of the weights, if it keeps one
             log.evaluation(progress.step, task.evaluate)
 
-    def should_stop() -> bool:
-        # All processes stop after the same step, whichever of them got the signal.
+    def should_stop() -> bool:  # all processes after the same step, whichever of them got the signal
         return bool(world.largest(int(stopping.is_requested)))
 
     log.begin(progress.step, pace.total(progress.step))
@@ -209,11 +294,9 @@ def training_step(
 ) -> StepResult:
     """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
 
-    The loss is multiplied by `loss_scale` and its gradients are divided by it, so that small ones
-    survive in fp16; with a power of two that is exact.
-
-    With several processes, `works` are this one's share. Gradients are summed once per step: that
-    of a shared block is complete only at the end of the backward pass, so none is sent earlier.
+    The loss is multiplied by `loss_scale` and its gradients are divided by it, so that small ones survive in fp16; with
+    a power of two that is exact. With several processes, `works` are this one's share. Gradients are summed once per
+    step: that of a shared block is complete only at the end of the backward pass, so none is sent earlier.
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     device = device_of(task.network)

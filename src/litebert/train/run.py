@@ -121,51 +121,43 @@ def threads(number: int | None) -> Iterator[None]:
 
 
 def opened(
-    folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue], world: World, result: str = "model"
+    folder: Path,
+    resolved: Resolved[Schema],
+    *,
+    data: Mapping[str, JsonValue],
+    world: World = ALONE,
+    result: str = "model",
 ) -> Outcome | None:
-    """Begin or resume a run, in the first process; return the outcome if it is finished.
+    """Write run.json for a new run, or check that an old one has the same settings and data; in the first process.
 
-    A finished run has a model, and the file or folder `result`.
+    Return the outcome of a finished run: it has a model, and the file or folder `result`.
     """
     model = folder / "model"
 
     def begin() -> Json:
-        begin_or_resume(folder, resolved, data=data)
+        settings, recorded = flattened(resolved.config), read_run(folder)
+        if recorded is None:
+            environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
+            environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
+            environment["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+            given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
+            write_run(folder, RunFile(litebert=litebert.__version__, settings=settings, **given))
+            return None
+        before = without_retired(recorded.settings) | {f"data of {n}": value for n, value in recorded.data.items()}
+        after = settings | {f"data of {name}": value for name, value in data.items()}
+        if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
+            raise LitebertError(
+                "LB-505",
+                f"{folder} was begun with other settings",
+                received="; ".join(binding),
+                expected="the settings in its run.json, so that the run resumes exactly",
+                next="repeat the first command, or choose another --name",
+            )
         is_finished = (folder / result).exists() and (model / "config.json").is_file()
         return Run.open(folder).step if is_finished else None
 
     step = world.from_first(begin)
     return Outcome(folder, step, 0, model, was_finished=True) if isinstance(step, int) else None
-
-
-def begin_or_resume(folder: Path, resolved: Resolved[Schema], *, data: Mapping[str, JsonValue]) -> None:
-    """Write run.json for a new run; check that an old one has the same settings and data."""
-    recorded = read_run(folder)
-    if recorded is None:
-        environment: dict[str, JsonValue] = {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "platform": platform.platform(),
-            "threads": torch.get_num_threads(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        }
-        settings = flattened(resolved.config)
-        origins, version = resolved.origins, litebert.__version__
-        write_run(
-            folder,
-            RunFile(litebert=version, settings=settings, origins=origins, data=dict(data), environment=environment),
-        )
-        return
-    before = without_retired(recorded.settings) | {f"data of {name}": value for name, value in recorded.data.items()}
-    after = flattened(resolved.config) | {f"data of {name}": value for name, value in data.items()}
-    if binding := [change for change in difference(before, after) if change.split(":")[0] not in FREE_SETTINGS]:
-        raise LitebertError(
-            "LB-505",
-            f"{folder} was begun with other settings",
-            received="; ".join(binding),
-            expected="the settings in its run.json, so that the run resumes exactly",
-            next="repeat the first command, or choose another --name",
-        )
 
 
 def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
@@ -184,7 +176,6 @@ def require_share(batch_size: int, world: World) -> None:
             "LB-282",
             "the batch has fewer examples than there are processes to share it",
             received=f"train.batch_size={batch_size} for {world.size} processes",
-            expected="at least one example for each process",
             next=f"set train.batch_size={world.size}, or start fewer processes",
         )
 
@@ -196,7 +187,6 @@ def require_alone(mining: MiningConfig, world: World) -> None:
             "LB-280",
             "several processes cannot choose the hardest sequences together",
             received=f"mining.pool={mining.pool}, {world.size} processes",
-            expected="one process, or every sequence",
             next="omit mining.pool, or start without torchrun",
         )
 
@@ -217,9 +207,8 @@ def choose_device(name: str) -> torch.device:
         raise LitebertError(
             "LB-455",
             "several processes cannot share one Apple GPU",
-            received=f"train.device=mps, {world_size()} processes",
-            expected="one process, or train.device=cpu",
-            next="start without torchrun",
+            received="train.device=mps",
+            next="start without torchrun, or set train.device=cpu",
         )
     try:
         device = torch.device(name)

@@ -58,30 +58,19 @@ class Sources:
         if held_out is None:
             raise LitebertError(
                 "LB-510",
-                "there is nothing held out to evaluate on",
-                received=f"{corpus.path} without a held-out part",
-                expected="a corpus built with --held-out, or data.eval_corpus",
+                f"there is nothing held out to evaluate on in {corpus.path}",
                 next="add data.eval_corpus=FOLDER, or build the corpus again with --held-out 0.02",
             )
-        if held_out.tokenizer_hash != corpus.tokenizer_hash:
-            raise LitebertError(
-                "LB-511",
-                "training and evaluation corpus were made with different tokenizers",
-                received=f"{corpus.path} and {held_out.path}",
-                expected="one tokenizer for both",
-                next=f"build {held_out.path} again with --tokenizer {corpus.path}/tokenizer",
-            )
+        require_one_tokenizer("LB-511", "training and evaluation corpus", corpus, held_out)
         held_out.tokenizer()  # checks that its copy of the tokenizer is the one that made the ids
-        mixed = (local_corpus(name, window=window) for name in config.data.mix or ())
-        others = tuple(enumerate(mixed, start=2))
+        others = tuple(enumerate((local_corpus(name, window=window) for name in config.data.mix or ()), start=2))
         if others:
             shares_of(config, corpus.path)  # checks that they are complete, with one vocabulary
         return cls(corpus, held_out, corpus.tokenizer(), sentence, others)
 
     def require_vocabulary(self, size: int, origin: Origin) -> None:
         """Refuse a configured vocabulary size that is not that of the corpus."""
-        is_set = origin.kind not in ("default", "preset")
-        if is_set and size != self.tokenizer.vocab_size:
+        if origin.kind not in ("default", "preset") and size != self.tokenizer.vocab_size:
             raise LitebertError(
                 "LB-512",
                 f"model.vocab_size is not that of the corpus (from {origin})",
@@ -103,17 +92,16 @@ class Sources:
 
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
         """Return the held-out batches, the same for every run with the same seed."""
-        return list(
-            evaluation_batches(
-                self.held_out.shards,
-                vocabulary=vocabulary_of(self.tokenizer),
-                config=config.objective,
-                batch_size=config.train.micro_batch_size or config.train.batch_size,
-                seed=config.train.seed,
-                num_sequences=config.train.eval_sequences,
-                sentence=self.sentence,
-            )
+        batches = evaluation_batches(
+            self.held_out.shards,
+            vocabulary=vocabulary_of(self.tokenizer),
+            config=config.objective,
+            batch_size=config.train.micro_batch_size or config.train.batch_size,
+            seed=config.train.seed,
+            num_sequences=config.train.eval_sequences,
+            sentence=self.sentence,
         )
+        return list(batches)
 
     def pairs(self, config: PretrainConfig) -> Callable[[], Batches]:
         """Return what opens the loader of the run; worker processes get it, so it is small to pickle."""
@@ -149,16 +137,8 @@ def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObject
         size = (ramp.batch_sizes or {number: train.batch_size})[number]
         objective = config.objective.model_copy(update={"max_seq_length": length})
         stage = {"objective": objective, "train": train.model_copy(update={"batch_size": size})}
-        opens.append(
-            partial(
-                mixed_for,
-                corpus,
-                config=config.model_copy(update=stage),
-                sentence=sentence,
-                purpose=f"train-{number}",
-                first_step=start,
-            )
-        )
+        given = {"config": config.model_copy(update=stage), "sentence": sentence, "first_step": start}
+        opens.append(partial(mixed_for, corpus, purpose=f"train-{number}", **given))
         starts.append(start)
         start += max(1, round(share * train.steps))
     # the steps after the last stage have the run's own length and size
@@ -188,17 +168,21 @@ def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
     others = (local_corpus(name, window=window) for name in data.mix or ())
     corpora = [opened(path, window) for path in (corpus, *others)]
     for each in corpora[1:]:
-        if each.tokenizer_hash != corpora[0].tokenizer_hash:
-            raise LitebertError(
-                "LB-269",
-                "corpora with different vocabularies cannot be mixed",
-                received=f"{corpora[0].path} and {each.path}",
-                expected="one vocabulary for all",
-                next=f"build {each.path} again with --tokenizer {corpora[0].path}/tokenizer",
-            )
+        require_one_tokenizer("LB-269", "mixed corpora", corpora[0], each)
     sizes = [each.num_tokens for each in corpora]
     found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
     return dict(zip((each.path for each in corpora), found, strict=True))
+
+
+def require_one_tokenizer(code: str, which: str, first: Corpus, second: Corpus) -> None:
+    """Refuse two corpora whose ids come from different tokenizers."""
+    if first.tokenizer_hash != second.tokenizer_hash:
+        raise LitebertError(
+            code,
+            f"{which} must be made with one tokenizer: these have different vocabularies",
+            received=f"{first.path} and {second.path}",
+            next=f"build {second.path} again with --tokenizer {first.path}/tokenizer",
+        )
 
 
 def loader_for(
@@ -260,10 +244,5 @@ def opened(path: Path, window: int) -> Corpus:
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     """Return what the objectives need to know of a tokenizer."""
-    return Vocabulary(
-        size=tokenizer.vocab_size,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        mask_id=tokenizer.mask_id,
-        starts_word=tokenizer.starts_word,
-    )
+    t = tokenizer
+    return Vocabulary(t.vocab_size, cls_id=t.cls_id, sep_id=t.sep_id, mask_id=t.mask_id, starts_word=t.starts_word)
