@@ -168,9 +168,9 @@ def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> s
                         found.setdefault(load.name, {}).setdefault(name, []).append(measured)
     text = (
         f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}`, model {model}, float32, one core "
-        f"for every server, {rounds} rounds of {requests} requests ({requests // 2} of one short text) in turns, closed "
-        "loop; medians over the rounds. Ratios are of litebert to the other within a round: throughput above 1 and "
-        f"waiting times below 1 are in favour of litebert. Vectors differ by {furthest:.0e} at most."
+        f"for every server, {rounds} rounds of {requests} requests ({requests // 2} of one short text) in turns, "
+        "closed loop; medians over the rounds. Ratios are of litebert to the other within a round: throughput above 1 "
+        f"and waiting times below 1 are in favour of litebert. Vectors differ by {furthest:.0e} at most."
     )
     return "\n\n".join(["## The last run", text, machine(), *(page(name, each) for name, each in found.items())]) + "\n"
 

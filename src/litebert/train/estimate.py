@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Literal
 
@@ -136,8 +137,8 @@ def faster_threads(config: PretrainConfig, device: torch.device) -> int:
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     """Time one product in both precisions: bf16 is much faster or slower, by machine."""
     left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
-    products = (left, right), (left.bfloat16(), right.bfloat16())
-    rounds = [[_seconds(lambda a=a, b=b: a @ b, device) for a, b in products] for _ in range(20)]
+    products = partial(torch.mm, left, right), partial(torch.mm, left.bfloat16(), right.bfloat16())
+    rounds = [[_seconds(product, device) for product in products] for _ in range(20)]
     fp32, bf16 = (min(times) for times in zip(*rounds, strict=True))
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 

@@ -94,7 +94,11 @@ def finetune(
             best = BestModel(
                 folder / "best", prepared.key_measure, network, prepared.tokenizer, interruption, train.patience
             )
-            given = {"is_quiet": is_quiet, "is_first": world.is_first, "eval_every": train.eval_every or train.steps}
+            given: dict[str, Any] = {
+                "is_quiet": is_quiet,
+                "is_first": world.is_first,
+                "eval_every": train.eval_every or train.steps,
+            }
             log = RunLog(folder, train.steps, listeners=(best, *listeners), **given)
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(train.device)).train()
@@ -386,11 +390,8 @@ def _taught(
     run, folder = config.teacher.run, _teacher_folder(config)
     network = load_model(folder).network
     if not isinstance(network, AlbertForTask):
-        what, next_step = (
-            f"{run} has no task head: it cannot be a teacher",
-            f"litebert finetune {dataset.name} --model {run}",
-        )
-        raise LitebertError("LB-886", what, next=next_step)
+        next_step = f"litebert finetune {dataset.name} --model {run}"
+        raise LitebertError("LB-886", f"{run} has no task head: it cannot be a teacher", next=next_step)
     network.to(choose_device(config.train.device))
     return taught(
         dataset.family,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from litebert.config import EarlyConfig, ObjectiveConfig, Origin, PretrainConfig
 from litebert.corpus import Corpus, Shard
@@ -137,7 +138,7 @@ def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObject
         size = (ramp.batch_sizes or {number: train.batch_size})[number]
         objective = config.objective.model_copy(update={"max_seq_length": length})
         stage = {"objective": objective, "train": train.model_copy(update={"batch_size": size})}
-        given = {"config": config.model_copy(update=stage), "sentence": sentence, "first_step": start}
+        given: dict[str, Any] = {"config": config.model_copy(update=stage), "sentence": sentence, "first_step": start}
         opens.append(partial(mixed_for, corpus, purpose=f"train-{number}", **given))
         starts.append(start)
         start += max(1, round(share * train.steps))
