@@ -14,7 +14,7 @@ from litebert.fast import pack
 from litebert.folder import save_model
 from litebert.interop.export.network import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.serve.inside import attention
+from litebert.serve.batching import attention
 from litebert.tokenizer import Tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "attention.md"

@@ -120,20 +120,11 @@ class Running:
 
 
 @contextmanager
-def _running(*arguments: str | Path, key: str = "", without: str = "") -> Iterator[Running]:
-    """Run `litebert serve`, wait until it listens, end it afterwards.
-
-    `without` is Python that removes a guard from the server process: with it, the test of that
-    guard must fail.
-    """
-    main = "from litebert.cli import main\nmain()"
-    start = ["-c", f"{without}\n{main}"] if without else ["-m", "litebert"]
-    process = subprocess.Popen(
-        [sys.executable, *start, "serve", "--port", "0", "--threads", "1"] + [str(argument) for argument in arguments],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
+def _running(*arguments: str | Path, key: str = "") -> Iterator[Running]:
+    """Run `litebert serve`, wait until it listens, end it afterwards."""
+    words = ["-m", "litebert", "serve", "--port", "0", "--threads", "1", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True, env=environment)
     server = Running(process, key=key)
 
     def read() -> None:
@@ -207,26 +198,13 @@ def server(folders: dict[str, Path]) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session")
-def run_small_server(folders: dict[str, Path], tmp_path_factory) -> Callable[..., AbstractContextManager[Running]]:
-    """Give a function that runs a server with little patience, a short queue and API keys."""
+def small_server(folders: dict[str, Path], tmp_path_factory) -> Iterator[Running]:
+    """Give a server with little patience, a short queue and API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")
     limits = ("--queue", "4", "--client-seconds", "1", "--api-keys", keys)
-
-    @contextmanager
-    def run(*, without: str = "") -> Iterator[Running]:
-        arguments = (f"base={folders['base']}", *limits)
-        with _running(*arguments, key="second", without=without) as started:
-            started.wait_for_line("base is ready")
-            yield started
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def small_server(run_small_server) -> Iterator[Running]:
-    """Give one such server."""
-    with run_small_server() as started:
+    with _running(f"base={folders['base']}", *limits, key="second") as started:
+        started.wait_for_line("base is ready")
         yield started
 
 

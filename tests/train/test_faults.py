@@ -22,7 +22,7 @@ from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining
-from litebert.train import checkpoint, log, loop
+from litebert.train import log, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.log import RunLog
 from litebert.train.pretrain import cost_of_steps, pretrain
@@ -144,14 +144,6 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path, configure: Conf
     assert not list(tmp_path.rglob("*.partial-*"))
 
 
-def test_a_finished_run_is_left_as_it_is(tmp_path: Path, configure: Configure) -> None:
-    first = pretrain(configure(), tmp_path, is_quiet=True)
-    inode = (tmp_path / "model").stat().st_ino
-    again = pretrain(configure(), tmp_path, is_quiet=True)
-    assert (again.step, again.was_finished, first.was_finished) == (12, True, False)
-    assert (tmp_path / "model").stat().st_ino == inode
-
-
 def test_a_resume_that_fits_is_not_refused_and_sizes_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,32 +217,6 @@ def test_work_continues_when_nobody_reads_its_lines(speaker: str) -> None:
     ended = subprocess.run([sys.executable, "-c", code], stderr=writing, check=False)
     os.close(writing)
     assert ended.returncode == 7
-
-
-def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "first_not_finite", lambda _: None)
-    monkeypatch.setattr(checkpoint, "save_model", lambda *_: None)
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(tmp_path, configure)
-    assert [path.name for path in tmp_path.iterdir()] == ["step-000000002"]
-
-
-def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = loop.counted_step
-
-    def careless(trainer: loop.Trainer, progress: RunProgress, result: loop.StepResult) -> RunProgress:
-        after = counted(trainer, progress, result)
-        if after.skipped_in_a_row:
-            trainer.checkpoints.save(trainer.network, trainer.optimizer, after)
-        return after
-
-    monkeypatch.setattr(loop, "counted_step", careless)
-    with pytest.raises(AssertionError):
-        test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path, configure, monkeypatch)
 
 
 class _Screen(io.StringIO):

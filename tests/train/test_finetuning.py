@@ -2,10 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -35,18 +31,6 @@ PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
 GOOD = ("liked", "loved", "praised", "enjoyed")
 BAD = ("hated", "left", "cursed", "feared")
 Configure = Callable[..., Resolved[FinetuneConfig]]
-
-CHILD = """
-import json, sys
-from pathlib import Path
-from litebert.config import FinetuneConfig, resolve, settings_from_words
-from litebert.train.finetune import finetune
-import torch
-from click.testing import CliRunner
-torch.set_num_threads(1)
-words = json.loads(sys.argv[2])
-sys.exit(finetune(resolve(FinetuneConfig, settings_from_words(words)), Path(sys.argv[1])).exit_code)
-"""
 
 
 def _rows(number: int, first: int = 0) -> str:
@@ -162,42 +146,12 @@ def test_training_that_stalls_ends_early_when_asked(tmp_path: Path, configure: C
     assert _run(configure, tmp_path / "run", *changes) == result
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path, configure: Configure) -> None:
-    result = _run(configure, tmp_path / "run")
-    before = hash_file(tmp_path / "run" / "metrics.jsonl")
-    assert _run(configure, tmp_path / "run") == result
-    assert hash_file(tmp_path / "run" / "metrics.jsonl") == before
-    with pytest.raises(LitebertError, match=r"LB-505[\s\S]*learning_rate"):
-        _run(configure, tmp_path / "run", "optim.learning_rate=0.001")
-
-
 def _state(run: Path) -> dict[str, object]:
     rows = [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(run)]
     last = sorted((run / "checkpoints").iterdir())[-1]
     files = [last / "model.safetensors", last / "optimizer.safetensors"]
     files += [run / kept / "model.safetensors" for kept in ("model", "best")]
     return {"rows": rows, "files": [hash_file(file) for file in files]}
-
-
-def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(tmp_path: Path, words: list[str]) -> None:
-    def start(run: str) -> subprocess.Popen[bytes]:
-        changes = [*words, "train.epochs=20", "model.hidden_dropout_prob=0.1"]
-        command = [sys.executable, "-c", CHILD, str(tmp_path / run), json.dumps(changes)]
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
-
-    assert start("whole").wait() == 0
-    metrics, killed = tmp_path / "killed" / "metrics.jsonl", 0
-    for lines in (4, 20):
-        child = start("killed")
-        while child.poll() is None:
-            if metrics.exists() and len(metrics.read_bytes().splitlines()) >= lines:
-                child.send_signal(signal.SIGKILL)
-                killed += 1
-            time.sleep(0.005)
-    assert killed
-    while start("killed").wait():
-        pass
-    assert _state(tmp_path / "killed") == _state(tmp_path / "whole")
 
 
 class StopAt:

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 from litebert.config import PretrainConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.runs import read_metrics
-from litebert.train import checkpoint
 from litebert.train.pretrain import pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
@@ -62,23 +59,6 @@ def _start(run: Path, words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
-def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(tmp_path: Path, configure: Configure) -> None:
-    words = _words(configure)
-    assert _start(tmp_path / "whole", words).wait() == 0
-    waits = iter([2.2, 2.6, 2.9, 3.1, 2.4])
-    killed = 0
-    while (child := _start(tmp_path / "killed", words)).poll() is None:
-        try:
-            assert child.wait(timeout=next(waits, None)) == 0
-            break
-        except subprocess.TimeoutExpired:
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-            killed += 1
-    assert killed == 5 or (tmp_path / "killed" / "model").exists()
-    assert _state(tmp_path / "killed") == _state(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("at_step", [1, 5, 11])
 def test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch, at_step: int
@@ -113,16 +93,6 @@ def test_workers_and_accumulation_change_nothing_that_matters(tmp_path: Path, co
     assert _state(tmp_path / "inline") == _state(tmp_path / "workers")
 
 
-def test_gradient_accumulation_gives_the_gradients_of_the_whole_batch(tmp_path: Path, configure: Configure) -> None:
-    undropped = ["model.hidden_dropout_prob=0", "model.attention_probs_dropout_prob=0"]
-    whole = pretrain(configure(*undropped), tmp_path / "whole", is_quiet=True)
-    parts = pretrain(configure(*undropped, "train.micro_batch_size=2"), tmp_path / "parts", is_quiet=True)
-    assert whole.model is not None
-    assert parts.model is not None
-    ours, theirs = (load_file(r.model / "model.safetensors") for r in (whole, parts))
-    assert max(float((ours[n] - theirs[n]).abs().max()) for n in ours) < 2e-4
-
-
 def test_another_configuration_is_refused_field_by_field(tmp_path: Path, configure: Configure) -> None:
     pretrain(configure(), tmp_path, is_quiet=True)
     with pytest.raises(LitebertError, match=r"LB-505[\s\S]*train\.seed: 12345 -> 7"):
@@ -133,22 +103,6 @@ def test_settings_that_change_no_number_may_change(tmp_path: Path, configure: Co
     pretrain(configure(), tmp_path, is_quiet=True)
     outcome = pretrain(configure("train.log_every=1", "train.keep_checkpoints=1"), tmp_path)
     assert outcome.step == 12
-
-
-def test_a_damaged_checkpoint_is_passed_over_and_named(
-    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretrain(configure(), tmp_path / "whole", is_quiet=True)
-    run = tmp_path / "run"
-    pretrain(configure(), run, is_quiet=True)
-    shutil.rmtree(run / "model")  # as a run that was killed before its end
-    newest = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
-    data = bytearray(newest.read_bytes())
-    data[len(data) // 2] ^= 1
-    newest.write_bytes(data)
-    pretrain(configure(), run)
-    assert "passed over a damaged checkpoint" in capsys.readouterr().err
-    assert _state(run) == _state(tmp_path / "whole")
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, configure: Configure) -> None:
@@ -162,23 +116,6 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, configure: Con
     finally:
         child.kill()
         child.wait()
-
-
-def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
-    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "verify", lambda _: None)
-    monkeypatch.setattr("litebert.folder.weights._stored_hash", lambda _: None)
-    with pytest.raises(AssertionError):
-        test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path, configure, capsys)
-
-
-def test_control_without_the_lock_two_processes_meet(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("litebert.files.fcntl.flock", lambda *_: None)
-    with pytest.raises(AssertionError):
-        test_two_processes_cannot_train_in_one_folder(tmp_path, configure)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_type_hints
@@ -48,32 +49,8 @@ Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
 Name = Annotated[str, StringConstraints(max_length=200)]
 Result = TypeVar("Result")
 
-RESULTS: dict[str, Any] = {
-    "fill": list[answers.Filling],
-    "score": answers.Score,
-    "order": Union[answers.Order, answers.Coherence],  # noqa: UP007
-    "embed": list[list[float]],
-    "classify": list[answers.Classification],
-    "tag": list[list[answers.Tagged]],
-    "choose": answers.Choice,
-    "answer": list[answers.SpanFound],
-}
-"""The verbs that have a route, and what each answers."""
 LEFT_OUT = ("self", "progress", "max_length", "patience")
 """Arguments of the methods that requests do not have."""
-EXAMPLES: dict[str, Any] = {
-    "fill": {"text": "The cat sat on the [MASK]."},
-    "score": {"text": "The cat sat on the mat."},
-    "order": {"first": "She opened the door.", "second": "Then she went in."},
-    "embed": {"texts": ["A fine film.", "A dull one."]},
-    "classify": {"texts": ["A fine film.", "A dull one."]},
-    "tag": {"texts": ["Ada lives in London."]},
-    "choose": {"question": "Who left at noon?", "choices": ["Ada", "Bert"], "context": "Ada left at noon."},
-    "answer": {"question": "When did Ada leave?", "context": "Ada left at noon."},
-    "steps": {"text": "The cat sat on the mat."},
-    "attention": {"text": "The cat sat on the mat.", "step": 1},
-    "explain": {"verb": "similar", "texts": ["A cat.", "A kitten."]},
-}
 
 
 class RequestBody(BaseModel):
@@ -146,40 +123,16 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def body_of(verb: str) -> type[RequestBody]:
-    """Return the body of a verb's route: the arguments of the method, in their order, with limits."""
-    method = getattr(Model, verb)
-    hints = get_type_hints(method, include_extras=True)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(method).parameters.items():
-        if name in LEFT_OUT:
-            continue
-        example = Field(examples=[EXAMPLES[verb][name]] if name in EXAMPLES[verb] else None)
-        if name in ("texts", "pairs", "choices"):
-            kind: Any = Texts if name != "choices" else Annotated[list[Text], Field(min_length=2, max_length=MAX_TEXTS)]
-        elif name in ("text", "first", "second", "question", "context"):
-            kind = Short if verb == "score" else Text
-        else:
-            kind = Annotated[hints[name], Le(MAX_TOP)] if name == "top" else hints[name]
-        is_required = parameter.default is inspect.Parameter.empty
-        if not is_required and parameter.default is None:
-            kind = kind | None
-        fields[name] = (Annotated[kind, example], ... if is_required else parameter.default)
-    body = create_model(f"{verb.capitalize()}Body", __base__=RequestBody, __doc__=method.__doc__, **fields)
-    assert issubclass(body, RequestBody)
-    return body
-
-
 class StepsBody(RequestBody):
     """Show how the hidden states of a text move from step to step."""
 
-    text: Annotated[Text, Field(examples=[EXAMPLES["steps"]["text"]])]
+    text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
 
 
 class AttentionBody(RequestBody):
     """Show what each head attends to in one step."""
 
-    text: Annotated[Text, Field(examples=[EXAMPLES["attention"]["text"]])]
+    text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
     step: Annotated[int, Field(ge=1, le=1_000, examples=[1])] = 1
 
 
@@ -187,25 +140,76 @@ class ExplainBody(RequestBody):
     """Say how much each word adds to an answer; unset, the answer is the one the model gives."""
 
     verb: Annotated[Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])]
-    texts: Annotated[list[Short], Field(min_length=1, max_length=2, examples=[EXAMPLES["explain"]["texts"]])]
+    texts: Annotated[list[Short], Field(min_length=1, max_length=2, examples=[["A cat.", "A kitten."]])]
     answer: Name | None = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """A verb over HTTP: what it answers, and its body or, for a method of `Model`, an example of its arguments."""
+
+    result: Any
+    example: Mapping[str, Any] = field(default_factory=dict)
+    body: type[RequestBody] | None = None
+
+
+PEOPLE, FILMS = "Ada left at noon.", ["A fine film.", "A dull one."]
+ROUTES = {
+    "fill": Route(list[answers.Filling], {"text": "The cat sat on the [MASK]."}),
+    "score": Route(answers.Score, {"text": "The cat sat on the mat."}),
+    "order": Route(
+        Union[answers.Order, answers.Coherence],  # noqa: UP007
+        {"first": "She opened the door.", "second": "Then she went in."},
+    ),
+    "embed": Route(list[list[float]], {"texts": FILMS}),
+    "classify": Route(list[answers.Classification], {"texts": FILMS}),
+    "tag": Route(list[list[answers.Tagged]], {"texts": ["Ada lives in London."]}),
+    "choose": Route(answers.Choice, {"question": "Who left at noon?", "choices": ["Ada", "Bert"], "context": PEOPLE}),
+    "answer": Route(list[answers.SpanFound], {"question": "When did Ada leave?", "context": PEOPLE}),
+    "steps": Route(Steps, body=StepsBody),
+    "attention": Route(Attention, body=AttentionBody),
+    "explain": Route(answers.Explanation, body=ExplainBody),
+}
+
+
+def body_of(verb: str) -> type[RequestBody]:
+    """Return the body of a verb's route: the arguments of the method, in their order, with limits."""
+    if own := ROUTES[verb].body:
+        return own
+    method, example = getattr(Model, verb), ROUTES[verb].example
+    hints = get_type_hints(method, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(method).parameters.items():
+        if name in LEFT_OUT:
+            continue
+        kind: Any = hints[name]
+        if name in ("texts", "pairs"):
+            kind = Texts
+        elif name == "choices":
+            kind = Annotated[list[Text], Field(min_length=2, max_length=MAX_TEXTS)]
+        elif name in ("text", "first", "second", "question", "context"):
+            kind = Short if verb == "score" else Text
+        elif name == "top":
+            kind = Annotated[kind, Le(MAX_TOP)]
+        if parameter.default is None:
+            kind = kind | None
+        shown = Field(examples=[example[name]] if name in example else None)
+        is_required = parameter.default is inspect.Parameter.empty
+        fields[name] = (Annotated[kind, shown], ... if is_required else parameter.default)
+    body = create_model(f"{verb.capitalize()}Body", __base__=RequestBody, __doc__=method.__doc__, **fields)
+    assert issubclass(body, RequestBody)
+    return body
 
 
 def job_of(verb: str, body: RequestBody) -> Job:
     """Return the work of a request, with an estimate of its tokens."""
     given = body.model_dump(exclude={"model", "timeout_ms"})
-    if verb in ("steps", "attention"):
-        text = given.pop("text")
-        return Job(verb, [{"text": text}], given, count_tokens([text]))
-    if verb == "explain":  # the texts are read a hundred times
-        texts = given.pop("texts")
-        return Job(verb, [{"text": text} for text in texts], given, 100 * count_tokens(texts))
     if verb == "choose":  # each choice is read with the question and the context
         choices = given.pop("choices")
         row = {**given, **dict(zip(CHOICES, choices, strict=False))}
         shared = f"{given['context']} {given['question']} "
         return Job(verb, [row], {}, count_tokens(shared + choice for choice in choices))
-    if verb in ("embed", "classify", "tag"):
+    if "texts" in given:
         texts, pairs = given.pop("texts"), given.pop("pairs", None)
         rows: list[Row] = [{"text": text} for text in texts]
         if pairs is not None:
@@ -213,8 +217,10 @@ def job_of(verb: str, body: RequestBody) -> Job:
                 expected, next_step = "as many pairs as texts", "/docs shows every field and an example"
                 raise HttpError("LB-954", "pairs is not valid", status=422, expected=expected, next=next_step)
             rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs, strict=True)]
-        return Job(verb, rows, given, count_tokens([*texts, *(pairs or ())]))
-    row = {role: given.pop(role) for role in VERBS[verb].roles if given.get(role) is not None}
+        tokens = count_tokens([*texts, *(pairs or ())])
+        return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)  # explained texts are read often
+    roles = VERBS[verb].roles if verb in VERBS else ("text",)
+    row = {role: given.pop(role) for role in roles if given.get(role) is not None}
     given.pop("second", None)
     tokens = count_tokens(row.values())
     return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)  # a text is read once for each token
@@ -231,30 +237,19 @@ class Service:
         for model in self.models:
             if name is None or model.name == name:
                 return model
-        raise HttpError(
-            "LB-955",
-            "no model has this name here",
-            status=404,
-            expected="the name of a served model",
-            next="GET /v1/models lists them; omit model for the first one",
-        )
+        what, next_step = "no model has this name here", "GET /v1/models lists them; omit model for the first one"
+        raise HttpError("LB-955", what, status=404, next=next_step)
 
     async def ask(
         self, request: Request, model: ServedModel, job: Job, timeout_ms: int | None
     ) -> tuple[str, list[Any]]:
         """Return the version of the model and its answers, as long as the client waits."""
         verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain", "count_tokens"]
-        needed = job.verb
-        if job.verb == "explain" and job.options["verb"] not in ("similar",):
-            needed = job.options["verb"]
+        needed = job.options["verb"] if job.verb == "explain" and job.options["verb"] != "similar" else job.verb
         if model.is_ready and needed not in verbs:
-            raise HttpError(
-                "LB-956",
-                f"this model cannot {needed}: it has no head for that",
-                status=422,
-                expected=f"one of {', '.join(verbs[:-1])}",
-                next="GET /v1/models says what each model can do",
-            )
+            what, expected = f"this model cannot {needed}: it has no head for that", f"one of {', '.join(verbs[:-1])}"
+            next_step = "GET /v1/models says what each model can do"
+            raise HttpError("LB-956", what, status=422, expected=expected, next=next_step)
         left = partial(_departure, request)
         version, found = await model.answer(job, timeout_ms=timeout_ms or self.timeout_ms, left=left)
         return version, found
@@ -329,9 +324,6 @@ KEY = [Depends(HTTPBearer(auto_error=False))]
 
 def _add_verbs(app: FastAPI, service: Service) -> None:
     """POST /v1/VERB with a verb's arguments gives its result."""
-    routes = {verb: (body_of(verb), result) for verb, result in RESULTS.items()}
-    routes |= {"steps": (StepsBody, Steps), "attention": (AttentionBody, Attention)}
-    routes |= {"explain": (ExplainBody, answers.Explanation)}
 
     def add(verb: str, kind: type[RequestBody], result: Any) -> None:
         async def answer(request: Request, body: Annotated[Any, Body()]) -> Response:
@@ -354,8 +346,8 @@ def _add_verbs(app: FastAPI, service: Service) -> None:
             description=inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0],
         )(answer)
 
-    for verb, (kind, result) in routes.items():
-        add(verb, kind, result)
+    for verb, route in ROUTES.items():
+        add(verb, body_of(verb), route.result)
 
 
 # OpenAI's routes, for existing clients
@@ -472,15 +464,9 @@ def _add_health(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-PAGES: Mapping[str, str] = {
-    "/": "index.html",
-    "/docs": "docs.html",
-    "/favicon.ico": "icon.svg",
-    **{
-        f"/page/{name}": name
-        for name in ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
-    },
-}
+PAGES = {"/": "index.html", "/docs": "docs.html", "/favicon.ico": "icon.svg"}
+SCRIPTS = ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
+PAGES |= {f"/page/{name}": name for name in SCRIPTS}
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -523,13 +509,8 @@ def _invalid(_: Request, error: Exception) -> Response:
 
 def _not_routed(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    refusal = HttpError(
-        "LB-961",
-        "no route has this address and method",
-        status=error.status_code,
-        expected="a route and method that /docs lists",
-        next="GET /docs",
-    )
+    what = "no route has this address and method"
+    refusal = HttpError("LB-961", what, status=error.status_code, next="GET /docs lists every route")
     response = problem(refusal)
     response.headers.update(error.headers or {})
     return response
@@ -537,12 +518,5 @@ def _not_routed(_: Request, error: Exception) -> Response:
 
 def _failed(_: Request, __: Exception) -> Response:
     """Answer with status 500; the server writes the traceback to its log."""
-    return problem(
-        HttpError(
-            "LB-968",
-            "the server failed on this request",
-            status=500,
-            expected="an answer; the server's log has the reason",
-            next="report it with the log's lines",
-        )
-    )
+    next_step = "report it with the lines of the server's log"
+    return problem(HttpError("LB-968", "the server failed on this request", status=500, next=next_step))

@@ -12,23 +12,27 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from litebert.config import Backend, Precision
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import hash_file
+from litebert.fast.steps import blocks
+from litebert.files import Json, hash_file
 from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
-from litebert.nn import depth_plan
+from litebert.nn import Batch, depth_plan
+from litebert.nn.model import AttentionBlock
 from litebert.serve.guard import MAX_SCORED_TOKENS, ClientLeftError, HttpError, Metrics
-from litebert.serve.inside import attention, steps
 
 log = logging.getLogger("litebert.serve")
 
+MAX_ATTENTION_TOKENS = 64
+"""The longest text whose attention is shown; the rest is cut off."""
 UNWATCHED_SECONDS = 0.05
 """The connection is watched only after this long; most answers are ready by then."""
 _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
@@ -122,14 +126,8 @@ class ServedModel:
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> Any:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
         if not self.is_ready:
-            raise HttpError(
-                "LB-959",
-                "the model is not available at the moment",
-                status=503,
-                expected="a loaded and tested model; see GET /ready",
-                next="try again in 2 s",
-                retry_after=2,
-            )
+            what = "the model is not available at the moment; see GET /ready"
+            raise HttpError("LB-959", what, status=503, next="try again in 2 s", retry_after=2)
         self._put(job)
         leaving: asyncio.Future[None] | None = None
         try:
@@ -145,13 +143,9 @@ class ServedModel:
             self._metrics.abandoned(self.name, "client left" if has_left else "deadline")
             if has_left:
                 raise ClientLeftError
-            raise HttpError(
-                "LB-958",
-                "the deadline passed before the answer was ready",
-                status=504,
-                expected=f"an answer within {timeout_ms} ms",
-                next="send less at once, allow a longer timeout_ms, or try again later",
-            )
+            what = f"no answer was ready within the deadline of {timeout_ms} ms"
+            next_step = "send less at once, allow a longer timeout_ms, or try again later"
+            raise HttpError("LB-958", what, status=504, next=next_step)
         finally:
             with self._arrived:
                 if job in self._jobs:
@@ -166,14 +160,8 @@ class ServedModel:
             if len(self._jobs) >= self._limit:
                 waiting = sum(each.tokens for each in self._jobs)
                 seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
-                raise HttpError(
-                    "LB-957",
-                    "the queue of this model is full",
-                    status=429,
-                    expected=f"fewer than {self._limit} waiting requests",
-                    next=f"try again in {seconds} s",
-                    retry_after=seconds,
-                )
+                what, next_step = f"{self._limit} requests wait: the queue is full", f"try again in {seconds} s"
+                raise HttpError("LB-957", what, status=429, next=next_step, retry_after=seconds)
             self._jobs.append(job)
             self._metrics.waiting(self.name, len(self._jobs))
             self._arrived.notify()
@@ -244,8 +232,7 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[Any]:
             "LB-965",
             "the model failed on this request",
             status=500,
-            expected="an answer; the server's log has the reason",
-            next="report it with the log's lines",
+            next="report it with the lines of the server's log",
         )
         return [failure] * len(jobs)
     answers = []
@@ -272,13 +259,9 @@ def _answer_alone(model: Model, job: Job) -> Any:
 def _require_short(model: Model, texts: Sequence[str]) -> None:
     num_tokens = sum(map(len, model.tokenizer.encode_ids(texts)))
     if num_tokens > MAX_SCORED_TOKENS:
-        raise LitebertError(
-            "LB-973",
-            "the text is too long to be scored or explained by a server",
-            received=f"{num_tokens} tokens",
-            expected=f"at most {MAX_SCORED_TOKENS} tokens",
-            next="send its sentences one by one, or use litebert score and litebert explain",
-        )
+        what = f"{num_tokens} tokens are too many to be scored or explained by a server"
+        next_step = "send its sentences one by one, or use litebert score and litebert explain"
+        raise LitebertError("LB-973", what, expected=f"at most {MAX_SCORED_TOKENS} tokens", next=next_step)
 
 
 # Loading
@@ -320,7 +303,52 @@ def self_test(model: Model) -> None:
         )
 
 
-def use_threads(threads: int) -> None:
-    """Compute with so many CPU threads; 0 leaves the choice to torch."""
-    if threads:
-        torch.set_num_threads(threads)
+# Inside a model: how hidden states move from step to step, what each head attends to
+
+
+@torch.inference_mode()
+def steps(model: Model, text: str) -> Json:
+    """Return L2 distance and cosine between the input and the output of each step (Figure 1).
+
+    `l2` and `cosine` have one mean over tokens per step; `by_token` has each token's distances.
+    """
+    batch, pieces = _framed(model, text, model.network.config.max_position_embeddings)
+    states = [state.float() for state in model.network.albert.states(batch)]
+    pairs = list(pairwise(states))
+    distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairs])
+    cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairs])
+    return {
+        "pieces": pieces,
+        "l2": distances.mean(1).tolist(),
+        "cosine": cosines.mean(1).tolist(),
+        "by_token": distances.T.tolist(),
+    }
+
+
+@torch.inference_mode()
+def attention(model: Model, text: str, *, step: int) -> Json:
+    """Return the attention of each head in one step, counted from 1: `heads` by query by key."""
+    albert = model.network.albert
+    if not 1 <= step <= albert.depth:
+        what, next_step = f"this model has only {albert.depth} steps", "GET /v1/models says how many each model has"
+        raise LitebertError("LB-974", what, received=step, expected=f"a step from 1 to {albert.depth}", next=next_step)
+    longest = min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings)
+    batch, pieces = _framed(model, text, longest)
+    hidden = list(albert.states(batch))[step - 1].float()
+    block = list(blocks(albert, AttentionBlock))[albert.plan[step - 1].attention]
+    query, key = (torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key))
+    scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
+    if block.visible is not None:
+        place = torch.arange(len(pieces), device=scores.device)
+        scores = scores.masked_fill(~block.visible(place[:, None], place), -torch.inf)
+    shares = scores.softmax(-1).double().round(decimals=4)
+    return {"pieces": pieces, "heads": shares.tolist()}
+
+
+def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[Json]]:
+    """Return a framed text, cut to `longest` tokens, and its pieces."""
+    encoding = model.tokenizer.encode(text, frame=True)
+    ids = [*encoding.ids[:-1][: longest - 1], encoding.ids[-1]]
+    pieces = [*encoding.pieces[:-1][: longest - 1], encoding.pieces[-1]]
+    device = next(model.network.parameters()).device
+    return Batch.from_lists([ids]).to(device), cast(list[Json], pieces)

@@ -57,9 +57,9 @@ class HttpError(LitebertError):
     """Refuse a request with a status; `retry_after` is in seconds. No part of the input is repeated."""
 
     def __init__(
-        self, code: str, what: str, *, status: int, expected: str, next: str, retry_after: int | None = None
+        self, code: str, what: str, *, status: int, expected: str = "", next: str, retry_after: int | None = None
     ) -> None:
-        super().__init__(code, what, expected=expected, next=next)
+        super().__init__(code, what, expected=expected or None, next=next)
         self.status, self.retry_after = status, retry_after
 
 
@@ -83,7 +83,8 @@ def problem(error: HttpError, *, param: str | None = None) -> Response:
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    message = f"{error.what}; expected: {error.expected}; next: {error.next}"
+    parts = error.what, f"expected: {error.expected}" if error.expected else "", f"next: {error.next}"
+    message = "; ".join(filter(None, parts))
     body = {"message": message, "type": "litebert_error", "param": param, "code": error.code}
     return reply({"error": body}, error.status, headers)
 
@@ -136,13 +137,8 @@ class Bodies:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if kind != "application/json" or encoding != "identity":
-            raise HttpError(
-                "LB-953",
-                "the body is not plain JSON",
-                status=415,
-                expected="Content-Type: application/json, and no Content-Encoding",
-                next="send the body uncompressed, with that header",
-            )
+            next_step = "send it uncompressed, with Content-Type: application/json"
+            raise HttpError("LB-953", "the body is not plain JSON", status=415, next=next_step)
         declared = request.headers.get("content-length", "0")
         self._require_size(int(declared) if declared.isdecimal() else 0)
         body = bytearray()
@@ -159,34 +155,18 @@ class Bodies:
                     if not message.get("more_body", False):
                         return decode(bytes(body))
         except TimeoutError as error:
-            raise HttpError(
-                "LB-963",
-                "the body did not arrive in time",
-                status=408,
-                expected=f"all of it within {self.client_seconds:g} s",
-                next="send the request again",
-            ) from error
+            what = f"the body did not arrive within {self.client_seconds:g} s"
+            raise HttpError("LB-963", what, status=408, next="send the request again") from error
         finally:
             self.held -= len(body)
 
     def _require_size(self, size: int) -> None:
         if size > MAX_BODY_BYTES:
-            raise HttpError(
-                "LB-952",
-                "the body is too large",
-                status=413,
-                expected=f"at most {MAX_BODY_BYTES:,} bytes",
-                next="send fewer texts at once",
-            )
+            what = f"the body has more than {MAX_BODY_BYTES:,} bytes"
+            raise HttpError("LB-952", what, status=413, next="send fewer texts at once")
         if self.held > MAX_HELD_BYTES:
-            raise HttpError(
-                "LB-966",
-                "the server is reading as many bodies as it can hold",
-                status=429,
-                expected=f"less than {MAX_HELD_BYTES:,} bytes in flight",
-                next="try again in 1 s",
-                retry_after=1,
-            )
+            what = f"the server is reading as many bodies as it can hold, {MAX_HELD_BYTES:,} bytes"
+            raise HttpError("LB-966", what, status=429, next="try again in 1 s", retry_after=1)
 
 
 # Every request
@@ -223,13 +203,8 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
-            return HttpError(
-                "LB-972",
-                "the headers are too large",
-                status=431,
-                expected=f"at most {MAX_HEADER_BYTES:,} bytes of headers",
-                next="send texts in the body",
-            )
+            what = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
+            return HttpError("LB-972", what, status=431, next="send texts in the body")
         if not self._keys or not scope["path"].startswith("/v1/") or scope["method"] == "OPTIONS":
             return None
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -237,13 +212,9 @@ class Gate:
         matches = [hmac.compare_digest(given, known) for known in self._keys]  # all of them: constant time
         if scheme.lower() == "bearer" and any(matches):
             return None
-        return HttpError(
-            "LB-960",
-            "this server needs an API key",
-            status=401,
-            expected="Authorization: Bearer KEY, with a key of this server",
-            next="get one from its operator",
-        )
+        expected = "Authorization: Bearer KEY, with a key of this server"
+        next_step = "get one from its operator"
+        return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=next_step)
 
 
 def _digest(key: str) -> bytes:
@@ -313,19 +284,15 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self._registry}
-        model = ["model"]
+        timed, model = {**own, "buckets": _SECONDS}, ["model"]
         self._requests = Counter("litebert_requests", "Answers by route and status.", ["route", "status"], **own)
-        self._seconds = Histogram(
-            "litebert_request_seconds", "From request to answer.", ["route"], buckets=_SECONDS, **own
-        )
-        self._abandoned = Counter(
-            "litebert_abandoned", "Requests that nobody waited for any more.", ["model", "reason"], **own
-        )
+        self._seconds = Histogram("litebert_request_seconds", "From request to answer.", ["route"], **timed)
+        reasons = "Requests that nobody waited for any more."
+        self._abandoned = Counter("litebert_abandoned", reasons, ["model", "reason"], **own)
         self._loads = Counter("litebert_model_loads", "Times that a model was loaded.", model, **own)
-        self._batches = Histogram(
-            "litebert_batch_requests", "Requests computed together.", model, buckets=_COUNTS, **own
-        )
-        self._batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, buckets=_SECONDS, **own)
+        together = "Requests computed together."
+        self._batches = Histogram("litebert_batch_requests", together, model, buckets=_COUNTS, **own)
+        self._batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, **timed)
         self._tokens = Counter("litebert_tokens", "Estimated tokens computed.", model, **own)
         self._ready = Gauge("litebert_ready", "1 when the model answers.", model, **own)
         self._waiting = Gauge("litebert_queue_requests", "Requests that wait.", model, **own)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 import uvicorn
 
 from litebert.errors import LitebertError
 from litebert.files import read_capped
 from litebert.serve.app import Service, create_app
-from litebert.serve.batching import ServedModel, Source, use_threads
+from litebert.serve.batching import ServedModel, Source
 from litebert.serve.guard import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, Metrics, PatientConnection
 
 log = logging.getLogger("litebert.serve")
@@ -42,17 +43,13 @@ def serve(
 ) -> None:
     """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again."""
     if not 0 < client_seconds < math.inf:
-        raise LitebertError(
-            "LB-962",
-            "--client-seconds cannot have this value",
-            received=client_seconds,
-            expected="a number of seconds above 0",
-            next="--client-seconds 10",
-        )
+        what, expected = "--client-seconds cannot have this value", "a number of seconds above 0"
+        raise LitebertError("LB-962", what, received=client_seconds, expected=expected, next="--client-seconds 10")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)
-    use_threads(threads)
+    if threads:
+        torch.set_num_threads(threads)
     listener = _listen(host, port)
 
     async def run() -> None:

@@ -337,8 +337,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 def _pooling(config: FinetuneConfig, start: Path, dataset: Dataset[Any, Any]) -> Literal["cls", "mean"]:
     """Return what a classifier's head reads: the mean of the tokens, or [CLS].
 
-    By default it is the mean if the start gives text vectors by their mean, because such a model has no pooler. Heads of
-    other tasks never read the mean.
+    By default it is the mean if the start gives text vectors by their mean, because such a model has no pooler. Heads
+    of other tasks never read the mean.
     """
     chosen = config.model.pooling
     has_choice = isinstance(dataset.family, TextClassification) and not config.train.exits

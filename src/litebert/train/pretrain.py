@@ -27,8 +27,8 @@ from litebert.optim import MomentOptimizer, averaged, load_state_tensors
 from litebert.runs import read_metrics, recorded_setting
 from litebert.tasks.base import Task
 from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Surface, Teacher
-from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tasks.pretraining import Pretraining, depth_at, pretraining_measures, select_hardest
+from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
