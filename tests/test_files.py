@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from litebert import files
-from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.failures import as_litebert_error, disk_errors
+from litebert.errors import DamagedError, LitebertError, ResourceError, as_litebert_error, disk_errors
 from litebert.files import (
     append_line,
     hash_file,

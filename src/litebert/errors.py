@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import ClassVar
 
 _LONGEST_RECEIVED = 300
@@ -126,3 +130,157 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
         expected=f"{package}, which comes with the extra [{extra}]",
         next=f"pip install 'litebert[{extra}]'",
     )
+
+
+# ---- failures of the system: files, disk, memory --------------------------------------------------------------------
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
+_ALLOCATORS = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc")
+"""What torch, CUDA and C++ say when memory runs out."""
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the system's errors while `path` is written into one message with sizes and advice."""
+    try:
+        yield
+    except OSError as error:
+        where = _path_of(error) or path
+        raise _cannot_write(error, path) or _system_error(error, where) from error
+
+
+def as_litebert_error(error: BaseException) -> LitebertError | None:
+    """Return the message for an ordinary failure of the system; None for a fault of the program.
+
+    The outermost frame of a command calls this for any exception: files that are not there
+    or may not be opened, full disks, exhausted memory (also that of torch's allocators).
+
+    >>> as_litebert_error(FileNotFoundError(2, "No such file or directory", "a.txt")).code
+    'LB-251'
+    """
+    if isinstance(error, LitebertError):
+        return error
+    if _is_out_of_memory(error):
+        return ResourceError(
+            "LB-007",
+            "out of memory",
+            received=str(error) or type(error).__name__,
+            expected="a model, batch or file that fits into memory",
+            next="lower train.micro_batch_size or --batch-size, or use a smaller model",
+        )
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        return _system_error(error, _path_of(error))
+    return None
+
+
+def _cannot_write(error: OSError, path: Path | None) -> LitebertError | None:
+    if error.errno in _DISK_FULL:
+        return ResourceError(
+            "LB-001",
+            f"the disk is full while writing {path or 'the output'}",
+            received=f"{free_bytes(path):,} bytes free" if path else error.strerror,
+            expected="room for the whole file; nothing was left under its final name",
+            next="free some space or choose another folder, then rerun the command",
+        )
+    if path and error.errno in _FORBIDDEN:
+        return LitebertError(
+            "LB-002",
+            f"{path} cannot be written",
+            received=error.strerror or "permission denied",
+            expected="a folder this user may write to",
+            next=f"ls -ld {path.parent}",
+        )
+    return None
+
+
+def _system_error(error: OSError, path: Path | None) -> LitebertError:
+    name = _shown(path) if path else "the file"
+    received = error.strerror or str(error) or type(error).__name__
+    look = f"ls -ld {_existing(path)}" if path else "check the paths that the command names"
+    if full := error.errno in _DISK_FULL and _cannot_write(error, path):
+        return full
+    if error.errno in _FORBIDDEN:
+        return LitebertError(
+            "LB-250",
+            f"{name} may not be read or written",
+            received=received,
+            expected="a file and folders that this user may open",
+            next=look,
+        )
+    if error.errno == errno.ENOENT:
+        return LitebertError(
+            "LB-251", f"{name} does not exist", received=received, expected="an existing path", next=look
+        )
+    if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
+        return LitebertError(
+            "LB-252",
+            f"{name} is a file where a folder is expected, or the reverse",
+            received=received,
+            expected="a file for files, a folder for folders",
+            next=look,
+        )
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+        return LitebertError(
+            "LB-253",
+            f"this file system does not accept the name {name}",
+            received=received,
+            expected="names of at most 255 bytes, and no loop of symbolic links",
+            next="choose a shorter path",
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return ResourceError(
+            "LB-254",
+            "too many files are open",
+            received=received,
+            expected="a higher limit, or fewer workers",
+            next="ulimit -n 4096",
+        )
+    return _unexpected(name, received, look)
+
+
+def _unexpected(name: str, received: str, look: str) -> LitebertError:
+    return LitebertError(
+        "LB-255",
+        f"the system cannot read or write {name}",
+        received=received,
+        expected="a working disk, and a working connection to it",
+        next=look,
+    )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _ALLOCATORS)
+
+
+def _path_of(error: OSError) -> Path | None:
+    name = error.filename
+    return Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
+
+
+def _shown(path: Path) -> str:
+    name = str(path)
+    name = name if name.isprintable() else ascii(name)
+    return name if len(name) <= 120 else f"{name[:120]}…"
+
+
+def _existing(path: Path) -> Path:
+    """Return the deepest part of a path that exists."""
+    for part in (path, *path.absolute().parents):
+        try:
+            part.lstat()
+        except (OSError, ValueError):
+            continue
+        return part
+    return Path.cwd()
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free bytes of the disk that holds `path` or its nearest existing parent."""
+    import shutil  # 5 ms, which `--help` can do without
+
+    return shutil.disk_usage(_existing(path)).free

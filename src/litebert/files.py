@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, Union
 
-from litebert.errors import DamagedError, LitebertError
-from litebert.failures import disk_errors
+from litebert.errors import DamagedError, LitebertError, disk_errors
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
@@ -40,20 +39,6 @@ def as_path(given: str | os.PathLike[str], what: str) -> Path:
             next="give the name of one file or folder",
         )
     return Path(given)
-
-
-def require_absent(code: str, what: str, *paths: Path, expected: str, next: str, or_empty: bool = False) -> None:
-    """Check that nothing would be overwritten; with `or_empty` an empty folder may exist.
-
-    Raises:
-        LitebertError: A path exists; the caller gives the code, the message and the next step.
-    """
-    taken = [path for path in paths if path.exists()]
-    if or_empty:
-        taken = [path for path in taken if not path.is_dir() or any(path.iterdir())]
-    if taken:
-        kinds = [f"{path.name}, a {'folder' if path.is_dir() else 'file'}" for path in taken]
-        raise LitebertError(code, what, received="; ".join(kinds), expected=expected, next=next)
 
 
 MARKS = ("model.safetensors", "corpus.json", "run.json")

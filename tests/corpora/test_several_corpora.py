@@ -28,7 +28,7 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, stories: Path, tmp
     assert np.array_equal(both.shards[-1].tokens, one.shards[-1].tokens)
     held_out = both.held_out()
     assert held_out is not None and held_out.num_documents > 0
-    with pytest.raises(LitebertError, match="LB-276"):
+    with pytest.raises(LitebertError, match="LB-619"):
         merge_corpora([corpus], tmp_path / "both")
     settings = {"tokenizer": corpus / "tokenizer", "held_out": 0.2, "documents": "blank-line", "workers": 1}
     build_corpus([stories], output=tmp_path / "other", **settings)

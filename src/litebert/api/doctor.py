@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from litebert.config import AlbertConfig
-from litebert.errors import LitebertError
-from litebert.failures import as_litebert_error, free_bytes
+from litebert.errors import LitebertError, as_litebert_error, free_bytes
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
 

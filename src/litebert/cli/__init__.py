@@ -224,7 +224,7 @@ def run(words: Sequence[str]) -> int:
     except click.ClickException as error:
         return _described(_usage(error, words), error, is_debugged)
     except Exception as error:
-        from litebert.failures import as_litebert_error
+        from litebert.errors import as_litebert_error
 
         found = as_litebert_error(error)
         if found is None:

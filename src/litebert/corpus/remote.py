@@ -18,8 +18,7 @@ from shlex import quote
 from typing import TypeVar
 
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
-from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.failures import free_bytes
+from litebert.errors import DamagedError, LitebertError, ResourceError, free_bytes
 from litebert.files import hash_file, locked, readable_bytes, remove_folder, write_bytes, write_stream
 from litebert.reading.source import is_url, read_object, write_object
 

@@ -21,7 +21,7 @@ from litebert.corpus.corpus import Corpus, Tokens
 from litebert.corpus.manifest import HELD_OUT, MANIFEST, SHARD, TOKENIZER, Counts, Manifest, ShardRecord, write_record
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import LitebertError, missing_package
-from litebert.files import remove_unfinished, require_absent, require_new, staged_folder, write_stream
+from litebert.files import remove_unfinished, require_new, staged_folder, write_stream
 from litebert.reading.source import find_texts
 from litebert.rng import Hashes, Ints
 
@@ -162,9 +162,7 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
                 expected=f"that of {corpora[0].path}",
                 next="litebert corpus mix, which only needs one vocabulary",
             )
-    require_absent(
-        "LB-276", f"{output} exists already", output, expected="a new folder", next="choose another --output"
-    )
+    require_new(output)
     held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
     with locked(output.parent):
         remove_unfinished(output.parent, output.name)

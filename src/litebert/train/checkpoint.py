@@ -17,8 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
-from litebert.failures import free_bytes
+from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError, free_bytes
 from litebert.files import (
     Json,
     hash_file,

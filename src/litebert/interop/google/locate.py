@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 
-from litebert.errors import DamagedError, LitebertError
-from litebert.failures import disk_errors
+from litebert.errors import DamagedError, LitebertError, disk_errors
 
 MAX_BYTES = 10 << 30
 MAX_ENTRIES = 1_000
