@@ -16,22 +16,11 @@ from litebert.runs import read_metrics
 pytestmark = pytest.mark.slow
 
 SETTINGS = [
-    "model.embedding_size=16",
-    "model.hidden_size=32",
-    "model.num_hidden_layers=2",
-    "model.num_attention_heads=2",
-    "model.intermediate_size=64",
-    "objective.max_seq_length=48",
-    "optim.learning_rate=0.003",
-    "train.steps=60",
-    "train.batch_size=8",
-    "train.eval_every=20",
-    "train.eval_sequences=16",
-    "train.save_every=4",
-    "train.log_every=2",
-    "train.loader_workers=1",
-    "train.precision=fp32",
-]
+    "model.embedding_size=16", "model.hidden_size=32", "model.num_hidden_layers=2", "model.num_attention_heads=2",
+    "model.intermediate_size=64", "objective.max_seq_length=48", "optim.learning_rate=0.003", "train.steps=60",
+    "train.batch_size=8", "train.eval_every=20", "train.eval_sequences=16", "train.save_every=4", "train.log_every=2",
+    "train.loader_workers=1", "train.precision=fp32",
+]  # fmt: skip
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -70,12 +59,6 @@ def _processes(*marks: str) -> list[int]:
     return found
 
 
-def _worker(folder: Path, rank: int) -> int:
-    """Find the process of a rank, not those that prepare its batches."""
-    marks = (f"LITEBERT_TEST_MARK={folder}", f"RANK={rank}")
-    return min(_processes(*marks))
-
-
 def _wait_for_step(run: Path, step: int) -> None:
     limit = time.monotonic() + 240
     while time.monotonic() < limit:
@@ -94,7 +77,8 @@ def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start,
     assert start("whole").wait(timeout=500) == 0
     launcher = start("killed", "--max-restarts", "1")
     _wait_for_step(tmp_path / "killed", 10)
-    os.kill(_worker(tmp_path, 1), signal.SIGKILL)
+    ranks_own = min(_processes(f"LITEBERT_TEST_MARK={tmp_path}", "RANK=1"))  # not those that prepare its batches
+    os.kill(ranks_own, signal.SIGKILL)
     assert launcher.wait(timeout=500) == 0
     assert "resuming from step" in (tmp_path / "killed.log").read_text()
     assert _weights(tmp_path / "killed") == _weights(tmp_path / "whole")
