@@ -23,19 +23,9 @@ def make() -> Callable[..., AlbertForPretraining]:
     """Return a function that makes the same network at every call, with large enough weights to tell steps apart."""
 
     def network(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
-        config = AlbertConfig(
-            **{
-                "vocab_size": 60,
-                "embedding_size": 16,
-                "hidden_size": 64,
-                "num_attention_heads": 4,
-                "intermediate_size": 160,
-                "num_hidden_layers": 3,
-                "max_position_embeddings": 96,
-                "initializer_range": 0.06,
-                **changes,
-            }
-        )
+        sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 64, "num_attention_heads": 4}
+        sizes |= {"intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 96}
+        config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
         return AlbertForPretraining(config, dtype=dtype, generator=torch.Generator().manual_seed(1)).eval()
 
     return network

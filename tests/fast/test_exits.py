@@ -8,7 +8,7 @@ from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, calibrate, engine, limit_depth, pack, patient_logits, to_int8
 from litebert.fast.exits import SAME_SCORE, heads_of, is_same_answer, logits_by_step, mean_by_depth
 from litebert.fast.steps import training_steps
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.nn import AlbertForTask, Batch
 
 STEPS = 5
 LENGTHS = (9, 4, 13, 1, 7, 4, 20, 11, 2, 16, 5, 3)
@@ -20,16 +20,9 @@ LABELS: dict[str, tuple[str, ...]] = {
 
 
 def _config(**changes: object) -> AlbertConfig:
-    return AlbertConfig(
-        vocab_size=60,
-        embedding_size=16,
-        hidden_size=32,
-        num_attention_heads=4,
-        intermediate_size=64,
-        num_hidden_layers=STEPS,
-        max_position_embeddings=32,
-        **changes,
-    )
+    sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "num_hidden_layers": STEPS, "max_position_embeddings": 32}
+    return AlbertConfig(**sizes, **changes)
 
 
 def _network(
@@ -51,15 +44,9 @@ def _network(
     return network
 
 
-def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
-    draws = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, 60, (sum(lengths),), generator=draws)
-    return Batch.from_flat(ids, torch.zeros_like(ids), lengths)
-
-
-def _alone(batch: Batch, number: int) -> Batch:
-    rows = slice(*batch.offsets[number : number + 2].tolist())
-    return Batch.from_flat(batch.ids[rows], batch.segments[rows], (batch.lengths[number],))
+def _batch() -> Batch:
+    ids = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
+    return Batch.from_flat(ids, torch.zeros_like(ids), LENGTHS)
 
 
 def _stops(by_step: list[torch.Tensor], patience: int, problem: str) -> list[int]:
@@ -76,87 +63,53 @@ def _stops(by_step: list[torch.Tensor], patience: int, problem: str) -> list[int
     return found
 
 
-@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "packed", "int8"])
 @pytest.mark.parametrize("sharing", ["all", "none"])
 @torch.no_grad()
-def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, is_packed: bool) -> None:
-    network, batch = _network(sharing=sharing).albert, _batch()
-    if is_packed:
-        pack(network)
-    states = list(network.states(batch))
-    read = torch.tensor([40, 0, 3])
+def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, kind: str) -> None:
+    network, batch = _network(sharing=sharing), _batch()
+    if kind == "int8":
+        to_int8(network, calibrate(network.albert, [batch]))
+    if kind != "plain":
+        pack(network.albert)
+    states, read = list(network.albert.states(batch)), torch.tensor([40, 0, 3])
     for depth in range(1, STEPS + 1):
-        network.depth = depth
-        torch.testing.assert_close(network(batch), states[depth], rtol=0, atol=1e-5)
-        torch.testing.assert_close(network(batch, read), states[depth][read], rtol=0, atol=1e-5)
+        limit_depth(network, depth)
+        torch.testing.assert_close(network.albert(batch), states[depth], rtol=0, atol=1e-5)
+        if kind != "int8":
+            torch.testing.assert_close(network.albert(batch, read), states[depth][read], rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
-def test_an_eight_bit_network_is_limited_as_well() -> None:
-    network, batch = AlbertForPretraining(_config()).eval(), _batch()
-    to_int8(network, calibrate(network.albert, [batch]))
-    pack(network.albert)
-    states = list(network.albert.states(batch))
-    limit_depth(network, 2)
-    assert torch.equal(network.albert(batch), states[2])
-
-
-@torch.no_grad()
-def test_with_exits_the_head_at_the_limit_answers() -> None:
-    network, batch = _network(), _batch()
-    by_step = logits_by_step(network, batch)
+def test_the_head_at_the_limit_or_the_only_one_answers_whatever_the_patience() -> None:
+    network, single, batch = _network(), _network(has_exits=False), _batch()
+    by_step, states = logits_by_step(network, batch), list(single.albert.states(batch))
     assert len(by_step) == STEPS
     for depth in range(1, STEPS + 1):
         limit_depth(network, depth)
         torch.testing.assert_close(network(batch), by_step[depth - 1], rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-def test_without_exits_the_only_head_answers_at_every_depth() -> None:
-    network, batch = _network(has_exits=False), _batch()
-    states = list(network.albert.states(batch))
-    limit_depth(network, 3)
-    expected = network.head(network.albert.pool(states[3][batch.first_tokens]))
-    torch.testing.assert_close(network(batch), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("is_packed", [True, False])
-@pytest.mark.parametrize("patience", [STEPS - 1, STEPS, 100])
-@torch.no_grad()
-def test_patience_of_all_steps_is_full_depth(patience: int, is_packed: bool) -> None:
-    network, batch = _network(), _batch()
-    expected = network(batch)
-    if is_packed:
-        pack(network.albert)
-    found = patient_logits(network, batch, patience)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(patient_logits(network, batch, depth + 1), network(batch), rtol=0, atol=1e-5)
+        limit_depth(single, depth)
+        expected = single.head(single.albert.pool(states[depth][batch.first_tokens]))
+        torch.testing.assert_close(single(batch), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("problem", LABELS)
-@pytest.mark.parametrize("patience", [1, 2, 3])
+@pytest.mark.parametrize("patience", [1, 2, 3, STEPS - 1, 100])
 @torch.no_grad()
 def test_every_sequence_stops_where_the_paper_says(patience: int, problem: str) -> None:
     network, batch = _network(problem), _batch()
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, patience, problem)
     expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
+    assert (len(set(stops)) > 1) == (patience < 4)  # some go on without the others
+    torch.testing.assert_close(patient_logits(network, batch, patience), expected, rtol=0, atol=1e-5)
     pack(network.albert)
-    found = patient_logits(network, batch, patience)
-    assert len(set(stops)) > 1  # some go on without the others
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("patience", [1, 2, 3])
-@pytest.mark.parametrize("is_packed", [True, False])
-@torch.no_grad()
-def test_in_a_batch_a_text_is_answered_as_alone(patience: int, is_packed: bool) -> None:
-    network, batch = _network(), _batch()
-    if is_packed:
-        pack(network.albert)
-    together = patient_logits(network, batch, patience)
-    for number in range(len(LENGTHS)):
-        alone = patient_logits(network, _alone(batch, number), patience)
-        torch.testing.assert_close(together[number : number + 1], alone, rtol=0, atol=1e-5)
+    torch.testing.assert_close(patient_logits(network, batch, patience), expected, rtol=0, atol=1e-5)
+    for number, length in enumerate(LENGTHS):  # alone it is answered as in the batch
+        rows = slice(*batch.offsets[number : number + 2].tolist())
+        alone = patient_logits(network, Batch.from_flat(batch.ids[rows], batch.segments[rows], (length,)), patience)
+        torch.testing.assert_close(expected[number : number + 1], alone, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -176,35 +129,18 @@ def test_tokens_of_what_has_stopped_are_computed_no_more(monkeypatch: pytest.Mon
     assert len(seen) == max(stops) + 1
 
 
+@pytest.mark.parametrize("kind", ["bf16", "int8"])
 @torch.no_grad()
-def test_patience_and_a_limited_depth_go_together() -> None:
-    network, batch = _network(), _batch()
-    limit_depth(network, 2)
-    found = patient_logits(network, batch, 3)
-    torch.testing.assert_close(found, network(batch), rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-def test_half_precision_stops_too() -> None:
-    network, batch = _network(dtype=torch.bfloat16), _batch()
+def test_half_precision_and_eight_bits_stop_too(kind: str) -> None:
+    network, batch = _network(dtype=torch.bfloat16 if kind == "bf16" else torch.float32), _batch()
+    if kind == "int8":
+        to_int8(network, calibrate(network.albert, [batch]))
     pack(network.albert)
     by_step = logits_by_step(network, batch)
     stops = _stops(by_step, 2, "single_label_classification")
     expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
     found = patient_logits(network, batch, 2)
     assert found.dtype == torch.float32
-    assert (found - expected).abs().median() < 0.02
-
-
-@torch.no_grad()
-def test_eight_bits_stop_too() -> None:
-    network, batch = _network(), _batch()
-    to_int8(network, calibrate(network.albert, [batch]))
-    pack(network.albert)
-    by_step = logits_by_step(network, batch)
-    stops = _stops(by_step, 2, "single_label_classification")
-    expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
-    found = patient_logits(network, batch, 2)
     assert (found - expected).abs().median() < 0.02
 
 
@@ -231,13 +167,10 @@ def test_gradients_reach_every_head() -> None:
         assert all(parameter.grad is not None for parameter in head.parameters())
 
 
-@pytest.mark.parametrize("depth", [0, -1, STEPS + 1])
-def test_a_depth_that_is_not_there_is_refused(depth: int) -> None:
-    with pytest.raises(LitebertError, match=rf"LB-452[\s\S]*1 to {STEPS}"):
-        limit_depth(_network(), depth)
-
-
-def test_patience_is_refused_where_it_cannot_be() -> None:
+def test_a_depth_or_patience_that_cannot_be_is_refused() -> None:
+    for depth in (0, -1, STEPS + 1):
+        with pytest.raises(LitebertError, match=rf"LB-452[\s\S]*1 to {STEPS}"):
+            limit_depth(_network(), depth)
     with pytest.raises(LitebertError, match="LB-453"):
         patient_logits(_network(), _batch(), 0)
     with pytest.raises(LitebertError, match=r"LB-454[\s\S]*train.exits=true"):
