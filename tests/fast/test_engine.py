@@ -15,7 +15,7 @@ from litebert.fast import (
     int8,
     is_packed,
     pack,
-    packed,
+    steps,
     to_int8,
     use_backend,
 )
@@ -42,10 +42,10 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
 
 def _pack_without_private_kernels(network: AlbertForPretraining) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "pays", lambda *_: False)
-        packed._kernel_in_fp32.cache_clear()
+        patch.setattr(steps, "pays", lambda *_: False)
+        steps._kernel_in_fp32.cache_clear()
         pack(network.albert)
-    packed._kernel_in_fp32.cache_clear()
+    steps._kernel_in_fp32.cache_clear()
 
 
 @pytest.mark.parametrize("changes", SHAPES)
@@ -181,11 +181,11 @@ def test_a_copy_computes_the_same_in_the_same_way(
 
 @pytest.mark.parametrize(
     ("kernel", "dtype", "tolerance"),
-    [(packed._mkl, torch.float32, 1e-6), (packed._onednn, torch.float32, 1e-6), (packed._onednn, torch.bfloat16, 1e-2)],
+    [(steps.mkl, torch.float32, 1e-6), (steps.onednn, torch.float32, 1e-6), (steps.onednn, torch.bfloat16, 1e-2)],
 )
 @pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
 def test_private_kernels_multiply_rightly_any_number_of_rows(
-    kernel: packed.Kernel, dtype: torch.dtype, tolerance: float, num_rows: int, monkeypatch: pytest.MonkeyPatch
+    kernel: steps.Kernel, dtype: torch.dtype, tolerance: float, num_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where torch has renamed them, everything works, slower; this test says so."""
     draws = torch.Generator().manual_seed(0)
@@ -196,16 +196,16 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
     expected = torch.nn.functional.linear(x, weight, bias)
     assert _difference(product(x.to(dtype), None), expected) < tolerance
     for in_pieces in (False, True):
-        monkeypatch.setattr(packed, "_likes_pieces", lambda *_, answer=in_pieces: answer)
+        monkeypatch.setattr(steps, "_likes_pieces", lambda *_, answer=in_pieces: answer)
         assert _difference(product(x.to(dtype), y.to(dtype)), expected + y) < tolerance
 
 
 def test_probes_leave_the_random_numbers_of_others_alone() -> None:
     before = torch.get_rng_state()
-    for probe in (packed.pays, packed._likes_pieces, kernels._likes_fused, int8.kernels_work):
+    for probe in (steps.pays, steps._likes_pieces, kernels._likes_fused, int8.kernels_work):
         probe.cache_clear()
-    packed.pays(packed._onednn, torch.bfloat16)
-    packed._likes_pieces(2, torch.bfloat16)
+    steps.pays(steps.onednn, torch.bfloat16)
+    steps._likes_pieces(2, torch.bfloat16)
     kernels._likes_fused(32)
     int8.kernels_work()
     assert torch.equal(torch.get_rng_state(), before)

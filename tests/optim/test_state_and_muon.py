@@ -9,8 +9,16 @@ from safetensors.torch import load_file, save_file
 from litebert.config import AlbertConfig, OptimConfig
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining
-from litebert.optim import Lamb, Muon, averaged, build_optimizer, load_state_tensors, parameter_groups, state_tensors
-from litebert.optim.optimizers import orthogonalised
+from litebert.optim import (
+    Lamb,
+    Muon,
+    averaged,
+    build_optimizer,
+    load_state_tensors,
+    orthogonalised,
+    parameter_groups,
+    state_tensors,
+)
 
 CONFIG = OptimConfig(name="muon", learning_rate=0.003, muon_learning_rate=0.004, beta2=0.98)
 

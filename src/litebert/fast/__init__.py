@@ -1,20 +1,10 @@
 """The engine: fast training, packed and eight-bit weights for inference, early exit."""
 
-from litebert.fast.engine import (
-    accelerate,
-    checkpoint_gradients,
-    is_packed,
-    pack,
-    refuse_non_finite,
-    require_finite,
-    use_backend,
-)
+from litebert.fast.engine import accelerate, checkpoint_gradients, is_packed, pack, refuse_non_finite, use_backend
 from litebert.fast.exits import AlbertWithExits, limit_depth, patient_logits
 from litebert.fast.int8 import calibrate, is_int8, to_int8
-from litebert.fast.steps import DTYPES
 
 __all__ = [
-    "DTYPES",
     "AlbertWithExits",
     "accelerate",
     "calibrate",
@@ -25,7 +15,6 @@ __all__ = [
     "pack",
     "patient_logits",
     "refuse_non_finite",
-    "require_finite",
     "to_int8",
     "use_backend",
 ]

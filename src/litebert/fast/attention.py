@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.nn.batch import Batch, sequence_of
-from litebert.nn.model import Visible, attention, visible_of
+from litebert.nn.model import Visible, attention
 
 _MANY = 4
 """A stack of this many sequences or more counts as large."""
@@ -31,6 +31,8 @@ _SMALLEST_BLOCK = 32
 """Local attention reads blocks of at least this many tokens."""
 
 Choice = TypeVar("Choice")
+OfQueries: TypeAlias = Float[Tensor, "queries heads head_size"]
+OfTokens: TypeAlias = Float[Tensor, "tokens heads head_size"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,7 @@ class Layout:
     @cached_property
     def query_lengths(self) -> tuple[int, ...]:
         """How many queries each sequence has; read on the host."""
-        is_all = self.queries is None
-        return self.batch.lengths if is_all else tuple(self.query_offsets.diff().tolist())
+        return self.batch.lengths if self.queries is None else tuple(self.query_offsets.diff().tolist())
 
     def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
         """Return the rows of the queries."""
@@ -71,19 +72,12 @@ def attend_of(config: AlbertConfig, *, for_training: bool) -> Attend:
     if kind.attend is not None:
         attend = resolve_name(kind.attend) if isinstance(kind.attend, str) else kind.attend
         return partial(attend, **config.attention_settings)
-    visible = visible_of(config)
-    if visible is not None:
-        return partial(masked, visible=visible)
+    if kind.visible is not None:
+        return partial(masked, visible=partial(kind.visible, **config.attention_settings))
     return full if for_training else in_rectangles
 
 
-def full(
-    query: Float[Tensor, "queries heads head_size"],
-    key: Float[Tensor, "tokens heads head_size"],
-    value: Float[Tensor, "tokens heads head_size"],
-    layout: Layout,
-    dropout_prob: float,
-) -> Float[Tensor, "queries heads head_size"]:
+def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
     """Attend to the whole sequence, in training or on a GPU, stack by stack.
 
     A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a view, so the
@@ -93,13 +87,20 @@ def full(
     if query.is_cuda and is_ragged:
         has_flash = not dropout_prob and _has_flash(query)
         return (_variable if has_flash else padded)(query, key, value, layout, dropout_prob)
+    is_fused, dtype = query.is_cuda or query.dtype != torch.bfloat16, query.dtype
     mixed, queries, keys = [], 0, 0
-    sizes = zip(layout.query_lengths, layout.batch.lengths, strict=True)
-    for (num_queries, num_keys), run in groupby(sizes):
+    for (num_queries, num_keys), run in groupby(zip(layout.query_lengths, layout.batch.lengths, strict=True)):
         count = sum(1 for _ in run)
         q = stacked(query[queries : queries + count * num_queries], count)
         k, v = (stacked(x[keys : keys + count * num_keys], count) for x in (key, value))
-        mixed.append(_within(q, k, v, dropout_prob).transpose(1, 2).flatten(0, 1))
+        if is_fused:
+            own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
+        elif count >= _MANY:  # in bf16 on a CPU, large stacks train fastest as three plain products
+            own = _products(q, k, v, None, dropout_prob)
+        else:  # and small ones in float32, whose kernels are not compiled anew for every odd length
+            q, k, v = (x.float() for x in (q, k, v))
+            own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob).to(dtype)
+        mixed.append(own.transpose(1, 2).flatten(0, 1))
         queries, keys = queries + count * num_queries, keys + count * num_keys
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
@@ -109,19 +110,6 @@ def stacked(
 ) -> Float[Tensor, "sequences heads length head_size"]:
     """View the rows of `count` sequences of one length as a stack."""
     return rows.view(count, len(rows) // count, *rows.shape[1:]).transpose(1, 2)
-
-
-def _within(query: Tensor, key: Tensor, value: Tensor, dropout_prob: float) -> Tensor:
-    """Attend within each sequence of a stack.
-
-    In bf16 on a CPU, large stacks train fastest as three plain products; small stacks of odd lengths use float32, whose
-    kernels are not compiled anew for every length.
-    """
-    if query.is_cuda or query.dtype != torch.bfloat16:
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
-    if len(query) < _MANY:
-        return _within(query.float(), key.float(), value.float(), dropout_prob).to(query.dtype)
-    return _products(query, key, value, None, dropout_prob)
 
 
 def _products(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None, dropout_prob: float = 0.0) -> Tensor:
@@ -177,60 +165,44 @@ def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_pr
 # For inference on a CPU: sequences of similar lengths in padded rectangles. There are few distinct widths, so few
 # kernels are compiled and few calls are made. Rows are copied, which is cheap in inference, but not in a backward pass.
 
-Rows: TypeAlias = slice | Tensor
-"""A slice of rows, or an index for each."""
-Lengths: TypeAlias = tuple[int, ...]
-
 
 class Rectangle(NamedTuple):
     """Sequences of one width, for one call of a kernel; `is_key` is None without padding."""
 
     sequences: int
-    queries: Rows
-    keys: Rows
+    queries: slice | Tensor
+    keys: slice | Tensor
     is_key: Bool[Tensor, "sequences 1 1 width"] | None
 
 
-class Rectangles(NamedTuple):
-    """All sequences, each in one rectangle; `order` restores the order of the joined queries."""
-
-    rectangles: tuple[Rectangle, ...]
-    order: Int[Tensor, " queries"] | None
-
-
-def in_rectangles(
-    query: Float[Tensor, "queries heads head_size"],
-    key: Float[Tensor, "tokens heads head_size"],
-    value: Float[Tensor, "tokens heads head_size"],
-    layout: Layout,
-    dropout_prob: float,
-) -> Float[Tensor, "queries heads head_size"]:
+def in_rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
     if query.is_cuda:
         return full(query, key, value, layout, dropout_prob)
-    is_exact = query.dtype == torch.float32
-    rectangles, order = arranged(layout.query_lengths, layout.batch.lengths, is_exact)
+    is_half = query.dtype == torch.bfloat16
+    rectangles, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
     mixed = []
     for rectangle in rectangles:
         q = stacked(query[rectangle.queries], rectangle.sequences)
         k, v = (stacked(x[rectangle.keys], rectangle.sequences) for x in (key, value))
-        is_fused = query.dtype != torch.bfloat16 or _likes_fused(k.shape[-2])
-        kernel = F.scaled_dot_product_attention if is_fused else _products
+        kernel = _products if is_half and not _likes_fused(k.shape[-2]) else F.scaled_dot_product_attention
         mixed.append(kernel(q, k, v, rectangle.is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
 
 
 @lru_cache(maxsize=8)
-def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Rectangles:
-    """Put sequences of similar lengths side by side.
+def arranged(
+    query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], is_exact: bool
+) -> tuple[tuple[Rectangle, ...], Int[Tensor, " queries"] | None]:
+    """Put sequences of similar lengths side by side; also return the order of the joined queries, if it is another.
 
     Exact rectangles are as wide as their longest sequence, so a single text needs no padding. For kernels that are
-    compiled for every width, there are few widths instead.
+    compiled for every width, there are few widths instead: 16, or a multiple of 32, the tiles of a CPU's matrix unit.
     """
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
-        by_width.setdefault(padded_width(length), []).append(number)
+        by_width.setdefault(16 if length <= 16 else -(-length // 32) * 32, []).append(number)
     rectangles, joined = [], 0
     order = torch.empty(sum(query_lengths), dtype=torch.int64)
     for width, stack in by_width.items():
@@ -247,20 +219,11 @@ def arranged(query_lengths: Lengths, key_lengths: Lengths, is_exact: bool) -> Re
         mask = None if bool(is_key.all()) else is_key.view(len(stack), 1, 1, width)
         rectangles.append(Rectangle(len(stack), _as_slice(queries), _as_slice(keys), mask))
     is_in_order = joined == len(order) and torch.equal(order, torch.arange(joined))
-    return Rectangles(tuple(rectangles), None if is_in_order else order)
-
-
-def padded_width(length: int) -> int:
-    """Round up to 16, or to a multiple of 32: the tiles of a CPU's matrix unit.
-
-    >>> padded_width(5), padded_width(33), padded_width(64)
-    (16, 64, 64)
-    """
-    return 16 if length <= 16 else -(-length // 32) * 32
+    return tuple(rectangles), None if is_in_order else order
 
 
 def _rows(
-    stack: list[int], lengths: Lengths, width: int
+    stack: list[int], lengths: tuple[int, ...], width: int
 ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, "sequences width"]]:
     """Return the rows of some sequences, and which are not padding; padding repeats a row."""
     sizes = torch.tensor(lengths)
@@ -271,7 +234,7 @@ def _rows(
     return rows.flatten(), is_row
 
 
-def _as_slice(rows: Int[Tensor, " rows"]) -> Rows:
+def _as_slice(rows: Int[Tensor, " rows"]) -> slice | Tensor:
     """Return consecutive rows as a slice, which copies nothing."""
     start = int(rows[0])
     is_stretch = torch.equal(rows, torch.arange(start, start + len(rows)))
@@ -291,27 +254,15 @@ def _likes_fused(width: int) -> bool:
 
 
 def masked(
-    query: Float[Tensor, "queries heads head_size"],
-    key: Float[Tensor, "tokens heads head_size"],
-    value: Float[Tensor, "tokens heads head_size"],
-    layout: Layout,
-    dropout_prob: float,
-    *,
-    visible: Visible,
-) -> Float[Tensor, "queries heads head_size"]:
+    query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float, *, visible: Visible
+) -> OfQueries:
     """Mask the scores of all pairs of tokens: the definition of any kind, for which memory grows with the square."""
     return layout.of_queries(attention(_everywhere(query, layout), key, value, layout.batch, visible, dropout_prob))
 
 
 def local(
-    query: Float[Tensor, "queries heads head_size"],
-    key: Float[Tensor, "tokens heads head_size"],
-    value: Float[Tensor, "tokens heads head_size"],
-    layout: Layout,
-    dropout_prob: float,
-    *,
-    attention_window: int,
-) -> Float[Tensor, "queries heads head_size"]:
+    query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float, *, attention_window: int
+) -> OfQueries:
     """Mix each query with its neighbours and the [CLS] of its sequence, and [CLS] with all tokens.
 
     Blocks of tokens read the blocks around them, so the cost per token is the same at any length.
@@ -336,38 +287,27 @@ def _in_blocks(query: Tensor, key: Tensor, value: Tensor, batch: Batch, dropout_
     first = batch.first_tokens[sequence_of(batch)]
     query = query * query.shape[-1] ** -0.5
     to_first = (query * key[first]).sum(-1)  # (tokens, heads): the score of each token's own [CLS]
-    q = _blocks(F.pad(query, (0, 0, 0, 0, 0, missing)), size).transpose(1, 2)
+    q = torch.unflatten(F.pad(query, (0, 0, 0, 0, 0, missing)), 0, (-1, size)).transpose(1, 2)
     k, v = (
         F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size) for x in (key, value)
     )  # (blocks, heads, head_size, span)
-    is_near, is_far = _visible(first, size, window)
+
+    # Which neighbours each token reads (blocks, size, span): those in the band, with the same [CLS]. A [CLS] out of
+    # the band is read apart (blocks, size).
+    own = F.pad(first, (0, missing), value=-1).view(-1, size)
+    around = F.pad(first, (window, window + missing), value=-2).unfold(0, size + 2 * window, size)
+    row, column = (torch.arange(n, device=first.device) for n in (size, size + 2 * window))
+    is_in_band = (row[:, None] + window - column).abs() <= window
+    is_near = is_in_band & (around[:, None] == own[..., None])
+    is_far = torch.arange(own.numel(), device=first.device).view_as(own) - own > window
+
     near = (q @ k).masked_fill(~is_near[:, None], -torch.inf)  # (blocks, heads, size, span)
-    far = _blocks(F.pad(to_first, (0, 0, 0, missing)), size).transpose(1, 2)[..., None]
+    far = torch.unflatten(F.pad(to_first, (0, 0, 0, missing)), 0, (-1, size)).transpose(1, 2)[..., None]
     far = far.masked_fill(~is_far[:, None, :, None], -torch.inf)
     share = F.dropout(torch.cat([near, far], -1).softmax(-1), dropout_prob)
     mixed = (share[..., :-1] @ v.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)[:num_tokens]
     of_first = share[..., -1].transpose(1, 2).flatten(0, 1)[:num_tokens]  # (tokens, heads)
     return mixed + of_first[..., None] * value[first]
-
-
-def _blocks(rows: Tensor, size: int) -> Tensor:
-    return rows.view(-1, size, *rows.shape[1:])
-
-
-def _visible(
-    first: Tensor, size: int, window: int
-) -> tuple[Bool[Tensor, "blocks size span"], Bool[Tensor, "blocks size"]]:
-    """Tell which neighbours each token attends to, and whether its [CLS] is not among them.
-
-    `first` is the index of each token's [CLS]; tokens of the same sequence have the same.
-    """
-    missing = -len(first) % size
-    own = _blocks(F.pad(first, (0, missing), value=-1), size)
-    around = F.pad(first, (window, window + missing), value=-2).unfold(0, size + 2 * window, size)
-    row, column = (torch.arange(n, device=first.device) for n in (size, size + 2 * window))
-    is_in_band = (row[:, None] + window - column).abs() <= window
-    place = torch.arange(own.numel(), device=first.device).view_as(own)
-    return is_in_band & (around[:, None] == own[..., None]), place - own > window
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ network is copied or pickled: the copy packs its own weights when it is first us
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from math import isfinite
@@ -24,8 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import Backend
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.int8 import int8_steps, is_int8
-from litebert.fast.packed import packed_steps
-from litebert.fast.steps import Run, Step, training_steps
+from litebert.fast.steps import Run, Step, packed_steps, training_steps
 from litebert.nn.heads import Network
 from litebert.nn.model import Albert
 
@@ -43,18 +42,18 @@ class Engine:
 
     def __call__(self, albert: Albert) -> Run:
         """Return what computes the states at the depth of the encoder."""
-        return Run(albert, self._steps(albert)[: albert.depth])
-
-    def _steps(self, albert: Albert) -> Sequence[Step]:
         if self._is_packed and not self.is_current(albert):
             self._is_packed, self._packed = False, None
         if self._is_packed and not torch.is_grad_enabled():
             if self._packed is None:
                 self.pack(albert, self._backend)
             assert self._packed is not None
-            return self._packed[1]
-        steps = training_steps(albert)
-        return [partial(_checkpointed, step) for step in steps] if self.is_checkpointed else steps
+            steps = self._packed[1]
+        else:
+            steps = training_steps(albert)
+            if self.is_checkpointed:
+                steps = [partial(checkpoint, step, use_reentrant=False) for step in steps]
+        return Run(albert, steps[: albert.depth])
 
     def pack(self, albert: Albert, backend: str = "torch") -> None:
         """Pack the current weights for inference; short single texts are computed by the backend."""
@@ -73,11 +72,6 @@ class Engine:
     def __getstate__(self) -> dict[str, Any]:
         """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
         return self.__dict__ | {"_packed": None}
-
-
-def _checkpointed(step: Step, *given: Any) -> Tensor:
-    hidden: Tensor = checkpoint(step, *given, use_reentrant=False)
-    return hidden
 
 
 def _stamps(albert: Albert) -> Stamps:
@@ -144,16 +138,13 @@ def require_finite(
 ) -> None:
     """Refuse weights that are not finite; the caller gives the code, the message and the next step."""
     for name, tensor in tensors.items():
-        if not _is_finite(tensor):
+        if isinstance(tensor, np.ndarray):
+            is_finite = bool(np.isfinite(tensor).all())
+        else:  # aminmax copies nothing, and returns NaN if there is one
+            has_ends = tensor.is_floating_point() and tensor.numel() > 0
+            is_finite = not has_ends or all(bool(end.isfinite()) for end in tensor.aminmax())
+        if not is_finite:
             raise DamagedError(code, what, received=f"NaN or infinity in {name}", expected=expected, next=next)
-
-
-def _is_finite(tensor: Tensor | NDArray[np.floating]) -> bool:
-    if isinstance(tensor, np.ndarray):
-        return bool(np.isfinite(tensor).all())
-    has_ends = tensor.is_floating_point() and tensor.numel() > 0
-    # aminmax copies nothing, and returns NaN if there is one.
-    return not has_ends or all(bool(end.isfinite()) for end in tensor.aminmax())
 
 
 def refuse_non_finite(network: Network) -> None:
@@ -168,7 +159,10 @@ def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[T
     # A finite sum means finite numbers; but a sum of finite numbers may overflow.
     if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
         return
-    name, largest = max(_magnitudes(module), key=lambda found: (found[1] != found[1], found[1]))
+    weights = (
+        (name, x.float().abs().max().item()) for name, x in module.state_dict().items() if x.numel() and not x.is_meta
+    )
+    name, largest = max(weights, key=lambda found: (found[1] != found[1], found[1]))  # NaN above all
     raise DamagedError(
         "LB-472",
         "the network returns NaN or infinity",
@@ -176,10 +170,3 @@ def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[T
         expected="finite weights, usually below 100",
         next="make or fetch the model again; in bf16, try fp32 first",
     )
-
-
-def _magnitudes(network: nn.Module) -> Iterator[tuple[str, float]]:
-    """Yield the largest absolute value of each tensor of weights; NaN if one is."""
-    for name, tensor in network.state_dict().items():
-        if not tensor.is_meta and tensor.numel():
-            yield name, float(tensor.float().abs().max())

@@ -55,13 +55,13 @@ def heads_of(network: AlbertForTask) -> list[nn.Module]:
 
 def limit_depth(network: Network, depth: int) -> None:
     """Apply only the first `depth` steps from now on; with exits, the head of that step answers."""
-    if not isinstance(depth, int) or not 1 <= depth <= len(network.albert.plan):
+    deepest = len(network.albert.plan)
+    if not isinstance(depth, int) or not 1 <= depth <= deepest:
         raise LitebertError(
             "LB-452",
-            "this model cannot be applied to that depth",
-            received=f"depth {depth}",
-            expected=f"1 to {len(network.albert.plan)} steps",
-            next=f"choose a depth up to {len(network.albert.plan)}",
+            f"this model cannot be applied to depth {depth}",
+            expected=f"1 to {deepest} steps",
+            next=f"choose a depth up to {deepest}",
         )
     network.albert.depth = depth
 
@@ -71,17 +71,13 @@ def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
     if patience < 1:
         raise RequestError(
             "LB-453",
-            "patience is a number of classifiers that agree with the one before",
-            received=f"patience {patience}",
-            expected="1 or more; higher is slower and more accurate",
+            f"patience is how many classifiers must agree with the one before: 1 or more, not {patience}",
             next="omit patience to take every step",
         )
     if not isinstance(network, AlbertWithExits):
         raise RequestError(
             "LB-454",
-            "this model cannot stop early",
-            received="a head after its last step alone",
-            expected="a classification model with a head after every step",
+            "this model cannot stop early: it has no head after every step",
             next="litebert finetune TASK --model MODEL train.exits=true",
         )
     return network
@@ -94,8 +90,7 @@ def logits_by_step(network: AlbertForTask, batch: Batch) -> list[Float[Tensor, "
     first = batch.first_tokens
     _, *inner, last = network.albert.states(batch, first)
     by_step = [*(hidden[first] for hidden in inner), last]
-    heads = heads_of(network)
-    return [head(network.albert.pool(x)) for head, x in zip(heads, by_step, strict=False)]
+    return [head(network.albert.pool(x)) for head, x in zip(heads_of(network), by_step, strict=False)]
 
 
 def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
@@ -132,9 +127,13 @@ def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float
         is_running = repeats[running] < patience
         if is_last or not is_running.any():
             break
-        if not is_running.all():
-            running = running[is_running]
-            layout, hidden = _only(is_running, layout.batch, hidden)
+        if not is_running.all():  # drop the tokens of what has stopped
+            running, batch, sizes = running[is_running], layout.batch, layout.batch.offsets.diff()
+            rows = is_running.repeat_interleave(sizes).nonzero().flatten()
+            sizes = sizes[is_running]
+            offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+            flat = (batch.ids[rows], batch.positions[rows], batch.segments[rows])
+            layout, hidden = Layout(Batch(*flat, offsets, tuple(sizes.tolist()))), hidden[rows]
     return answers
 
 
@@ -147,19 +146,3 @@ def is_same_answer(
     if problem == "regression" or after.shape[1] == 1:
         return ((after - before).abs() < SAME_SCORE).all(1)
     return after.argmax(1) == before.argmax(1)
-
-
-def _only(
-    keep: Bool[Tensor, " sequences"], batch: Batch, hidden: Float[Tensor, "rows hidden"]
-) -> tuple[Layout, Float[Tensor, "fewer_rows hidden"]]:
-    """Return the layout and the hidden states of the sequences to keep."""
-    sizes = batch.offsets.diff()
-    rows = keep.repeat_interleave(sizes).nonzero().flatten()
-    kept = Batch(
-        ids=batch.ids[rows],
-        positions=batch.positions[rows],
-        segments=batch.segments[rows],
-        offsets=torch.cat([sizes.new_zeros(1), sizes[keep].cumsum(0)]),
-        lengths=tuple(sizes[keep].tolist()),
-    )
-    return Layout(kept), hidden[rows]

@@ -24,8 +24,23 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig
 from litebert.config.schema import Activation
 from litebert.fast.attention import attend_of
-from litebert.fast.packed import FUSED_ACTIVATIONS, MakeLinear, bf16_pays, packed_linear, packed_mixing, packed_widening
-from litebert.fast.steps import Linear, Mixing, Run, Step, Widening, block, blocks, cast_norm
+from litebert.fast.steps import (
+    FUSED_ACTIVATIONS,
+    Linear,
+    MakeLinear,
+    Mixing,
+    Run,
+    Step,
+    Widening,
+    block,
+    blocks,
+    cast_norm,
+    onednn,
+    packed_linear,
+    packed_mixing,
+    packed_widening,
+    pays,
+)
 from litebert.nn.batch import Batch
 from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
 
@@ -46,72 +61,63 @@ _SMALLEST = 16_384
 # Layers. As modules they compute in float32; files have `quantized` and `scale` instead of `weight`.
 
 
-class Int8Linear(nn.Module):
-    """A linear layer stored in eight bits."""
+class Int8Table(nn.Module):
+    """A matrix stored in eight bits, with one scale per row."""
 
-    quantized: Int[Tensor, "outputs inputs"]
-    scale: Float[Tensor, " outputs"]
-    bias: Float[Tensor, " outputs"]
+    quantized: Int[Tensor, "rows size"]
+    scale: Float[Tensor, " rows"]
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        _register(self, linear.weight)
-        self.register_buffer("bias", linear.bias.detach())
+        if weight.is_meta:  # shapes alone: computing on the meta device would load torch's compiler
+            scale = torch.empty(len(weight), device="meta")
+            quantized = torch.empty(weight.shape, dtype=torch.int8, device="meta")
+        else:
+            weight = weight.detach().float()
+            scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+            quantized = (weight / scale[:, None]).round().to(torch.int8)
+        self.register_buffer("quantized", quantized)
+        self.register_buffer("scale", scale)
 
     @property
-    def weight(self) -> Float[Tensor, "outputs inputs"]:
+    def weight(self) -> Float[Tensor, "rows size"]:
         """The dequantized weight."""
         return self.quantized * self.scale[:, None]
+
+
+class Int8Linear(Int8Table):
+    """A linear layer stored in eight bits."""
+
+    bias: Float[Tensor, " rows"]
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__(linear.weight)
+        self.register_buffer("bias", linear.bias.detach())
 
     def forward(self, x: Float[Tensor, "... inputs"]) -> Float[Tensor, "... outputs"]:
         """Return x W^T + b."""
         return F.linear(x, self.weight, self.bias)
 
 
-class Int8Embedding(nn.Module):
-    """A table of vectors stored in eight bits, with one scale per row."""
-
-    quantized: Int[Tensor, "rows size"]
-    scale: Float[Tensor, " rows"]
-
-    def __init__(self, embedding: nn.Embedding) -> None:
-        super().__init__()
-        _register(self, embedding.weight)
-
-    @property
-    def weight(self) -> Float[Tensor, "rows size"]:
-        """The dequantized table."""
-        return self.quantized * self.scale[:, None]
+class Int8Embedding(Int8Table):
+    """A table of vectors stored in eight bits."""
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape size"]:
         """Return the rows of `ids`."""
         return self.quantized[ids] * self.scale[ids][..., None]
 
 
-def _register(module: nn.Module, weight: Tensor) -> None:
-    if weight.is_meta:  # shapes alone: computing on the meta device would load torch's compiler
-        scale = torch.empty(len(weight), device="meta")
-        quantized = torch.empty(weight.shape, dtype=torch.int8, device="meta")
-    else:
-        weight = weight.detach().float()
-        scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-        quantized = (weight / scale[:, None]).round().to(torch.int8)
-    module.register_buffer("quantized", quantized)
-    module.register_buffer("scale", scale)
-
-
 def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
     """Store the word table, the blocks and other large layers in eight bits, in place."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
-            if not isinstance(child, nn.Linear):
-                continue
-            if isinstance(module, AttentionBlock | FeedForwardBlock) or child.weight.numel() >= _SMALLEST:
+            is_in_block = isinstance(module, AttentionBlock | FeedForwardBlock)
+            if isinstance(child, nn.Linear) and (is_in_block or child.weight.numel() >= _SMALLEST):
                 setattr(module, name, Int8Linear(child))
         if isinstance(module, Albert):
             tables: nn.Module = module.embedding
             assert isinstance(tables.word, nn.Embedding), "this network is in eight bits already"
-            tables.word = Int8Embedding(tables.word)
+            tables.word = Int8Embedding(tables.word.weight)
             for field, tensor in calibration._asdict().items():
                 module.register_buffer(field, tensor)
 
@@ -163,12 +169,12 @@ def _rounds_at_once() -> bool:
 
 
 class Product:
-    """x W^T + b of bytes and eight-bit weights, fused with the operation that follows."""
+    """x W^T + b of bytes and eight-bit weights, fused with what follows; or by public operators, in float32 (slow)."""
 
-    def __init__(self, quantized: Tensor, scale: Tensor) -> None:
-        self._scale = scale
+    def __init__(self, quantized: Tensor, scale: Tensor, *, is_fused: bool) -> None:
+        self._is_fused, self._scale = is_fused, scale
+        self._weight = torch.ops.onednn.qlinear_prepack(quantized, None) if is_fused else quantized
         self._zeros = torch.zeros(len(scale), dtype=torch.int32)
-        self._blocked = torch.ops.onednn.qlinear_prepack(quantized, None)
 
     def __call__(
         self,
@@ -182,47 +188,22 @@ class Product:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
-        given = (x, grid.scale, grid.zero, self._blocked, self._scale, self._zeros)
-        result, kind = (onto, torch.uint8) if onto is not None else (ByteGrid(1.0, 0), dtype)
+        # GELU's exact form is computed faster than its tanh form; they differ by less than 5e-4, a fraction of a step
+        # of any grid for the result.
+        act = "gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation
         total: Tensor
+        if not self._is_fused:
+            total = F.linear((x.float() - grid.zero) * grid.scale, self._weight * self._scale[:, None], bias)
+            total = ACTIVATIONS[act](total) if add is None else total + add
+            return quantize(total, onto) if onto is not None else total.to(dtype)
+        given = (x, grid.scale, grid.zero, self._weight, self._scale, self._zeros)
+        result, kind = (onto, torch.uint8) if onto is not None else (ByteGrid(1.0, 0), dtype)
         if add is None:
-            name, variant = FUSED_ACTIVATIONS[_cheaper(activation)]
+            name, variant = FUSED_ACTIVATIONS[act]
             total = _OPS.default(*given, bias, *result, kind, name, [], variant)
         else:
             total = _OPS.binary(*given, add, bias, *result, kind, 1.0, 0, *_ADDED)
         return total
-
-
-class PlainProduct(Product):
-    """The same with public operators, in float32 (slow)."""
-
-    def __init__(self, quantized: Tensor, scale: Tensor) -> None:
-        self._quantized, self._scale = quantized, scale
-
-    def __call__(
-        self,
-        x: Tensor,
-        grid: ByteGrid,
-        bias: Tensor,
-        *,
-        activation: Activation = "linear",
-        add: Tensor | None = None,
-        onto: ByteGrid | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
-        weight = self._quantized * self._scale[:, None]
-        wide: Tensor = ACTIVATIONS[_cheaper(activation)](F.linear((x.float() - grid.zero) * grid.scale, weight, bias))
-        total = wide if add is None else wide + add
-        return quantize(total, onto) if onto is not None else total.to(dtype)
-
-
-def _cheaper(activation: Activation) -> Activation:
-    """Replace GELU's tanh form by the exact one, which the kernel computes faster.
-
-    They differ by less than 5e-4, a fraction of a step of any grid for the result.
-    """
-    return "gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation
 
 
 @lru_cache
@@ -236,8 +217,8 @@ def kernels_work() -> bool:
     weight = torch.where(torch.rand(64, 256, generator=draws) < 0.5, 127, -127).to(torch.int8)
     grid, scale, bias = ByteGrid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
     try:
-        product, plain = Product(weight, scale), PlainProduct(weight, scale)
-        return torch.allclose(product(x, grid, bias), plain(x, grid, bias), rtol=1e-3, atol=1e-2)
+        fused, plain = (Product(weight, scale, is_fused=is_fused)(x, grid, bias) for is_fused in (True, False))
+        return torch.allclose(fused, plain, rtol=1e-3, atol=1e-2)
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
 
@@ -258,29 +239,11 @@ class Int8Calibration(NamedTuple):
     biases: Float[Tensor, "steps outputs"]
 
     @classmethod
-    def of(cls, albert: Albert) -> Int8Calibration:
-        """Return the calibration that an eight-bit network holds."""
-        return cls(*(albert.get_buffer(name) for name in cls._fields))
-
-    @classmethod
     def without_numbers(cls, config: AlbertConfig) -> Int8Calibration:
         """Return shapes alone, to be filled from a file."""
         steps, size = config.num_steps, config.hidden_size
-        with torch.device("meta"):
-            return cls(
-                ranges=torch.empty(steps, len(SITES), 2),
-                shifts=torch.empty(steps, NUM_SHIFTED, size),
-                biases=torch.empty(steps, 5 * size + config.intermediate_size),
-            )
-
-    def grids(self, step: int) -> list[ByteGrid]:
-        """Return the grids of a step's products."""
-        return [ByteGrid.over(*ends) for ends in self.ranges[step].tolist()]
-
-    def bias_of(self, step: int) -> tuple[Tensor, ...]:
-        """Return the biases of a step's products."""
-        hidden, bias = self.shifts.shape[-1], self.biases[step]
-        return torch.split(bias, [3 * hidden, hidden, len(bias) - 5 * hidden, hidden])
+        shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (5 * size + config.intermediate_size,))
+        return cls(*(torch.empty(steps, *shape, device="meta") for shape in shapes))
 
 
 def int8_steps(albert: Albert) -> list[Step]:
@@ -288,38 +251,40 @@ def int8_steps(albert: Albert) -> list[Step]:
 
     Between the two blocks of a step, hidden states are shifted by its second mean.
     """
-    calibration, attend = Int8Calibration.of(albert), attend_of(albert.config, for_training=False)
-    inner = torch.bfloat16 if bf16_pays() else torch.float32
+    ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
+    attend = attend_of(albert.config, for_training=False)
+    inner = torch.bfloat16 if pays(onednn, torch.bfloat16) else torch.float32
     attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
     first = [(side_by_side(each.query, each.key, each.value), side_by_side(each.output)) for each in attention]
     second = [(side_by_side(each.intermediate), side_by_side(each.output)) for each in feed_forward]
     norms = [cast_norm(each.norm, torch.float32) for each in feed_forward]
+    hidden, wide_size = albert.config.hidden_size, albert.config.intermediate_size
 
-    def mixing(step: int, i: int) -> Mixing:
-        (project, output), norm = first[i], attention[i].norm
-        inputs, result, _, _ = calibration.grids(step)
-        project_bias, output_bias, _, _ = calibration.bias_of(step)
-        mean, mean_after = calibration.shifts[step]
+    def bound(step: int, i: int, j: int) -> Step:
+        grids = [ByteGrid.over(*ends) for ends in ranges[step].tolist()]
+        of_input, of_mixed, of_middle, of_wide = grids
+        parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
+        project_bias, mix_bias, widen_bias, output_bias = parts
+        (project, mix), (widen, output) = first[i], second[j]
+        norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
         norm_bias = norm.bias - mean_after
-        return Mixing(
-            project=lambda x, _: project(quantize(x - mean, inputs), inputs, project_bias, dtype=inner),
+        mixing = Mixing(
+            project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
             attend=attend,
-            output=lambda x, y: output(quantize(x.float(), result), result, output_bias, add=y),
+            output=lambda x, y: mix(quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y),
             norm=lambda x: F.layer_norm(x, norm.normalized_shape, norm.weight, norm_bias, norm.eps),
             heads=attention[i].heads,
         )
-
-    def widening(step: int, j: int) -> Widening:
-        (intermediate, output), act = second[j], feed_forward[j].hidden_act
-        _, _, inputs, wide = calibration.grids(step)
-        _, _, bias, output_bias = calibration.bias_of(step)
-        return Widening(
-            intermediate=lambda x, _: intermediate(quantize(x, inputs), inputs, bias, activation=act, onto=wide),
-            output=lambda x, y: output(x, wide, output_bias, add=y),
+        widening = Widening(
+            intermediate=lambda x, _: widen(
+                quantize(x, of_middle), of_middle, widen_bias, activation=act, onto=of_wide
+            ),
+            output=lambda x, y: output(x, of_wide, output_bias, add=y),
             norm=norms[j],
         )
+        return partial(block, mixing, widening)
 
-    return [partial(block, mixing(step, i), widening(step, j)) for step, (i, j) in enumerate(albert.plan)]
+    return [bound(step, i, j) for step, (i, j) in enumerate(albert.plan)]
 
 
 def side_by_side(*linears: nn.Module) -> Product:
@@ -327,7 +292,7 @@ def side_by_side(*linears: nn.Module) -> Product:
     layers = [linear for linear in linears if isinstance(linear, Int8Linear)]
     quantized = torch.cat([layer.quantized for layer in layers])
     scale = torch.cat([layer.scale for layer in layers]).float()
-    return (Product if kernels_work() else PlainProduct)(quantized, scale)
+    return Product(quantized, scale, is_fused=kernels_work())
 
 
 # Calibration, on texts like those that the model will read.
@@ -350,19 +315,18 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     for batch in batches:
         for _ in run(batch):
             pass
-    means = [[observer.mean() for observer in seen] for seen in observers]
-    biases = []
-    for (i, j), (first, mixed, second, wide) in zip(albert.plan, means, strict=True):
+
+    ranges, shifts, biases = [], [], []
+    for (i, j), seen in zip(albert.plan, observers, strict=True):
         mixing, widening = attention[i], feed_forward[j]
+        first, mixed, second, wide = (observer.total / observer.num_rows for observer in seen)  # means by channel
         parts = [project(first) for project in (mixing.query, mixing.key, mixing.value)]
         parts += [_corrected(mixing.output, mixed), widening.intermediate(second)]
         biases.append(torch.cat([*parts, _corrected(widening.output, wide) + second]))
-    ranges = [
-        [seen[0].range(first), seen[1].range(0.0), seen[2].range(second), seen[3].range(0.0)]
-        for seen, (first, _, second, _) in zip(observers, means, strict=True)
-    ]
-    shifts = torch.stack([torch.stack([first, second]) for first, _, second, _ in means])
-    return Int8Calibration(torch.tensor(ranges), shifts, torch.stack(biases))
+        shifts.append(torch.stack([first, second]))
+        centres: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
+        ranges.append([each.range(centre) for each, centre in zip(seen, centres, strict=True)])
+    return Int8Calibration(torch.tensor(ranges), torch.stack(shifts), torch.stack(biases))
 
 
 def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
@@ -388,24 +352,20 @@ def _observed(observers: list[Observer]) -> MakeLinear:
 
 
 class Observer:
-    """Observes the inputs of a product: extremes and mean of each channel, and some rows."""
+    """Observes the inputs of a product: extremes and sum of each channel, the number of rows, and some of them."""
 
     def __init__(self) -> None:
         self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
-        self._sum, self._num_rows, self._rows = torch.zeros(()), 0, list[Tensor]()
+        self.total, self.num_rows, self._rows = torch.zeros(()), 0, list[Tensor]()
         self._draws = torch.Generator().manual_seed(0)
 
     def see(self, x: Tensor) -> None:
         """Observe an input (rows, channels)."""
         x = x.float()
         self._low, self._high = self._low.minimum(x.amin(0)), self._high.maximum(x.amax(0))
-        self._sum, self._num_rows = self._sum + x.sum(0), self._num_rows + len(x)
+        self.total, self.num_rows = self.total + x.sum(0), self.num_rows + len(x)
         size = (max(1, _NUM_DRAWN // x.shape[1]),)
         self._rows.append(x[torch.randint(len(x), size, generator=self._draws)])
-
-    def mean(self) -> Tensor:
-        """Return the mean of each channel."""
-        return self._sum / self._num_rows
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
         """Return the range with the least rounding error, among shrunken ranges of the extremes.
@@ -414,11 +374,10 @@ class Observer:
         """
         low, high = float((self._low - shift).min()), float((self._high - shift).max())
         sample = torch.cat(self._rows) - shift
-        ranges = [(min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS]
 
         def error(ends: tuple[float, float]) -> float:
             grid = ByteGrid.over(*ends)
             rounded = torch.fake_quantize_per_tensor_affine(sample, grid.scale, grid.zero, 0, 255)
             return float((rounded - sample).square().mean())
 
-        return min(ranges, key=error)
+        return min(((min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS), key=error)

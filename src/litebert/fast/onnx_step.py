@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS
 from litebert.config.schema import Activation
@@ -27,8 +27,6 @@ try:
     import onnxruntime
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="onnxruntime") from error
-
-__all__ = ["onnx", "onnxruntime", "session", "with_graphs"]
 
 Graph = Callable[[Tensor], Tensor]
 """(rows of one sequence) -> their hidden states after the step."""
@@ -50,8 +48,12 @@ def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Se
         return steps
     mixing, widening = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
     graphs = {step: _compiled(mixing[step.attention], widening[step.feed_forward]) for step in set(albert.plan)}
-    if not is_forced and not _is_faster(graphs[albert.plan[0]], steps[0], hidden_size=config.hidden_size):
-        return steps
+    if not is_forced:  # unless a graph wins on a short text (20 ms), the steps stay
+        x, layout = torch.full((_PROBED_ROWS, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
+        choices: tuple[Graph, Graph] = (graphs[albert.plan[0]], lambda x: steps[0](x, layout))
+        ours, theirs = fastest(lambda function: function(x), choices, rounds=15)
+        if ours >= theirs:
+            return steps
     return [partial(_alone_by, graphs[number], step) for number, step in zip(albert.plan, steps, strict=True)]
 
 
@@ -62,16 +64,7 @@ def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
     return graph(x[: lengths[0]]) if is_alone else step(x, layout)
 
 
-def _is_faster(graph: Graph, step: Step, *, hidden_size: int) -> bool:
-    """Time the graph and the step on a short text (20 ms); tell whether the graph wins."""
-    x = torch.full((_PROBED_ROWS, hidden_size), 0.5)
-    layout = Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
-    functions: tuple[Graph, Graph] = (graph, lambda x: step(x, layout))
-    ours, theirs = fastest(lambda function: function(x), functions, rounds=15)
-    return ours < theirs
-
-
-def session(model: bytes) -> onnxruntime.InferenceSession:
+def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
     """Start a graph with as many threads as torch uses."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
@@ -79,36 +72,38 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
     options.log_severity_level = _ERRORS_ONLY
     # Threads that keep spinning after a run would slow down torch.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
-    running = session(_graph(attention, feed_forward).SerializeToString())
-
-    def apply(x: Tensor) -> Tensor:
-        (found,) = running.run(None, {"x": x.numpy()})
-        return torch.from_numpy(found)
-
-    return apply
+    model = _graph(attention, feed_forward).SerializeToString()
+    running = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda x: torch.from_numpy(running.run(None, {"x": x.numpy()})[0])
 
 
 def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.ModelProto:
     """Write a step in onnxruntime's fused operators; products are x W, so W is transposed."""
-    weight, bias = projection(attention)
     (heads, head_size), size = attention.heads, attention.output.in_features
-    inner, outer = feed_forward.intermediate, feed_forward.output
-    constants = {
-        **_linear("project", weight, bias),
-        **_linear("mix", attention.output.weight, attention.output.bias),
-        **_linear("inner", inner.weight, inner.bias),
-        **_linear("outer", outer.weight, outer.bias),
-        **_norm("norm_1", attention.norm),
-        **_norm("norm_2", feed_forward.norm),
-        "heads": np.array([-1, 3, heads, head_size]),
-        "rows": np.array([-1, size]),
+    layers = {
+        "project": projection(attention),
+        **{
+            name: (each.weight, each.bias)
+            for name, each in (
+                ("mix", attention.output),
+                ("inner", feed_forward.intermediate),
+                ("outer", feed_forward.output),
+                ("norm_1", attention.norm),
+                ("norm_2", feed_forward.norm),
+            )
+        },
     }
+    constants = {"heads": np.array([-1, 3, heads, head_size]), "rows": np.array([-1, size])}
+    for name, (weight, bias) in layers.items():
+        constants[f"{name}.w"] = np.ascontiguousarray(weight.detach().numpy().T)
+        constants[f"{name}.b"] = bias.detach().numpy()
+
     make, joined = onnx.helper.make_node, {"domain": _MICROSOFT}
-    epsilons = (attention.norm.eps, feed_forward.norm.eps)
+
+    def add_and_norm(x: str, residual: str, norm: str, bias: str, out: str, eps: float) -> onnx.NodeProto:
+        inputs = [x, residual, f"{norm}.w", f"{norm}.b", bias]  # LN(x + bias + residual) as one operator
+        return make("SkipLayerNormalization", inputs, [out], domain=_MICROSOFT, epsilon=eps)
+
     nodes = [
         make("Gemm", ["x", "project.w", "project.b"], ["projected"]),
         make("Reshape", ["projected", "heads"], ["by_row"]),
@@ -120,11 +115,11 @@ def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.Mo
         make("Transpose", ["mixed_by_head"], ["mixed_by_row"], perm=[0, 2, 1, 3]),
         make("Reshape", ["mixed_by_row", "rows"], ["mixed"]),
         make("MatMul", ["mixed", "mix.w"], ["output"]),
-        _add_and_norm("output", "x", "norm_1", "mix.b", "hidden", epsilon=epsilons[0]),
+        add_and_norm("output", "x", "norm_1", "mix.b", "hidden", attention.norm.eps),
         make("MatMul", ["hidden", "inner.w"], ["wide"]),
         make(_FUSED[feed_forward.hidden_act], ["wide", "inner.b"], ["activated"], **joined),
         make("MatMul", ["activated", "outer.w"], ["narrow"]),
-        _add_and_norm("narrow", "hidden", "norm_2", "outer.b", "y", epsilon=epsilons[1]),
+        add_and_norm("narrow", "hidden", "norm_2", "outer.b", "y", feed_forward.norm.eps),
     ]
     ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size]) for name in ("x", "y")]
     stored = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
@@ -133,18 +128,3 @@ def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.Mo
         opset_imports=[onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid(_MICROSOFT, 1)],
         ir_version=_IR_VERSION,
     )
-
-
-def _add_and_norm(x: str, residual: str, norm: str, bias: str, out: str, *, epsilon: float) -> onnx.NodeProto:
-    """Return LN(x + bias + residual) as one operator."""
-    inputs = [x, residual, f"{norm}.w", f"{norm}.b", bias]
-    return onnx.helper.make_node("SkipLayerNormalization", inputs, [out], domain=_MICROSOFT, epsilon=epsilon)
-
-
-def _linear(name: str, weight: Tensor, bias: Tensor) -> dict[str, np.ndarray]:
-    turned = np.ascontiguousarray(weight.detach().numpy().T)
-    return {f"{name}.w": turned, f"{name}.b": bias.detach().numpy()}
-
-
-def _norm(name: str, norm: nn.LayerNorm) -> dict[str, np.ndarray]:
-    return {f"{name}.w": norm.weight.detach().numpy(), f"{name}.b": norm.bias.detach().numpy()}

@@ -33,16 +33,11 @@ class Batch:
         """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
-            raise LitebertError(
-                "LB-450",
-                "a batch cannot hold an empty sequence",
-                received=f"lengths {lengths}",
-                expected="at least one token in each sequence, [CLS] for instance",
-                next="encode with frame=True",
-            )
-        types = [[0] * length for length in lengths] if segments is None else segments
-        flat, flat_types = (torch.tensor([*chain(*x)], dtype=torch.int64) for x in (ids, types))
-        return cls.from_flat(flat, flat_types, lengths)
+            what = "a batch cannot hold an empty sequence"
+            raise LitebertError("LB-450", what, received=f"lengths {lengths}", next="encode with frame=True")
+        flat = torch.tensor([*chain(*ids)], dtype=torch.int64)
+        types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
+        return cls.from_flat(flat, types, lengths)
 
     @classmethod
     def from_flat(cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]) -> Batch:
@@ -106,20 +101,15 @@ def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
 
 
-def rounded(rows: int) -> int:
-    """Round up to one of at most 16 counts per power of two, so at most 1/16 more rows.
+def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
+    """Append zero rows, which belong to no sequence, up to one of at most 16 counts per power of two.
 
     Matrix kernels are compiled or chosen for every shape, and a ragged batch has a new shape in every step: on a CPU
-    in bf16, a first product takes about five times as long as the next ones.
+    in bf16, a first product takes about five times as long as the next ones. At most 1/16 more rows are computed.
 
-    >>> rounded(16), rounded(100), rounded(4_001)
-    (16, 100, 4096)
+    >>> [len(filled(torch.ones(rows))) for rows in (16, 100, 4_001)]
+    [16, 100, 4096]
     """
-    step = 1 << max(0, (rows // 16).bit_length() - 1)
-    return -(-rows // step) * step
-
-
-def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
-    """Append zero rows up to the rounded count; they belong to no sequence."""
-    missing = rounded(len(values)) - len(values)
+    step = 1 << max(0, (len(values) // 16).bit_length() - 1)
+    missing = -len(values) % step
     return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values

@@ -30,14 +30,10 @@ class MaskedLMHead(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
-        """Score every word of the vocabulary at the given positions, in the dtype of `hidden`."""
-        return linear(self.embedded(hidden), table, self.bias)
-
-    def embedded(self, hidden: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows embed"]:
-        """Return the vectors that are compared with those of the words; their norm is computed in float32."""
+        """Score every word of the vocabulary at the given positions, in the dtype of `hidden`; the norm in float32."""
         active = self.activation(linear(hidden, self.dense.weight, self.dense.bias))
-        vectors: Tensor = self.norm(active.to(self.norm.weight.dtype))
-        return vectors.to(hidden.dtype)
+        vectors = self.norm(active.to(self.norm.weight.dtype)).to(hidden.dtype)
+        return linear(vectors, table, self.bias)
 
 
 def linear(
@@ -45,11 +41,6 @@ def linear(
 ) -> Float[Tensor, "rows outputs"]:
     """Return x W^T + b in the dtype of x; every batch masks another number of tokens, so the rows are rounded up."""
     return F.linear(filled(x), weight.to(x.dtype), bias.to(x.dtype))[: len(x)]
-
-
-def sentence_order_head(config: AlbertConfig) -> nn.Sequential:
-    """Return one layer on the pooled vector: 0 in order, 1 swapped."""
-    return nn.Sequential(OrderedDict(classifier=nn.Linear(config.hidden_size, 2)))
 
 
 @dataclass(frozen=True)
@@ -78,8 +69,8 @@ PRETRAINING_HEADS: dict[str, PretrainingHead] = {
             "norm": ("predictions.LayerNorm", "cls.predictions.transform.LayerNorm"),
         },
     ),
-    "sentence_order": PretrainingHead(
-        make=sentence_order_head,
+    "sentence_order": PretrainingHead(  # one layer on the pooled vector: 0 in order, 1 swapped
+        make=lambda config: nn.Sequential(OrderedDict(classifier=nn.Linear(config.hidden_size, 2))),
         reads=lambda batch, _: batch.first_tokens,
         logits=lambda head, states, albert: head(albert.pool(states)),
         names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},

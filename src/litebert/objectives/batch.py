@@ -32,10 +32,6 @@ class Vocabulary:
     mask_id: int
     starts_word: NDArray[np.bool_]
 
-    def __post_init__(self) -> None:
-        assert self.starts_word.shape == (self.size,), (self.starts_word.shape, self.size)
-        assert max(self.cls_id, self.sep_id, self.mask_id) < self.size
-
 
 def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.float32]:
     """Return log p of every piece, shape (vocab,), with one added to each count.
@@ -70,18 +66,16 @@ def frame(
     special = 3 if second.size else 2
     first_size, second_size = truncated_sizes(first.size, second.size, max_seq_length - special)
     separator = [vocabulary.sep_id]
-    parts: list[Tokens | list[int]] = [[vocabulary.cls_id], _cut(first, first_size, generator), separator]
-    if second.size:
-        parts += [_cut(second, second_size, generator), separator]
+    parts: list[Tokens | list[int]] = [[vocabulary.cls_id]]
+    for tokens, size in ((first, first_size), (second, second_size)):
+        if tokens.size or tokens is first:  # each surplus token is taken from the front or the back, p = 0.5 each
+            front = np.count_nonzero(generator.random(tokens.size - size) < 0.5)
+            parts += [tokens[front : front + size], separator]
     ids = np.concatenate(parts, dtype=np.int64)
     if ids.max() >= vocabulary.size:
-        raise DamagedError(
-            "LB-402",
-            f"shard {instance.shard} of the corpus has a token that is not in the vocabulary",
-            received=f"id {ids.max()} near sentence {instance.start}",
-            expected=f"ids below {vocabulary.size}, the size of the vocabulary",
-            next="litebert corpus check",
-        )
+        what = f"shard {instance.shard} of the corpus has a token that is not in the vocabulary"
+        received = f"id {ids.max()} near sentence {instance.start}; the vocabulary has {vocabulary.size}"
+        raise DamagedError("LB-402", what, received=received, next="litebert corpus check")
     return ids, first_size + 2
 
 
@@ -93,13 +87,6 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
     """
     first = min(first, max(room - second, (room + 1) // 2))
     return first, min(second, room - first)
-
-
-def _cut(tokens: Tokens, size: int, generator: np.random.Generator) -> Tokens:
-    """Shorten to `size`, taking each surplus token from the front or the back, p = 0.5 each."""
-    surplus = tokens.size - size
-    front = np.count_nonzero(generator.random(surplus) < 0.5)
-    return tokens[front : front + size]
 
 
 # Masked LM: choose tokens and replace them.
@@ -222,7 +209,6 @@ def collate(samples: Sequence[Sample]) -> PretrainingBatch:
     ids = np.concatenate([sample.ids for sample in samples])
     masked_ids = ids[masked_positions]
     ids[masked_positions] = np.concatenate([sample.masking.replacements for sample in samples])
-    has_labels = samples[0].label is not None
     return PretrainingBatch(
         ids=ids,
         positions=positions,
@@ -230,7 +216,7 @@ def collate(samples: Sequence[Sample]) -> PretrainingBatch:
         offsets=offsets,
         masked_positions=masked_positions,
         masked_ids=masked_ids,
-        sentence_labels=np.array([sample.label for sample in samples]) if has_labels else None,
+        sentence_labels=None if samples[0].label is None else np.array([sample.label for sample in samples]),
     )
 
 

@@ -42,8 +42,7 @@ STUCK_SECONDS = 30.0
 class EpochPlan:
     """The instances of one epoch, one per row, as columns; see `Instance` for their meaning.
 
-    The rows of shard s are `first_row[s]` to `first_row[s + 1]`. `skipped_documents` counts those with fewer
-    sentences than the objective needs.
+    The rows of shard s are `first_row[s]` to `first_row[s + 1]`.
     """
 
     first_row: Ints
@@ -52,7 +51,6 @@ class EpochPlan:
     end: NDArray[np.int32]
     kind: NDArray[np.int32]
     target: NDArray[np.int32]
-    skipped_documents: int
 
     def __len__(self) -> int:
         return len(self.start)
@@ -73,9 +71,7 @@ def plan_epoch(
     purpose: str,
     epoch: int,
 ) -> EpochPlan:
-    """Cut every document of a library into the instances of one epoch.
-
-    `sentence` is the objective that `config` names, unless it is given.
+    """Cut every document of a library into the instances of one epoch; `sentence` defaults to what `config` names.
 
     >>> shard = Shard(np.zeros(900, np.uint16), np.arange(0, 901, 9), np.array([0, 100]))
     >>> plan = plan_epoch(Library([shard]), ObjectiveConfig(), seed=1, purpose="train", epoch=0)
@@ -87,17 +83,12 @@ def plan_epoch(
         _plan_shard(shard, config, sentence, Draws(seed, purpose, epoch, number))
         for number, shard in enumerate(library.shards)
     ]
-    counts = [columns.shape[1] for columns, _ in planned]
-    rows = np.concatenate([np.empty((5, 0), np.int32), *(columns for columns, _ in planned)], axis=1)
-    start, middle, end, kind, target = rows
-    skipped = sum(skipped for _, skipped in planned)
-    return EpochPlan(np.cumsum([0, *counts], dtype=np.int64), start, middle, end, kind, target, skipped)
+    first_row = np.cumsum([0, *(columns.shape[1] for columns in planned)], dtype=np.int64)
+    return EpochPlan(first_row, *np.concatenate([np.empty((5, 0), np.int32), *planned], axis=1))
 
 
-def _plan_shard(
-    shard: Shard, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws
-) -> tuple[NDArray[np.int32], int]:
-    """Return the columns start, middle, end, kind, target and the number of documents left out.
+def _plan_shard(shard: Shard, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws) -> NDArray[np.int32]:
+    """Return the columns start, middle, end, kind, target; documents that are too short for the objective are left out.
 
     All documents advance by one chunk at a time: `start` has a number per document that is not at its end.
     """
@@ -127,8 +118,7 @@ def _plan_shard(
         document = document[unfinished]
     start, end, target = np.concatenate(rounds, axis=1)
     middle, kind = sentence.divide(draws, start, end)
-    columns = np.stack((start, middle, end, kind, target)).astype(np.int32)
-    return columns, int(np.count_nonzero(~usable))
+    return np.stack((start, middle, end, kind, target)).astype(np.int32)
 
 
 def room(config: ObjectiveConfig, sentence: SentenceObjective | None = None) -> int:
@@ -166,8 +156,16 @@ class Samples(ABC):
         Shares are contiguous: concatenated in rank order they are the whole batch. Likewise, batches 2k and 2k + 1 of
         size n are batch k of size 2n, as gradient accumulation needs.
         """
-        numbers = rank_range(step, self.batch_size, rank, world_size)
-        return self.samples(numbers.start, numbers.stop)
+        size = self.batch_size
+        if size < world_size:
+            raise LitebertError(
+                "LB-401",
+                "the batch has fewer sequences than there are processes to share it",
+                received=f"{size} sequences for {world_size} processes",
+                next=f"repeat the command with train.batch_size={world_size}",
+            )
+        start, stop = (size * place // world_size for place in (rank, rank + 1))
+        return self.samples(step * size + start, step * size + stop)
 
 
 class Loader(Samples):
@@ -214,10 +212,8 @@ class Loader(Samples):
                 next="give more text, or tell its documents apart (--documents blank-line)",
             )
         self.epoch_size = len(first)
-        self.skipped_documents = first.skipped_documents
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
-        """Yield samples, framed and masked."""
         while start < stop:
             epoch, first = divmod(start, self.epoch_size)
             count = min(stop - start, self.epoch_size - first)
@@ -226,43 +222,22 @@ class Loader(Samples):
             size = len(self._plan(epoch=epoch))
             rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, size, positions % size)
             for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
-                yield self._sample(epoch, position, row)
+                generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
+                instance = self._plan(epoch=epoch).instance(row)
+                ids, first_length = frame(
+                    self._library,
+                    instance,
+                    sentence=self._sentence,
+                    vocabulary=self._vocabulary,
+                    max_seq_length=self._config.max_seq_length,
+                    generator=generator,
+                )
+                is_early = epoch * self.epoch_size + position < self._early_samples
+                config = self._early_config if is_early else self._config
+                masking = mask(ids, vocabulary=self._vocabulary, config=config, generator=generator)
+                label = self._sentence.label(instance.kind) if self._sentence.has_labels else None
+                yield Sample(ids, first_length, label, masking)
             start += count
-
-    def _sample(self, epoch: int, position: int, row: int) -> Sample:
-        generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
-        instance = self._plan(epoch=epoch).instance(row)
-        ids, first_length = frame(
-            self._library,
-            instance,
-            sentence=self._sentence,
-            vocabulary=self._vocabulary,
-            max_seq_length=self._config.max_seq_length,
-            generator=generator,
-        )
-        is_early = epoch * self.epoch_size + position < self._early_samples
-        config = self._early_config if is_early else self._config
-        masking = mask(ids, vocabulary=self._vocabulary, config=config, generator=generator)
-        label = self._sentence.label(instance.kind) if self._sentence.has_labels else None
-        return Sample(ids, first_length, label, masking)
-
-
-def rank_range(step: int, batch_size: int, rank: int, world_size: int) -> range:
-    """Return the sample numbers of one rank's share of the batch of one step.
-
-    >>> [rank_range(2, 8, rank, 3) for rank in range(3)]
-    [range(16, 18), range(18, 21), range(21, 24)]
-    """
-    if batch_size < world_size:
-        raise LitebertError(
-            "LB-401",
-            "the batch has fewer sequences than there are processes to share it",
-            received=f"{batch_size} sequences for {world_size} processes",
-            expected="at least one sequence for each process",
-            next=f"repeat the command with train.batch_size={world_size}",
-        )
-    start, stop = (batch_size * place // world_size for place in (rank, rank + 1))
-    return range(step * batch_size + start, step * batch_size + stop)
 
 
 def evaluation_batches(
@@ -331,7 +306,6 @@ def prefetch(
                     "LB-545",
                     "the processes that prepare batches are stuck",
                     received=f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row",
-                    expected="a corpus on a disk that responds, and processes that are not killed",
                     next="repeat the command with train.loader_workers=0",
                 )
             yield batch
@@ -372,7 +346,17 @@ class _Worker:
             message = coming.result()
         except (EOFError, OSError):  # ended between two messages, or within one
             self._process.join()
-            raise _lost(self._process.exitcode) from None
+            code = self._process.exitcode
+            if code == -signal.SIGBUS:  # a mapped file became shorter
+                what = "a file of the corpus was truncated while it was read"
+                advice = "litebert corpus check CORPUS, then rerun the command to resume"
+                raise DamagedError("LB-344", what, next=advice) from None
+            raise ResourceError(
+                "LB-403",
+                "a process that prepares batches ended before its work was done",
+                received=f"exit code {code}; -9 mostly means out of memory",
+                next="rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'",
+            ) from None
         if isinstance(message, LitebertError):
             raise message
         assert isinstance(message, PretrainingBatch)
@@ -405,21 +389,3 @@ def _serve(
                     unsent.popleft().result()
         except LitebertError as error:
             outbox.submit(sender.send, error)
-
-
-def _lost(exit_code: int | None) -> LitebertError:
-    if exit_code == -signal.SIGBUS:  # a mapped file became shorter
-        return DamagedError(
-            "LB-344",
-            "a file of the corpus was truncated while it was read",
-            received="SIGBUS in a process that prepares batches",
-            expected="a corpus that does not change during the run",
-            next="litebert corpus check CORPUS, then rerun the command to resume",
-        )
-    return ResourceError(
-        "LB-403",
-        "a process that prepares batches ended before its work was done",
-        received=f"exit code {exit_code}",
-        expected="a process that lives as long as the run; exit code -9 mostly means out of memory",
-        next="rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'",
-    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.corpus import Shard
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import no_such_name
 from litebert.rng import IntLike, Ints
 
 Tokens = NDArray[np.uint16 | np.uint32]
@@ -41,25 +41,7 @@ class Library:
         self.shards = tuple(shards)
         counts = [len(shard.documents) - 1 for shard in self.shards]
         self.first_document = np.cumsum([0, *counts], dtype=np.int64)
-
-    @property
-    def num_documents(self) -> int:
-        """The number of documents in all shards."""
-        return int(self.first_document[-1])
-
-    def document_of(self, shard: int, sentence: int) -> int:
-        """Return the number of the document that contains a sentence of a shard."""
-        self.shards[shard].require_unchanged()
-        local = np.searchsorted(self.shards[shard].documents, sentence, side="right") - 1
-        return int(self.first_document[shard] + local)
-
-    def sentences_of(self, document: int) -> tuple[int, int, int]:
-        """Return the shard of a document, its first sentence there and the one after its last."""
-        shard = int(np.searchsorted(self.first_document, document, side="right")) - 1
-        self.shards[shard].require_unchanged()
-        local = document - int(self.first_document[shard])
-        first, stop = self.shards[shard].documents[local : local + 2].tolist()
-        return shard, first, stop
+        self.num_documents = int(self.first_document[-1])
 
 
 @dataclass(frozen=True)
@@ -138,15 +120,20 @@ class SentenceObjective:
 
 def random_text(library: Library, instance: Instance, target: int, generator: np.random.Generator) -> Tokens:
     """Return whole sentences of another document, from a random one on: `target` tokens, unless it ends before."""
-    own = library.document_of(instance.shard, instance.start)
+    here = library.shards[instance.shard]
+    here.require_unchanged()
+    local = int(np.searchsorted(here.documents, instance.start, side="right")) - 1
+    own = int(library.first_document[instance.shard]) + local
     draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
     drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
     other = next((document for document in drawn if document != own), own)
-    shard, first, stop = library.sentences_of(other)
+    number = int(np.searchsorted(library.first_document, other, side="right")) - 1
+    shard, local = library.shards[number], other - int(library.first_document[number])
+    shard.require_unchanged()
+    first, stop = shard.documents[local : local + 2].tolist()
     start = first + int(draws[-1] * (stop - first))
-    sentences = library.shards[shard].sentences
-    reached = int(np.searchsorted(sentences, sentences[start] + target))
-    return library.shards[shard].between(start, min(max(reached, start + 1), stop))
+    reached = int(np.searchsorted(shard.sentences, shard.sentences[start] + target))
+    return shard.between(start, min(max(reached, start + 1), stop))
 
 
 class OfficialOrder(SentenceObjective):
@@ -158,7 +145,6 @@ class OfficialOrder(SentenceObjective):
     name = "order-official"
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Swap half of the chunks; a chunk of one sentence gets a random B instead."""
         middle, _ = super().divide(draws, start, end)
         kind = np.where(draws.uniform("kind", start) < 0.5, SWAPPED, IN_ORDER)
         return middle, np.where(end - start == 1, RANDOM_SECOND, kind)
@@ -175,7 +161,6 @@ class SentenceOrder(OfficialOrder):
     keeps_single_sentences = True
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Swap half of the chunks."""
         middle, kind = super().divide(draws, start, end)
         return middle, np.where(end - start == 1, ALONE, kind)
 
@@ -186,14 +171,13 @@ class NextSentence(SentenceObjective):
     name = "next"
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Take a random B for half of the chunks, and for every chunk of one sentence."""
         middle, _ = super().divide(draws, start, end)
         is_random = (draws.uniform("kind", start) < 0.5) | (end - start == 1)
         return middle, np.where(is_random, RANDOM_SECOND, IN_ORDER)
 
     def following(self, draws: Draws, start: Ints, end: Ints) -> Ints:
-        """Start the next chunk with the sentences that a random B replaced (L314-337)."""
         middle, kind = self.divide(draws, start, end)
+        # The next chunk starts with the sentences that a random B replaced (L314-337).
         return np.where(kind == RANDOM_SECOND, middle, end)
 
 
@@ -204,7 +188,6 @@ class NoSentences(SentenceObjective):
     has_labels = False
 
     def divide(self, _draws: Draws, _start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Give the whole chunk to A."""
         return end, np.full_like(end, IN_ORDER)
 
 
@@ -222,10 +205,5 @@ def sentence_objective(name: str) -> SentenceObjective:
     """
     if name in SENTENCE_OBJECTIVES:
         return SENTENCE_OBJECTIVES[name]
-    raise LitebertError(
-        "LB-431",
-        "there is no sentence objective of this name",
-        received=f"objective.sentence={name}",
-        expected=did_you_mean(name, list(SENTENCE_OBJECTIVES)),
-        next="litebert config list pretrain",
-    )
+    what, advice = "there is no sentence objective of this name", "litebert config list pretrain"
+    raise no_such_name("LB-431", what, name, SENTENCE_OBJECTIVES, next=advice)

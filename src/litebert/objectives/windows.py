@@ -31,7 +31,6 @@ TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
 CYCLE = 10_000
 """Samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order."""
 
-OpenShards = Callable[[Sequence[int]], Sequence[Shard]]
 OpenLoader = Callable[[Sequence[Shard], str, int], Loader]
 """(shards, purpose, early samples) -> their loader."""
 
@@ -101,7 +100,7 @@ class Windowed(Samples):
     def __init__(
         self,
         order: WindowOrder,
-        open_shards: OpenShards,
+        open_shards: Callable[[Sequence[int]], Sequence[Shard]],
         open_loader: OpenLoader,
         *,
         batch_size: int,
@@ -115,7 +114,6 @@ class Windowed(Samples):
         self._held: dict[tuple[int, int], Future[Loader]] = {}
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
-        """Yield samples, framed and masked."""
         while start < stop:
             epoch, position = divmod(start, self.epoch_size)
             window = next(each for each in self._windows(epoch) if position in each.samples)
@@ -153,28 +151,24 @@ def estimated_samples(
     A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If lengths are distributed
     exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
     """
-    _, sentences, pieces = (sum(column) for column in zip(*sizes, strict=True))
-    advance = _advance(sentences and pieces / sentences, config, sentence)
+    _, num_sentences, num_pieces = (sum(column) for column in zip(*sizes, strict=True))
+    mean = num_sentences and num_pieces / num_sentences
+    # A trial of sentences of that mean: how many pieces lie between one instance and the next?
+    drawn = rng.uniform(0, "trial", np.arange(TRIAL_DOCUMENTS * TRIAL_SENTENCES))
+    lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
+    sentences = np.concatenate(([0], np.cumsum(lengths)))
+    trial = Shard(np.empty(0, np.uint16), sentences, np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES)
+    plan = plan_epoch(Library([trial]), config, sentence=sentence, seed=0, purpose="trial", epoch=0)
+    starts = np.sort(plan.start)
+    documents = starts // TRIAL_SENTENCES
+    between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]
+    advance = float(between.mean()) if between.size else float(sentences[-1] / len(plan))
     return tuple(
         max(1, round(each.documents / -np.expm1(-advance * each.documents / each.pieces)))
         if each.documents and each.pieces
         else 0
         for each in sizes
     )
-
-
-def _advance(mean: float, config: ObjectiveConfig, sentence: SentenceObjective) -> float:
-    """Return the mean pieces from one instance to the next, for sentences of `mean` pieces."""
-    count, length = TRIAL_DOCUMENTS, TRIAL_SENTENCES
-    drawn = rng.uniform(0, "trial", np.arange(count * length))
-    lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
-    sentences = np.concatenate(([0], np.cumsum(lengths)))
-    trial = Shard(np.empty(0, np.uint16), sentences, np.arange(count + 1) * length)
-    plan = plan_epoch(Library([trial]), config, sentence=sentence, seed=0, purpose="trial", epoch=0)
-    starts = np.sort(plan.start)
-    documents = starts // length
-    advances = np.diff(sentences[starts])[documents[1:] == documents[:-1]]
-    return float(advances.mean()) if advances.size else float(sentences[-1] / len(plan))
 
 
 class Mixed(Samples):
@@ -187,7 +181,6 @@ class Mixed(Samples):
         self._ends = np.cumsum(self._counts)
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
-        """Yield samples, framed and masked."""
         corpora, numbers = self.places(np.arange(start, stop))
         for corpus, number in zip(corpora.tolist(), numbers.tolist(), strict=True):
             yield from self._corpora[corpus].made(number, number + 1)
@@ -227,13 +220,9 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     missing = CYCLE - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     if (counts == 0).any():
-        raise LitebertError(
-            "LB-268",
-            "a corpus of the mix has almost no share",
-            received=", ".join(f"{weight:g}" for weight in weights),
-            expected=f"shares of at least 1 in {CYCLE:,}",
-            next="omit that corpus, or raise data.temperature",
-        )
+        what = f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}"
+        received = ", ".join(f"{weight:g}" for weight in weights)
+        raise LitebertError("LB-268", what, received=received, next="omit that corpus, or raise data.temperature")
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The optimizers: LAMB as ALBERT was pretrained with, AdamW as it was fine-tuned with, and Muon.
+"""LAMB as ALBERT was pretrained with, AdamW as it was fine-tuned with, Muon, and their learning rates.
 
 Lines are those of google-research/albert. All share one step over two moments; nothing is read on the host, so a step
 neither waits for a GPU nor breaks a captured graph (in that case, pass `lr` as a 0-dimensional tensor on the device and
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias, overload
 
 import torch
@@ -28,6 +29,8 @@ _AT_ONCE = 1 << 24
 Group: TypeAlias = Mapping[str, Any]
 """The settings of a parameter group, which are the arguments of `MomentOptimizer` and `is_adapted`, `is_matrix`."""
 State: TypeAlias = dict[str, Tensor]
+Schedule: TypeAlias = Callable[[int], float]
+"""The learning rate of each step."""
 
 
 class MomentOptimizer(Optimizer):
@@ -57,15 +60,14 @@ class MomentOptimizer(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters with its own settings."""
         settings = {**self.defaults, **param_group}
-        lr, shares = settings["lr"], (*settings["betas"], settings["average_decay"])
+        lr, eps, decay = settings["lr"], settings["eps"], settings["weight_decay"]
+        shares = (*settings["betas"], settings["average_decay"])
         if not isinstance(lr, Tensor) and lr < 0:
             raise ValueError(f"lr is {lr}, but must be 0 or more")
         if not all(0 <= share < 1 for share in shares):
             raise ValueError(f"betas and average_decay are {shares}, but must be in [0, 1)")
-        if settings["eps"] <= 0 or settings["weight_decay"] < 0:
-            raise ValueError(
-                f"eps is {settings['eps']}, weight_decay {settings['weight_decay']}, but must be above 0, and 0 or more"
-            )
+        if eps <= 0 or decay < 0:
+            raise ValueError(f"eps is {eps}, weight_decay {decay}, but must be above 0, and 0 or more")
         super().add_param_group(param_group)
 
     @overload
@@ -81,19 +83,23 @@ class MomentOptimizer(Optimizer):
             loss = closure() if closure else None
         for group in self.param_groups:
             for parameters in _portions(p for p in group["params"] if p.grad is not None):
+                gradients = [p.grad for p in parameters if p.grad is not None]
+                if any(each.layout is not torch.strided for each in gradients):
+                    raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
                 states = [self.state_of(parameter, group) for parameter in parameters]
                 if "step" in states[0]:
                     torch._foreach_add_([state["step"] for state in states], 1)
-                updates = self._updates(parameters, states, group)
+                updates = self._updates(parameters, gradients, states, group)
                 torch._foreach_mul_(updates, group["lr"])
                 torch._foreach_sub_(parameters, updates)
                 if group["average_decay"]:
                     _follow(states, parameters, group["average_decay"])
         return loss
 
-    def _updates(self, parameters: list[Tensor], states: list[State], group: Group) -> tuple[Tensor, ...]:
+    def _updates(
+        self, parameters: list[Tensor], gradients: list[Tensor], states: list[State], group: Group
+    ) -> tuple[Tensor, ...]:
         """Update the moments with the gradients; return the direction of each parameter."""
-        gradients = [_dense_gradient(parameter) for parameter in parameters]
         first, second = ([state[name] for state in states] for name in STATE_NAMES)
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(first, gradients, 1 - beta1)  # m += (1 - beta1) (g - m)
@@ -118,20 +124,15 @@ class MomentOptimizer(Optimizer):
     def state_of(self, parameter: Tensor, group: Group) -> State:
         """Return the live state of a parameter by name: zeros at first, and the average a copy of the weights."""
         state: State = self.state[parameter]
-        for name in self.state_names(group):
+        names = self.state_names(group)
+        for name in names:
             if name in state:
                 continue
             if name == "step":
                 state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             else:
                 state[name] = parameter.clone() if name == "average" else torch.zeros_like(parameter)
-        return {name: state[name] for name in self.state_names(group)}
-
-    def moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the live moments (m, v) of a parameter in its shape, zeros at first."""
-        state = self.state[parameter]
-        first, second = (state.setdefault(name, torch.zeros_like(parameter)) for name in STATE_NAMES)
-        return first, second
+        return {name: state[name] for name in names}
 
 
 def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
@@ -151,13 +152,6 @@ def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
     """Return 1 - beta^t for each step t, by expm1, which is exact for small t."""
     powers = torch._foreach_mul(steps, math.log(beta)) if beta else [s * -torch.inf for s in steps]
     return torch._foreach_neg(torch._foreach_expm1(powers))
-
-
-def _dense_gradient(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    if parameter.grad.layout is not torch.strided:
-        raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
-    return parameter.grad
 
 
 class AdamW(MomentOptimizer):
@@ -188,8 +182,10 @@ class Lamb(MomentOptimizer):
     tensor([2.6464, 3.6464])
     """
 
-    def _updates(self, parameters: list[Tensor], states: list[State], group: Group) -> tuple[Tensor, ...]:
-        updates = super()._updates(parameters, states, group)
+    def _updates(
+        self, parameters: list[Tensor], gradients: list[Tensor], states: list[State], group: Group
+    ) -> tuple[Tensor, ...]:
+        updates = super()._updates(parameters, gradients, states, group)
         if group["is_adapted"]:
             torch._foreach_mul_(updates, trust_ratios(parameters, updates).unbind())
         return updates
@@ -226,10 +222,11 @@ class Muon(MomentOptimizer):
             return super().state_names(group)
         return ("muon_m", "step", "average") if group["average_decay"] else ("muon_m",)
 
-    def _updates(self, parameters: list[Tensor], states: list[State], group: Group) -> tuple[Tensor, ...]:
+    def _updates(
+        self, parameters: list[Tensor], gradients: list[Tensor], states: list[State], group: Group
+    ) -> tuple[Tensor, ...]:
         if not group["is_matrix"]:
-            return super()._updates(parameters, states, group)
-        gradients = [_dense_gradient(parameter) for parameter in parameters]
+            return super()._updates(parameters, gradients, states, group)
         moments = [state["muon_m"] for state in states]
         torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, moments, group["momentum"])  # Nesterov's look-ahead
@@ -289,19 +286,15 @@ def averaged(optimizer: Optimizer) -> Iterator[None]:
     >>> round(inside / weight.item(), 3)
     0.818
     """
-    averages = {p: state["average"] for p, state in optimizer.state.items() if "average" in state}
-    weights = {parameter: parameter.detach().clone() for parameter in averages}
-    _copy(averages)
+    kept = [(p.detach(), state["average"]) for p, state in optimizer.state.items() if "average" in state]
+    weights = [parameter.clone() for parameter, _ in kept]
+    for parameter, average in kept:
+        parameter.copy_(average)
     try:
         yield
     finally:
-        _copy(weights)
-
-
-@torch.no_grad()
-def _copy(values: Mapping[Tensor, Tensor]) -> None:
-    for parameter, value in values.items():
-        parameter.copy_(value)
+        for (parameter, _), weight in zip(kept, weights, strict=True):
+            parameter.copy_(weight)
 
 
 @torch.no_grad()
@@ -325,6 +318,77 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     scale = max_norm / norm.clamp(min=max_norm)
     torch._foreach_mul_(gradients, torch.where(norm.isfinite(), scale, 1.0))
     return norm
+
+
+# Learning rates as pure functions of the step: a warm-up, then one of three decays. Steps count from 0, so the last
+# update has step `total_steps - 1`. All rates are in [0, peak], and 0 from `total_steps` on.
+
+
+def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
+    """Return the configured learning rate as a function of the step; a warm-up below 1 is a share of all steps.
+
+    >>> rate = build_schedule(OptimConfig(schedule="official"), total_steps=125_000)
+    >>> rate(3_124), rate(3_125), rate(62_500)
+    (0.0017594368, 0.001716, 0.00088)
+    """
+    warmup = config.warmup_steps
+    if warmup >= total_steps > 1:
+        what, received = "the warm-up is not shorter than the training", f"{warmup:g} of {total_steps} steps"
+        raise LitebertError("LB-426", what, received=received, next="set optim.warmup_steps=0.1")
+    steps = min(round(warmup * total_steps if warmup < 1 else warmup), total_steps - 1)
+    shapes: dict[str, Callable[..., float]] = {
+        "official": official,
+        "linear": linear,
+        "wsd": partial(wsd, decay_share=config.decay_share),
+    }
+    return partial(shapes[config.schedule], peak=config.learning_rate, warmup_steps=steps, total_steps=total_steps)
+
+
+def official(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
+    """Return upstream's rate, which drops where the warm-up ends (optimization.py L28-64).
+
+    The decay counts from step 0 and not from the end of the warm-up, so `peak` is never reached:
+
+    >>> rates = [official(s, peak=1.0, warmup_steps=5, total_steps=10) for s in range(11)]
+    >>> rates[:5], rates[5:]
+    ([0.0, 0.2, 0.4, 0.6, 0.8], [0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * _share_left(step, start=0, end=total_steps)
+
+
+def linear(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
+    """Return the rate of a straight rise to `peak` and a straight fall to 0, without a jump.
+
+    >>> [linear(s, peak=1.0, warmup_steps=2, total_steps=6) for s in range(7)]
+    [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * _share_left(step, start=warmup_steps, end=total_steps)
+
+
+def wsd(step: int, *, peak: float, warmup_steps: int, total_steps: int, decay_share: float) -> float:
+    """Return the rate of warm-up, stable, decay: the last `decay_share` falls by 1 - sqrt.
+
+    Before the decay the rate does not depend on `total_steps`, so training can continue from any
+    stable checkpoint, or decay from there (Hägele et al., arXiv 2405.18392). The decay never
+    starts before the end of the warm-up.
+
+    >>> [wsd(s, peak=1.0, warmup_steps=2, total_steps=8, decay_share=0.5) for s in range(9)]
+    [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29..., 0.13..., 0.0]
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    decay_steps = max(1, round(decay_share * total_steps))
+    start = max(warmup_steps, total_steps - decay_steps)
+    return peak * (1 - math.sqrt(1 - _share_left(step, start=start, end=total_steps)))
+
+
+def _share_left(step: int, *, start: int, end: int) -> float:
+    """Return how much of [start, end] lies ahead of `step`: 1 before it, 0 after."""
+    return min(1.0, max(0.0, (end - step) / (end - start)))
 
 
 # From a configuration, and from a checkpoint.
@@ -431,10 +495,11 @@ def load_state_tensors(
     missing, unknown = sorted(live.keys() - tensors.keys()), sorted(tensors.keys() - live.keys())
     advice = "resume with the model configuration the checkpoint was written with"
     if missing or unknown:
+        received = f"{len(missing)} missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}"
         raise LitebertError(
             "LB-423",
             "the optimizer state belongs to another model",
-            received=f"{len(missing)} missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}",
+            received=received,
             expected=did_you_mean(unknown[0], live) if unknown else f"all {len(live)} names",
             next=advice,
         )
