@@ -49,20 +49,6 @@ def _padded() -> tuple[Tensor, Tensor, Tensor]:
     return ids, mask, segments
 
 
-@pytest.mark.parametrize("for_inference", [False, True])
-@torch.inference_mode()
-def test_the_encoder_equals_theirs(tmp_path: Path, for_inference: bool) -> None:
-    folder, theirs = _folder(hf.BertModel, tmp_path)
-    ids, mask, segments = _padded()
-    expected = theirs(ids, attention_mask=mask, token_type_ids=segments)
-    network = load_model(folder, for_inference=for_inference).network
-    batch = Batch.from_padded(ids, mask, segments)
-    hidden = network.albert(batch)
-    torch.testing.assert_close(hidden, expected[0][mask.bool()], atol=1e-5, rtol=0)
-    pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-    torch.testing.assert_close(pooled, expected[1], atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("cls", [hf.BertForPreTraining, hf.BertForMaskedLM])
 @torch.inference_mode()
 def test_the_pretraining_heads_equal_theirs(tmp_path: Path, cls: type) -> None:

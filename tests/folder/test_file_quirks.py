@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
@@ -56,16 +55,6 @@ def test_a_sharded_model_of_transformers_is_read(tmp_path: Path) -> None:
     assert all(torch.equal(sharded[name], single[name]) for name in single)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_files_are_read_as_the_numbers_they_hold(
-    tmp_path: Path, network: AlbertForPretraining, dtype: torch.dtype
-) -> None:
-    save_model(network, tmp_path, dtype=dtype)
-    again = load_model(tmp_path).network.state_dict()
-    for name, tensor in network.state_dict().items():
-        assert torch.equal(again[name], tensor.to(dtype).float()), name
-
-
 @pytest.mark.parametrize("kept", [("predictions.bias",), ("predictions.decoder.bias",), ("predictions.bias", "both")])
 @pytest.mark.parametrize("has_decoder", [False, True])
 def test_tied_tensors_may_be_written_in_any_combination(
@@ -87,12 +76,6 @@ def test_an_untied_decoder_is_refused_and_not_dropped(tmp_path: Path, network: A
     _rewrite(tmp_path, tensors | {"predictions.decoder.weight": tensors[WORDS] + 1})
     with pytest.raises(DamagedError, match="LB-609"):
         load_model(tmp_path)
-
-
-def test_leftover_heads_are_named_and_not_an_error(tmp_path: Path, network: AlbertForPretraining) -> None:
-    tensors = load_file(tmp_path / "model.safetensors")
-    _rewrite(tmp_path, tensors | {"classifier.weight": torch.ones(2, 32)})
-    assert load_model(tmp_path).unused == ("classifier.weight",)
 
 
 def test_weights_that_are_not_numbers_are_refused(tmp_path: Path, network: AlbertForPretraining) -> None:
@@ -216,13 +199,6 @@ def test_changed_weights_are_noticed_and_a_file_without_a_hash_says_so(
     assert path.read_bytes() == data
 
 
-def test_a_million_tensors_are_refused_in_bounded_memory(tmp_path: Path, network: AlbertForPretraining) -> None:
-    header = _listed({f"t{number}": ([0], (0, 0)) for number in range(300_000)})
-    (tmp_path / "model.safetensors").write_bytes(_with_header(header))
-    with pytest.raises(DamagedError, match="LB-603"):
-        load_model(tmp_path)
-
-
 def test_every_flipped_bit_of_a_header_is_noticed_or_changes_nothing(
     tmp_path: Path, network: AlbertForPretraining
 ) -> None:
@@ -301,14 +277,3 @@ def test_absurd_numbers_in_a_configuration_are_refused_soon(
         load_model(tmp_path)
     assert time.process_time() - begun < 1
     assert len(str(caught.value)) < 2_000
-
-
-def test_control_a_network_of_absurd_size_would_be_allocated() -> None:
-    with pytest.raises(RuntimeError, match=r"allocate|overflow"):
-        AlbertForPretraining(AlbertConfig.model_construct(**{**dict(SHAPE), "vocab_size": 2**50}))
-
-
-def test_control_the_library_reads_a_file_of_many_tensors(tmp_path: Path, network: AlbertForPretraining) -> None:
-    test_a_million_tensors_are_refused_in_bounded_memory(tmp_path, network)
-    with safe_open(tmp_path / "model.safetensors", "np") as file:
-        assert len(file.keys()) == 300_000

@@ -86,15 +86,6 @@ def test_the_score_is_that_of_the_verbs_answer(tokenizer: Tokenizer) -> None:
     assert model.explain("classify", TEXTS[1], answer=other).score < found.score
 
 
-def test_equal_texts_share_their_cosine_equally(tokenizer: Tokenizer) -> None:
-    model = _model(tokenizer, None)
-    found = model.explain("similar", "a small cat", "a small cat")
-    assert found.score == pytest.approx(1, abs=1e-5)
-    by_part = {part: [w for w in found.words if w.part == part] for part in ("first", "second")}
-    for one, other in zip(by_part["first"], by_part["second"], strict=True):
-        assert one.attribution == pytest.approx(other.attribution, abs=1e-4)
-
-
 def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> None:
     model = _model(tokenizer, None)
     before = model.embed(TEXTS)

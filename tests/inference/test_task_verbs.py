@@ -93,19 +93,6 @@ def test_choose_takes_any_number_of_choices(make: Make) -> None:
         assert chosen.text == choices[chosen.index]
 
 
-@pytest.mark.parametrize("kind", ["question-answering", "conditional-question-answering"])
-def test_answers_are_spans_of_the_context_in_order(make: Make, kind: str) -> None:
-    model = make(HeadConfig(kind=kind))
-    context = " ".join([CONTEXT] * 4)
-    found = model.answer("What did Anna find?", context, top=6)
-    probabilities = [each.probability for each in found]
-    assert len(found) == 6
-    assert probabilities == sorted(probabilities, reverse=True)
-    assert all(context[each.start : each.stop].strip() == each.text for each in found)
-    everything = model.answer("What did Anna find?", context, top=100)
-    assert sum(each.probability for each in everything) == pytest.approx(1, abs=1e-4)
-
-
 def test_a_model_that_can_tell_says_that_there_is_no_answer(make: Make) -> None:
     model = make(HeadConfig(kind="conditional-question-answering"))
     assert isinstance(model.network, AlbertForTask)
@@ -130,13 +117,6 @@ def test_several_documents_are_one_ranking(make: Make, kind: str) -> None:
     spans = [each for each in found if each.text]
     assert all(documents[s.document][s.start : s.stop].strip() == s.text for s in spans)
     assert (found[0].no_answer is None) == (kind == "question-answering")
-
-
-def test_pairs_must_be_as_many_as_texts(make: Make) -> None:
-    model = make(HeadConfig(kind="sequence-classification", labels=("no", "yes")))
-    with pytest.raises(LitebertError, match="LB-931"):
-        model.classify(["a"], ["b", "c"])
-    assert model.classify("Anna.") == model.classify(["Anna."])[0]
 
 
 def test_tags_say_where_their_words_are(make: Make) -> None:

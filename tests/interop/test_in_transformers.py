@@ -186,13 +186,6 @@ def test_what_the_engine_does_not_compute_is_the_originals(change: str, monkeypa
 
 
 @torch.no_grad()
-def test_ids_beyond_the_positions_raise_what_they_raised() -> None:
-    model = litebert.optimize(_albert("Model"))
-    with pytest.raises(RuntimeError, match="size of the tensor"):
-        model(torch.full((1, 65), 7))
-
-
-@torch.no_grad()
 def test_a_pipeline_and_its_tokenizer_run_on_the_engine(packaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["The cat sat on the [MASK].", "Paris is the [MASK] of a much larger country."]
     pipe = hf.pipeline("fill-mask", model=packaged, batch_size=2, device="cpu")
@@ -216,18 +209,6 @@ def test_sentence_transformers_run_on_the_engine(packaged: str, monkeypatch: pyt
     found = model.encode(texts)
     assert used()
     assert abs(found - expected).max() < 1e-5
-
-
-def test_trainers_evaluation_runs_on_the_engine(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = _albert("ForSequenceClassification"), _inputs()
-    rows = [
-        {name: values[row] for name, values in inputs.items()} | {"labels": torch.tensor(row % 2)} for row in range(4)
-    ]
-    arguments = hf.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True)
-    expected = hf.Trainer(model, arguments).evaluate(rows)["eval_loss"]
-    used = _uses_engine(litebert.optimize(model), monkeypatch)
-    assert hf.Trainer(model, arguments).evaluate(rows)["eval_loss"] == pytest.approx(expected)
-    assert used()
 
 
 def test_the_signature_stays_and_twice_is_once() -> None:

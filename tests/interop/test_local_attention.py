@@ -43,13 +43,6 @@ def test_the_folder_holds_its_kind_of_attention(folder: Path) -> None:
     torch.testing.assert_close(packed.albert(ids), network.albert(ids), rtol=0, atol=1e-5)
 
 
-def test_full_attention_is_not_mentioned_in_the_folder(tmp_path: Path) -> None:
-    save_model(AlbertForPretraining(LOCAL.model_copy(update={"attention": "full"})), tmp_path)
-    table = json.loads((tmp_path / "config.json").read_text())
-    assert table["model_type"] == "albert"
-    assert not any("attention_window" in name for name in table)
-
-
 def test_transformers_refuses_the_folder_by_its_model_type(folder: Path) -> None:
     transformers = pytest.importorskip("transformers")
     with pytest.raises(ValueError, match="albert-litebert"):

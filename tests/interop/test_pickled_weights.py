@@ -18,8 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.errors import DamagedError, LitebertError
-from litebert.folder.weights import read_tensors
+from litebert.errors import LitebertError
 from litebert.interop.huggingface import import_model, read_torch_file
 
 BASE = torch.arange(12.0).reshape(3, 4)
@@ -155,13 +154,6 @@ def test_a_file_made_by_hand_is_read(tmp_path: Path) -> None:
         assert torch.equal(_read(file, tmp_path)["w"], ALIVE)
 
 
-def test_the_payloads_would_run(tmp_path: Path) -> None:
-    for name, payload in _payloads(tmp_path / "ran").items():
-        pickle.loads(payload)
-        assert (tmp_path / "ran").exists(), name
-        (tmp_path / "ran").unlink()
-
-
 @pytest.mark.parametrize("container", [_archive, _stream, bytes])
 def test_no_payload_is_run(tmp_path: Path, container: Callable[[bytes], bytes]) -> None:
     (tmp_path / "in").mkdir()
@@ -172,12 +164,6 @@ def test_no_payload_is_run(tmp_path: Path, container: Callable[[bytes], bytes]) 
             import_model(tmp_path / "in", tmp_path / "out", legacy_pickle=True)
         assert not (tmp_path / "ran").exists(), name
         assert not (tmp_path / "out").exists()
-
-
-def test_a_refusal_names_what_was_asked_for(tmp_path: Path) -> None:
-    payload = _payloads(tmp_path / "ran")["reduce"]
-    with pytest.raises(LitebertError, match=r"LB-730[\s\S]*posix\.system"):
-        _read(_archive(payload), tmp_path)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -223,14 +209,6 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("is_archive", [True, False])
-def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, is_archive: bool) -> None:
-    whole = _saved(STATE, is_archive=is_archive)
-    for part in range(64):
-        with pytest.raises(LitebertError, match=r"LB-73[01]"):
-            _read(whole[: len(whole) * part // 64], tmp_path)
-
-
 @settings(deadline=None, max_examples=150)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4),
@@ -262,11 +240,3 @@ def test_a_huge_file_is_not_read_before_it_is_understood(tmp_path: Path, magic: 
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("is_archive", [True, False])
-def test_a_pickle_called_safetensors_is_called_what_it_is(tmp_path: Path, is_archive: bool) -> None:
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(_saved(STATE, is_archive=is_archive))
-    with pytest.raises(DamagedError, match=r"LB-603[\s\S]*(zip archive|pickle)[\s\S]*import"):
-        read_tensors(path)

@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from litebert.folder import load_model
-from litebert.interop.huggingface import import_model
 from litebert.nn import Batch
 
 # States reach 11.6, where float32 numbers lie 1e-6 apart. Against float64 both implementations are
@@ -77,12 +76,3 @@ def test_its_states_are_those_of_transformers(trunk: Path, reference: dict[str, 
     for step, ours in enumerate(_states(trunk, ids)):
         assert float((ours - narrow[step][0]).abs().max()) < ROUNDING, step
         assert float((ours - exact[step][0]).abs().max()) < ROUNDING, step
-
-
-def test_importing_changes_no_bit_of_it(trunk: Path, tmp_path: Path) -> None:
-    report = import_model(trunk, tmp_path / "out")
-    assert report.architecture == "AlbertModel"
-    before = load_file(trunk / "model.safetensors")
-    after = load_file(tmp_path / "out" / "model.safetensors")
-    assert set(after) == {f"albert.{name}" for name in before}
-    assert all(torch.equal(after[f"albert.{name}"], tensor) for name, tensor in before.items())

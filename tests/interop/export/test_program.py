@@ -1,21 +1,19 @@
 """A .pt2 program: torch alone runs it, at every shape."""
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import numpy as np
-import pytest
 import torch
 from click.testing import CliRunner
 
 from litebert.cli import cli
 from litebert.cli.help import schema_of
 from litebert.interop.export.check import ragged_outputs
-from litebert.interop.export.network import INPUTS, padded
-from litebert.interop.export.program import export_program, trace
+from litebert.interop.export.network import INPUTS
+from litebert.interop.export.program import export_program
 from litebert.nn import AlbertForTask
 
 
@@ -47,15 +45,6 @@ def test_the_program_holds_each_weight_once_and_no_paths(folder_of: Callable[[st
     export_program(folder, output)
     assert output.stat().st_size < (folder / "model.safetensors").stat().st_size + 250_000
     assert str(Path(torch.__file__).parent).encode() not in output.read_bytes()
-
-
-def test_too_long_a_sequence_is_refused_by_the_program(build: Callable[..., AlbertForTask]) -> None:
-    buffer = io.BytesIO()
-    torch.export.save(trace(padded(build("token-classification"))), buffer)
-    buffer.seek(0)
-    loaded = torch.export.load(buffer).module()
-    with pytest.raises(AssertionError, match="512"):
-        loaded(*_tensors(1, 513).values())
 
 
 def test_the_command_reports_in_json(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
