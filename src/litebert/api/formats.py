@@ -201,9 +201,9 @@ def quantize(
     A few hundred texts determine the range of every activation. A run of litebert finetune is calibrated on training
     examples of its task.
 
-    litebert quantize models/english-16m models/int8 --texts texts.txt
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     litebert evaluate models/mrpc-int8 --task mrpc --data glue
+    litebert quantize runs/mine models/int8 --texts texts.txt
     """
     if bool(texts) == (data is not None):
         raise LitebertError(
