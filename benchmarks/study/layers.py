@@ -19,11 +19,14 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from litebert.api.study import read_parts, study_layers, write_study
+import litebert
+from litebert.api.study import write_page
 from litebert.files import write_json
 from litebert.folder import load_model
 from litebert.nn import Batch
-from litebert.study.layers import Layers, layers_of
+from litebert.report.page import write_pictures
+from litebert.study.findings import Layers, read_parts
+from litebert.study.layers import layers_of, measure_layers
 
 HERE = Path(__file__).parent
 SHARED = HERE.parent / "pretraining" / "books-wiki-mini" / "model"
@@ -34,17 +37,17 @@ NAMES = ("packaged", "books-wiki-mini", "minilm-bert")
 def main(texts: Path, bert: Path | None = None, trunk: Path | None = None) -> None:
     """Measure and write."""
     torch.set_num_threads(1)
-    models = (None, SHARED, *([bert] if bert else []))
-    measured = study_layers(models, texts, depths=DEPTHS, say=print)
-    found = dict(zip(NAMES, measured, strict=False))
+    models = zip(NAMES, (None, SHARED, *([bert] if bert else [])), strict=False)
+    lines = [line for line in texts.read_text("utf-8").split("\n") if line.strip()][:32]
+    found = {name: measure_layers(litebert.load(model), lines, depths=DEPTHS) for name, model in models}
     if trunk:
         found["pl-bert"] = _trunk(trunk)
     for name, each in found.items():
         source = each.model_copy(update={"source": name})
         write_json(HERE / f"layers-{name}.json", source.model_dump(mode="json"))
     parts = read_parts(HERE)
-    write_study(parts[:1], output=HERE)
-    write_study(parts, html=HERE / "build" / "study.html")
+    write_pictures(HERE, parts[:1])
+    write_page(HERE / "build" / "study.html", parts)
     print(parts[0].finding)
 
 

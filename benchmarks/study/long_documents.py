@@ -28,8 +28,8 @@ from sklearn.preprocessing import StandardScaler
 
 import litebert
 from benchmarks.texts import rows
-from litebert.api.study import write_lengthened
 from litebert.files import Json, write_json
+from litebert.study.masked import write_lengthened
 
 POSITIONS, TRAINED, WINDOW = 2_048, 128, 64
 LENGTHS = (128, 512, POSITIONS)

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 
 import litebert
-from litebert.api.study import write_lengthened
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.files import Json, write_json
 from litebert.runs import read_metrics
+from litebert.study.masked import write_lengthened
 from litebert.train.pretrain import pretrain
 
 LENGTH, WINDOW = 512, 64

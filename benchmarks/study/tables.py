@@ -17,14 +17,12 @@ from pathlib import Path
 from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
-from litebert.study.ablation import GRIDS, Ablation, AblationRow, read_ablation
-from litebert.study.layers import Layers
-from litebert.study.masked import Depths
+from litebert.study.ablation import MEASURE, Ablation, AblationRow, grids, read_ablation, shared_probes
+from litebert.study.findings import Depths, Layers
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "study.md"
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-MEASURE = "mask_token_accuracy"
 CROSSED = {"nsp_accuracy": "NSP", "sop_accuracy": "SOP"}
 
 
@@ -37,7 +35,7 @@ def table(name: str) -> str:
     """Return one ablation as a table in Markdown, and its verdict; or the rows of another file."""
     if name in ("layers", "depths"):
         return _layers() if name == "layers" else _depths()
-    if name not in GRIDS:
+    if name not in grids():
         return _rows(name)
     found = read_ablation(HERE / f"{name}.json")
     extra = _extra(found)
@@ -92,7 +90,7 @@ def _shown(cells: Iterable[object]) -> list[str]:
 
 def _extra(found: Ablation) -> dict[str, str]:
     """Return the measures beside the accuracy at [MASK], with their headings."""
-    trials, grid = [trial for row in found.rows for trial in row.trials], GRIDS[found.name]
+    trials, grid = [trial for row in found.rows for trial in row.trials], grids()[found.name]
     names = {name for trial in trials for name in trial.measures}
     extra: dict[str, str] = {}
     if grid.measures_depths:
@@ -100,9 +98,7 @@ def _extra(found: Ablation) -> dict[str, str]:
         extra = {f"{MEASURE}_at_{depth}": f"at depth {depth}" for depth in depths}
     if grid.crosses_objectives:
         extra |= {name: heading for name, heading in CROSSED.items() if name in names}
-    by_row = [{probe for trial in row.trials for probe in trial.probes} for row in found.rows]
-    probes = {n for names in by_row for n in names if sum(n in each for each in by_row) > 1}
-    return extra | {f"probe {name}": name for name in sorted(probes)}
+    return extra | {f"probe {name}": name for name in shared_probes(found.rows)}
 
 
 def _cells(row: AblationRow, found: Ablation, extra: dict[str, str]) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from litebert.files import read_json
 from litebert.study import Costs, Layers
-from litebert.study.masked import LocalAttention
+from litebert.study.findings import LocalAttention
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "study.md").read_text("utf-8")

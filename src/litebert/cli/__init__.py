@@ -101,7 +101,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "runs tail": ("api.runs:tail", {}),
     "search": ("cli.verbs:search", {}),
     "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
-    "sizes": ("api.study:sizes", {"presets": "--preset"}),
+    "sizes": ("study.sizes:show_sizes", {"presets": "--preset"}),
     "study ablation": ("api.study:ablation", {"rows": "--row", "train_all": "--all", "probes": "--probe"}),
     "study attention": ("api.study:attention", {}),
     "study cost": ("api.study:cost", {}),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import get_completion_class
@@ -91,33 +90,23 @@ OUTPUTS: dict[str, Any] = {
     "tag": list[list[Tagged]] | BulkRow,
 }
 """What the verbs print with `--json`: for typed texts, or for each row of a file."""
-STUDIES = {
-    "study ablation": "study.ablation:Ablation",
-    "study attention": "study.masked:LocalAttention",
-    "study cost": "study.claims:Costs",
-    "study depth": "study.masked:Depths",
-    "study layers": "study.layers:Layers",
-}
-"""What the studies print; the types need torch, and are imported for a schema alone."""
 
 
 def json_type(command: str) -> Any:
     """Return the type of what a command prints with `--json`: what its function returns, or what `as_json` does."""
-    if command in STUDIES:
-        module, _, name = STUDIES[command].partition(":")
-        found = getattr(import_module(f"litebert.{module}"), name)
-        return list[found] if command in ("study depth", "study layers") else found  # type: ignore[valid-type]
     if command in OUTPUTS or command not in FUNCTIONS:
         return OUTPUTS.get(command)
     returned = get_type_hints(function_of(command), include_extras=True).get("return")
     if get_origin(returned) is Iterator:
         (returned,) = get_args(returned)
     each_of = get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]
-    plain = [
-        get_type_hints(as_json)["return"] if (as_json := getattr(each, "as_json", None)) else each
-        for each in each_of
-        if each not in (NoneType, str)
-    ]
+    plain = []
+    for each in each_of:
+        if as_json := getattr(each, "as_json", None):
+            found = get_type_hints(as_json)["return"]
+            plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)  # of Study[Layers] it is Layers
+        elif each not in (NoneType, str):
+            plain.append(each)
     return Union[tuple(plain)] if plain else None  # noqa: UP007
 
 

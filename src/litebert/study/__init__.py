@@ -1,47 +1,31 @@
-"""Studies of the architecture: its parameters and costs, and the paper's experiments repeated.
-
-Nothing that needs torch is imported before it is used.
-"""
+"""Studies of the architecture: its parameters and costs, and the paper's experiments repeated."""
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from litebert.study.sizes import Sizes, sizes_of
 
 if TYPE_CHECKING:
-    from litebert.study.ablation import Ablation, Plan, ablate, read_ablation
-    from litebert.study.claims import Costs, measure_costs
-    from litebert.study.layers import Layers, measure_layers
+    from litebert.study.cost import measure_costs
+    from litebert.study.findings import Costs, Layers
+    from litebert.study.layers import measure_layers
+    from litebert.study.trials import ablate
 
-__all__ = [
-    "Ablation",
-    "Costs",
-    "Layers",
-    "Plan",
-    "Sizes",
-    "ablate",
-    "measure_costs",
-    "measure_layers",
-    "read_ablation",
-    "sizes_of",
-]
+__all__ = ["Costs", "Layers", "Sizes", "ablate", "measure_costs", "measure_layers", "sizes_of"]
 
 _HOMES = {
-    "Ablation": "ablation",
-    "Costs": "claims",
-    "Layers": "layers",
-    "Plan": "ablation",
-    "ablate": "ablation",
-    "measure_costs": "claims",
+    "Costs": "findings",
+    "Layers": "findings",
+    "ablate": "trials",
+    "measure_costs": "cost",
     "measure_layers": "layers",
-    "read_ablation": "ablation",
 }
+"""What is imported when it is first used: measuring needs torch."""
 
 
 def __getattr__(name: str) -> object:
-    """Import a study when it is first used."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"litebert.study.{_HOMES[name]}"), name)
+        return getattr(import_module(f"litebert.study.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'litebert.study' has no attribute {name!r}")

@@ -1,18 +1,16 @@
-"""Parameters and FLOPs of a network, computed from its configuration alone."""
+"""Parameters and FLOPs of a network, computed from its configuration alone; `litebert sizes` for the presets."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
-from litebert.config import AlbertConfig
-from litebert.files import Json
+from litebert.config import PRESETS, AlbertConfig, preset
 
 MASKED_SHARE = 0.15
 """Share of the tokens that the masked LM head reads."""
-
-PAPER_STEPS, PAPER_BATCH_SIZE, PAPER_SEQ_LENGTH = 125_000, 4_096, 512
-"""Paper 4.1: the training of every comparison run."""
-
+PAPER_TOKENS = 125_000 * 4_096 * 512
+"""Paper 4.1: the steps, sequences and pieces of every comparison run."""
 PAPER_PARAMETERS = {
     "base": "12M",
     "large": "18M",
@@ -28,9 +26,9 @@ PAPER_PARAMETERS = {
 class Sizes:
     """Parameter counts, and FLOPs per token at sequence lengths 128 and 512.
 
-    Each layer norm counts with the sub-layer it follows. The word table is also the output layer of
-    the masked LM and counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the
-    tokens, and exclude what is computed once per sequence (pooler, sentence order).
+    Each layer norm counts with the sub-layer it follows. The word table is also the output layer of the masked LM and
+    counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the tokens, and exclude what is computed
+    once per sequence (pooler, sentence order). `formula` counts weights as if none were shared.
     """
 
     embeddings: int
@@ -71,49 +69,51 @@ class Sizes:
 
     @property
     def training_flops_512(self) -> int:
-        """FLOPs per token of forward and backward pass at length 512: three times forward."""
+        """The same at length 512."""
         return 3 * self.forward_flops_512
 
     @property
     def normalised_cost(self) -> float:
         """`formula` times the paper's 125,000 steps of 4,096 x 512 tokens."""
-        return float(self.formula * PAPER_STEPS * PAPER_BATCH_SIZE * PAPER_SEQ_LENGTH)
+        return float(self.formula * PAPER_TOKENS)
 
-    def to_json(self) -> dict[str, Json]:
+    def as_json(self) -> dict[str, int | float]:
         """Return every count and every derived figure by name."""
-        return {
-            **asdict(self),
-            "body": self.body,
-            "total": self.total,
-            "bytes_fp32": self.bytes_fp32,
-            "bytes_bf16": self.bytes_bf16,
-            "training_flops_128": self.training_flops_128,
-            "training_flops_512": self.training_flops_512,
-            "normalised_cost": self.normalised_cost,
-        }
+        derived = (name for name, value in vars(Sizes).items() if isinstance(value, property))
+        return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
 def sizes_of(config: AlbertConfig) -> Sizes:
     """Count a network's parameters and FLOPs without building it.
 
-    >>> from litebert.config import preset
     >>> f"{sizes_of(preset('base-v2')).total:,}"
     '11,813,810'
     """
     embedding, hidden, vocab = config.embedding_size, config.hidden_size, config.vocab_size
-    rows = vocab + config.max_position_embeddings + config.type_vocab_size
-    num_attention, num_ffn = _num_blocks(config)
+
+    def dense(inputs: int, outputs: int) -> int:
+        return inputs * outputs + outputs
+
+    def norm(size: int) -> int:
+        return 2 * size
+
+    shared = config.num_hidden_groups * config.inner_group_num  # distinct blocks, if all steps share them
+    num_attention = shared if config.sharing in ("all", "attention") else config.num_steps
+    num_ffn = shared if config.sharing in ("all", "ffn") else config.num_steps
+    inner = config.intermediate_size
+    square = hidden * hidden
     return Sizes(
-        embeddings=rows * embedding + _norm(embedding),
-        projection=_dense(embedding, hidden) if config.projects_embeddings else 0,
-        attention=num_attention * (4 * _dense(hidden, hidden) + _norm(hidden)),
-        ffn=num_ffn * _feed_forward(hidden, config.intermediate_size),
-        pooler=_dense(hidden, hidden),
-        masked_lm_head=_dense(hidden, embedding) + _norm(embedding) + vocab,
-        sentence_order_head=_dense(hidden, 2),
+        embeddings=(vocab + config.max_position_embeddings + config.type_vocab_size) * embedding + norm(embedding),
+        projection=dense(embedding, hidden) if config.projects_embeddings else 0,
+        attention=num_attention * (4 * dense(hidden, hidden) + norm(hidden)),
+        ffn=num_ffn * (dense(hidden, inner) + dense(inner, hidden) + norm(hidden)),
+        pooler=dense(hidden, hidden),
+        masked_lm_head=dense(hidden, embedding) + norm(embedding) + vocab,
+        sentence_order_head=dense(hidden, 2),
         forward_flops_128=forward_flops(config, seq_length=128),
         forward_flops_512=forward_flops(config, seq_length=512),
-        formula=_formula(config),
+        # V E + E H + L (4 H^2 + 2 4H^2) + H^2
+        formula=vocab * embedding + embedding * hidden + config.num_hidden_layers * 12 * square + square,
     )
 
 
@@ -133,31 +133,37 @@ def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
     return config.num_steps * (2 * kernels + scores_and_mixing) + projection + round(MASKED_SHARE * head)
 
 
-def _formula(config: AlbertConfig) -> int:
-    """Return V E + E H + L (4 H^2 + 2 4H^2) + H^2, which counts weights as if none were shared."""
-    vocab, embedding, hidden = config.vocab_size, config.embedding_size, config.hidden_size
-    square = hidden * hidden
-    layers = config.num_hidden_layers * (4 * square + 2 * 4 * square)
-    return vocab * embedding + embedding * hidden + layers + square
+class PresetSizes(dict[str, Sizes]):
+    """The sizes of presets by name."""
+
+    def __str__(self) -> str:
+        """Return aligned columns: the names to the left, figures to the right."""
+        headings = "preset|body|with heads|paper|MB fp32|MB bf16|MFLOP/token 128|512|formula|cost"
+        rows = [tuple(headings.split("|"))]
+        for name, each in self.items():
+            paper = PAPER_PARAMETERS.get(name.removesuffix("-v1").removesuffix("-v2"), "-")
+            millions = (each.bytes_fp32, each.bytes_bf16, each.forward_flops_128, each.forward_flops_512)
+            cells = (name, f"{each.body:,}", f"{each.total:,}", paper, *(f"{count / 1e6:.1f}" for count in millions))
+            rows.append((*cells, f"{each.formula:,}", f"{each.normalised_cost:.3e}"))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        )
+
+    def as_json(self) -> list[dict[str, str | int | float]]:
+        """Return every figure by name."""
+        return [{"preset": name, **each.as_json()} for name, each in self.items()]
 
 
-def _num_blocks(config: AlbertConfig) -> tuple[int, int]:
-    """Return how many distinct attention and feed-forward blocks the layers use."""
-    shared = config.num_hidden_groups * config.inner_group_num
-    own = config.num_steps
-    return (
-        shared if config.sharing in ("all", "attention") else own,
-        shared if config.sharing in ("all", "ffn") else own,
-    )
+def show_sizes(*, presets: Annotated[tuple[str, ...], "Show this preset only."] = ()) -> PresetSizes:
+    """Show parameters, bytes and FLOPs of the presets.
 
+    litebert sizes
+    litebert sizes --preset base-v2 --preset bert-base --json
 
-def _feed_forward(hidden: int, intermediate: int) -> int:
-    return _dense(hidden, intermediate) + _dense(intermediate, hidden) + _norm(hidden)
-
-
-def _dense(inputs: int, outputs: int) -> int:
-    return inputs * outputs + outputs
-
-
-def _norm(size: int) -> int:
-    return 2 * size
+    FLOPs are those of one token's forward pass at lengths 128 and 512 (training: three times as many). The formula is
+    V*E + E*H + L*(4H^2 + 2*4H^2) + H^2; its cost is that times the paper's 125,000 steps of 4,096 x 512 tokens.
+    "paper" is Table 1, as printed.
+    """
+    return PresetSizes({name: sizes_of(preset(name)) for name in presets or PRESETS})

@@ -30,10 +30,9 @@ RowStream = Iterator[Mapping[str, object]]
 
 
 class Embedder(Protocol):
-    """Anything that returns one vector per text: a litebert model, or static vectors."""
+    """Anything that returns one vector per text, shape (texts, dimensions): a litebert model, or static vectors."""
 
-    def embed(self, texts: list[str], /) -> NDArray[np.float32]:
-        """Return the vectors, shape (texts, dimensions)."""
+    def embed(self, texts: list[str], /) -> NDArray[np.float32]: ...
 
 
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:

@@ -1,0 +1,432 @@
+"""The paper's tables: their rows as settings (ablation.toml), what was measured, and whether its order is reproduced.
+
+Nothing here trains or needs torch; see `trials`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, variance
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.errors import no_such_name
+from litebert.files import read_json
+from litebert.metrics import Spread
+from litebert.report.figures import RowPoint, RowsFigure
+from litebert.report.page import Part
+from litebert.report.tables import Cell, Table
+from litebert.study.sizes import forward_flops
+from litebert.terminal import counted
+
+Words = tuple[str, ...]
+Known = TypeVar("Known")
+
+HELP = "litebert study ablation --help"
+MEASURE = "mask_token_accuracy"
+"""What rows are compared by. Only positions that show [MASK] count: at the others the answer may be in sight."""
+CLEAR = 2.0
+"""A difference counts if it is at least this many standard errors."""
+
+# Scales and tables
+
+
+class _Described(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Shape(_Described):
+    """The widths and the depth that a table varies."""
+
+    hidden_size: int
+    num_layers: int
+    head_size: int
+
+
+class Scale(_Described):
+    """How large the networks of a study are, and how long they are trained.
+
+    `base` and `large` stand for the paper's two shapes, and `embedding_sizes` for its embedding sizes.
+    `usual_embedding` is the embedding size of all other tables; 0 makes it equal to H.
+    """
+
+    name: str
+    base: Shape
+    large: Shape
+    embedding_sizes: dict[int, int]
+    usual_embedding: int
+    steps: int
+    training: Words
+
+
+class Variant(_Described):
+    """One row of a table: a network of the scale, settings, and the paper's figure if it has one; see ablation.toml."""
+
+    label: str
+    shape: Literal["base", "large"] = "base"
+    width: int = 1
+    layers: int | None = None
+    halved: bool = False
+    embedding: int | None = None
+    settings: Words = ()
+    groups: int = 1
+    paper: float | None = None
+    start: str | None = None
+    steps: float = 1.0
+    has_more_data: bool = False
+    part: str = ""
+
+    def num_layers(self, scale: Scale) -> int:
+        """Return the depth of the network."""
+        full = self.layers or (scale.base if self.shape == "base" else scale.large).num_layers
+        return max(1, full // 2) if self.halved else full
+
+    def words(self, scale: Scale) -> Words:
+        """Return the settings of the network and those of the row."""
+        shape = scale.base if self.shape == "base" else scale.large
+        hidden = self.width * shape.hidden_size
+        embedding = scale.embedding_sizes[self.embedding] if self.embedding else hidden
+        if self.embedding is None:
+            embedding = scale.usual_embedding or hidden
+        return (
+            f"model.hidden_size={hidden}",
+            f"model.num_hidden_layers={self.num_layers(scale)}",
+            f"model.num_attention_heads={hidden // shape.head_size}",
+            f"model.intermediate_size={4 * hidden}",
+            f"model.embedding_size={embedding}",
+            *self.settings,
+        )
+
+
+class Grid(_Described):
+    """One table of the paper.
+
+    `crosses_objectives`: each row is measured on next sentence and on sentence order, too; `measures_depths`: masked
+    words are measured after every step of the network; `equals_compute`: rows have the FLOPs of their mean.
+    """
+
+    name: str
+    title: str
+    source: str
+    rows: tuple[Variant, ...]
+    crosses_objectives: bool = False
+    measures_depths: bool = False
+    equals_compute: bool = False
+
+    def variants(self, scale: Scale) -> dict[str, Variant]:
+        """Return the rows at a scale by label; two that are the same network there are one row."""
+        found: dict[str, Variant] = {}
+        for row in self.rows:
+            layers = row.num_layers(scale)
+            label = row.label.format(steps=counted(layers, "step"), layers=counted(layers, "layer"))
+            if layers % row.groups == 0:
+                found.setdefault(label, row.model_copy(update={"label": label}))
+        if not self.equals_compute:
+            return found
+        # The output layer is left out: the vocabulary has no pieces but the special ones.
+        words = {label: (*scale.training, *row.words(scale), "model.vocab_size=6") for label, row in found.items()}
+        flops = {label: training_flops(each) for label, each in words.items()}
+        middle = math.exp(fmean(map(math.log, flops.values())))
+        return {label: row.model_copy(update={"steps": middle / flops[label]}) for label, row in found.items()}
+
+
+@cache
+def scales() -> dict[str, Scale]:
+    """Return the scales by name."""
+    return {name: Scale.model_validate({"name": name, **each}) for name, each in _described("scales").items()}
+
+
+@cache
+def grids() -> dict[str, Grid]:
+    """Return the tables by name, the paper's first."""
+    return {name: Grid.model_validate({"name": name, **each}) for name, each in _described("tables").items()}
+
+
+def _described(kind: str) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[kind]
+    return found
+
+
+def known(code: str, what: str, name: str, table: dict[str, Known]) -> Known:
+    """Return the entry of a table, or say which one was meant."""
+    if name not in table:
+        raise no_such_name(code, what, name, table, next=HELP)
+    return table[name]
+
+
+# What a training costs
+
+
+def config_of(words: Sequence[str]) -> PretrainConfig:
+    """Return the configuration that settings give; the corpus may be among them."""
+    return resolve(PretrainConfig, settings_from_words(["data.corpus=none", *words])).config
+
+
+def passes(config: PretrainConfig) -> float:
+    """Return the cost of a step in forward passes of the full depth; a backward pass costs two.
+
+    Hard-example mining adds a forward pass per candidate; elastic depth omits steps.
+
+    >>> passes(config_of(["model.num_hidden_layers=4", "elastic.least_depth=1"]))
+    2.25
+    """
+    full = config.model.num_steps
+    least = config.elastic.least_depth or full
+    depth = (1 + (least + full - 1) / 2 / full) / 2 if least < full else 1.0
+    return 3 * depth + (config.mining.pool if config.mining.pool > 1 else 0)
+
+
+def training_flops(words: Sequence[str]) -> float:
+    """Return the FLOPs of a training."""
+    config = config_of(words)
+    length = config.objective.max_seq_length
+    tokens = config.train.steps * config.train.batch_size * length
+    return passes(config) * forward_flops(config.model, seq_length=length) * tokens
+
+
+# What was measured
+
+
+class Trial(BaseModel):
+    """The result of one training; `table` counts the embeddings, `body` all other parameters."""
+
+    label: str
+    seed: int
+    settings: list[str]
+    steps: int
+    tokens: int
+    cpu_seconds: float
+    table: int
+    body: int
+    measures: dict[str, float]
+    probes: dict[str, float] = {}
+
+
+class AblationRow(BaseModel):
+    """One row: what was measured with each seed, or only what it would cost."""
+
+    label: str
+    part: str = ""
+    paper: float | None
+    trials: list[Trial]
+    predicted_flops: float
+    predicted_cpu_seconds: float
+
+    def values(self, measure: str) -> list[float]:
+        """Return one measure of all seeds."""
+        return [t.measures[measure] for t in self.trials if measure in t.measures]
+
+
+class Ablation(BaseModel):
+    """A table of the paper with our rows, exactly as in NAME.json of the output folder."""
+
+    name: str
+    title: str
+    source: str
+    scale: str
+    paper_measure: str
+    measure: str
+    rows: list[AblationRow]
+
+    @property
+    def compared(self) -> list[list[float]]:
+        """The deciding measure of each row, for every seed."""
+        return [row.values(self.measure) for row in self.rows]
+
+    @property
+    def orderings(self) -> dict[str, Ordering]:
+        """Whether the rows of each part of the table are in the paper's order."""
+        parts: dict[str, list[AblationRow]] = {}
+        for row in self.rows:
+            parts.setdefault(row.part, []).append(row)
+        return {
+            part: ordering([row.paper for row in rows], [row.values(self.measure) for row in rows])
+            for part, rows in parts.items()
+        }
+
+    @property
+    def verdict(self) -> str:
+        """Say in one sentence what was and was not reproduced."""
+        if not any(row.trials for row in self.rows):
+            return "Nothing was trained: the costs are predictions."
+        if all(row.paper is None for row in self.rows):
+            compared = zip(self.rows[1:], differences(self.compared), strict=True)
+            return (
+                f"The paper has no figures for this table. By {self.measure}, beside {self.rows[0].label}: "
+                f"{', '.join(f'{row.label} {each}' for row, each in compared)} (scale {self.scale})."
+            )
+        seeds = sorted({len(row.trials) for row in self.rows if row.trials})
+        verdicts = " ".join(
+            f"The paper's ordering{f', {part}:' if part else ' is'} {each}." for part, each in self.orderings.items()
+        )
+        left_out = [row.label for row in self.rows if not row.trials]
+        missing = f" Not trained: {', '.join(left_out)}." if left_out else ""
+        num_seeds = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
+        return f"{verdicts} Scale {self.scale}, {num_seeds} a row.{missing}"
+
+
+def read_ablation(path: Path) -> Ablation:
+    """Read the NAME.json of an ablation."""
+    return Ablation.model_validate(read_json(path, command=HELP))
+
+
+# Whether our rows are in the paper's order, pair by pair, as far as the noise allows
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """How many pairs of rows are in the paper's order, in the reverse order, or undecided."""
+
+    same: int
+    reversed: int
+    unclear: int
+
+    @property
+    def verdict(self) -> str:
+        """Say in a few words whether the paper's order is reproduced."""
+        pairs = self.same + self.reversed + self.unclear
+        if not pairs:
+            return "nothing to compare"
+        if self.same == pairs:
+            return "reproduced"
+        if self.reversed == pairs:
+            return "reversed"
+        if self.unclear == pairs:
+            return "undecided"
+        return "partly reproduced" if self.same > self.reversed else "not reproduced"
+
+    def __str__(self) -> str:
+        """Return the verdict with its counts."""
+        return (
+            f"{self.verdict}: of {self.same + self.reversed + self.unclear} pairs of rows {self.same} in the paper's "
+            f"order, {self.reversed} the other way, {self.unclear} undecided"
+        )
+
+
+def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
+    """Compare the order of two columns; `ours` has the values of all seeds for each row.
+
+    The noise is the deviation between seeds, pooled over the rows. A row with one seed is not put above or below
+    another. Rows without a figure, and equal figures, are not compared.
+
+    >>> ordering([1.0, 2.0], [[0.10, 0.11], [0.30, 0.31]]).verdict
+    'reproduced'
+    >>> ordering([1.0, 2.0], [[0.10], [0.30]]).verdict
+    'undecided'
+    """
+    noise = pooled_deviation(ours)
+    same = against = unclear = 0
+    for (figure, first), (other, second) in combinations(zip(paper, ours, strict=True), 2):
+        if figure is None or other is None or figure == other or not first or not second:
+            continue
+        if (difference := _difference(first, second, noise)) is None:
+            unclear += 1
+        elif (difference > 0) == (other > figure):
+            same += 1
+        else:
+            against += 1
+    return Ordering(same, against, unclear)
+
+
+def differences(ours: Sequence[Sequence[float]]) -> list[str]:
+    """Say of each row after the first whether it is above it, below it, or within the noise.
+
+    >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
+    ['above', 'within the noise', 'not measured']
+    """
+    first, noise = ours[0], pooled_deviation(ours)
+    found = []
+    for row in ours[1:]:
+        if not first or not row:
+            found.append("not measured")
+        elif difference := _difference(first, row, noise):
+            found.append("above" if difference > 0 else "below")
+        else:
+            found.append("within the noise" if len(first) > 1 < len(row) else "undecided with one seed")
+    return found
+
+
+def pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
+    """Return the deviation between seeds over all rows; None where no row has two.
+
+    >>> pooled_deviation([[1.0, 3.0], [5.0]])
+    1.4142135623730951
+    """
+    repeated = [row for row in rows if len(row) > 1]
+    if not repeated:
+        return None
+    degrees = sum(len(row) - 1 for row in repeated)
+    return math.sqrt(sum(variance(row) * (len(row) - 1) for row in repeated) / degrees)
+
+
+def _difference(first: Sequence[float], second: Sequence[float], noise: float | None) -> float | None:
+    """Return by how much the second mean is larger; None where the seeds cannot tell."""
+    if noise is None or min(len(first), len(second)) < 2:
+        return None
+    difference = fmean(second) - fmean(first)
+    error = noise * math.sqrt(1 / len(first) + 1 / len(second))
+    return difference if abs(difference) > CLEAR * error else None
+
+
+# The table and its figure
+
+
+def shared_probes(rows: Sequence[AblationRow]) -> list[str]:
+    """Return the probes of two rows or more; that of one row alone belongs to another table that shares the row."""
+    by_row = [{name for trial in row.trials for name in trial.probes} for row in rows]
+    return sorted({n for names in by_row for n in names if sum(n in each for each in by_row) > 1})
+
+
+def measures_of(found: Ablation) -> list[str]:
+    """Return the measures that a table wants and some row has; a row that other tables share may have more."""
+    grid = grids()[found.name]
+    wanted = [MEASURE, "masked_lm_loss", "sentence_order_accuracy"]
+    if grid.crosses_objectives:
+        wanted += ["nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest"]
+    if grid.measures_depths:
+        at_depth = {name for row in found.rows for t in row.trials for name in t.measures if "_at_" in name}
+        wanted += sorted(at_depth, key=lambda name: int(name.rpartition("_")[2]))
+    return [name for name in wanted if any(row.values(name) for row in found.rows)]
+
+
+def ablation_part(found: Ablation) -> Part:
+    """Return a table of the paper with our rows beside it."""
+    measures, probes = measures_of(found), shared_probes(found.rows)
+    headings = ["row", "paper", "seeds", *(f"{name}{x}" for name in measures for x in ("", " ±")), *probes]
+    headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
+    rows: list[tuple[Cell, ...]] = []
+    for row in found.rows:
+        cells: list[Cell] = [row.label, row.paper, len(row.trials)]
+        for name in measures:
+            spread = Spread.of(row.values(name)) if row.values(name) else None
+            cells += [None, None] if spread is None else [spread.mean, spread.spread]
+        trials = row.trials
+        cells += [_mean(t.probes[name] for t in trials if name in t.probes) for name in probes]
+        cells += [sum(t.tokens for t in trials) // len(trials) if trials else None]
+        cells += [_mean(t.cpu_seconds for t in trials)]
+        cells += [trials[0].table, trials[0].body] if trials else [None, None]
+        rows.append((*cells, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
+    points = tuple(RowPoint(row.label, tuple(row.values(found.measure)), row.paper) for row in found.rows)
+    is_measured = any(row.trials for row in found.rows)
+    return Part(
+        name=found.name,
+        title=f"{found.title} (paper: {found.source})",
+        paper=f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out text, at scale "
+        f"{found.scale}.",
+        finding=found.verdict,
+        tables=(Table(tuple(headings), tuple(rows), found.title),),
+        figures=(RowsFigure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
+    )
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else None

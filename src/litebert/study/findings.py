@@ -1,0 +1,396 @@
+"""What the studies of a model find: the record in the JSON file, its conclusion, its tables and figures; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel
+
+from litebert.errors import LitebertError
+from litebert.files import read_json
+from litebert.report.figures import Chart, Line, Point
+from litebert.report.page import Part
+from litebert.report.tables import Table
+from litebert.study.ablation import Ablation, ablation_part, grids
+
+GIGABITS = (1, 10, 100)
+COLORS = ("train", "held-out", "ink", "rule", "quiet")
+Verdict = Literal["converges", "closes in", "oscillates", "wanders"]
+Record = TypeVar("Record", bound=BaseModel)
+
+# Figure 1 of the paper: what each step changes
+
+
+class StepChange(BaseModel):
+    """Input and output of one step: means over the tokens of the texts.
+
+    `block` is the one that the step applies, numbered by first use. `l2` is their distance, `cosine` their similarity,
+    `angle` its arc in degrees, `norm` the length of the output, `residual` the distance as a share of the length of the
+    input.
+    """
+
+    step: int
+    block: int
+    l2: float
+    cosine: float
+    angle: float
+    norm: float
+    residual: float
+
+
+class Fate(BaseModel):
+    """Where the iterates stand at a depth beyond the trained one.
+
+    They converge if a step moves a state by less than 1 % of its length; oscillate if after some period a state is
+    within half a step of where it was; close in if the steps shrank to a half since half the depth; and wander
+    otherwise. `residual` is the mean over the last 8 steps; `period` and `return_residual` belong to the period of 2 to
+    8 steps after which the states come closest to where they were.
+    """
+
+    depth: int
+    verdict: Verdict
+    residual: float
+    period: int
+    return_residual: float
+
+
+class Eigenvalue(BaseModel):
+    """The modulus of the dominant eigenvalue of a step's Jacobian, and how the iterated direction turns.
+
+    With a modulus below 1 the step is locally a contraction. `turn` is the cosine between a direction and its image:
+    near 1 the eigenvalue is real and positive; near -1 it is real and negative (a period of two steps); in between
+    there is a complex pair, or several eigenvalues have the same modulus.
+    """
+
+    modulus: float
+    turn: float
+
+
+class Layers(BaseModel):
+    """What `litebert study layers` found in one network."""
+
+    source: str
+    is_shared: bool
+    num_steps: int
+    num_tokens: int
+    steps: list[StepChange]
+    beyond: list[StepChange]
+    fates: list[Fate]
+    eigenvalue_at_depth: Eigenvalue
+    eigenvalue_at_end: Eigenvalue
+
+    @property
+    def summary(self) -> str:
+        """Say in one sentence what happens beyond the trained depth."""
+        repeated = "its shared step" if self.is_shared else "its last step"
+        blocks = self.steps[-1].block
+        if 1 < blocks < self.num_steps:
+            repeated = f"the last of its {blocks} blocks"
+        fates = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
+        return (
+            f"{self.source}, trained with {self.num_steps} steps: applying {repeated} further, it {fates}. In the end "
+            f"a step moves a state by {self.fates[-1].residual:.1%} of its length; the dominant eigenvalue has modulus "
+            f"{self.eigenvalue_at_end.modulus:.2f} there and {self.eigenvalue_at_depth.modulus:.2f} at the trained "
+            "depth."
+        )
+
+
+def layers_part(found: Sequence[Layers]) -> Part:
+    """Return Figure 1: one line per model, within its depth and beyond it."""
+    fates = tuple(
+        (
+            each.source,
+            fate.depth,
+            fate.verdict,
+            round(fate.residual, 4),
+            fate.period,
+            round(fate.return_residual, 4),
+            round(each.eigenvalue_at_depth.modulus, 3),
+            round(each.eigenvalue_at_end.modulus, 3),
+            round(each.eigenvalue_at_end.turn, 3),
+        )
+        for each in found
+        for fate in each.fates
+    )
+    steps = tuple(
+        (
+            each.source,
+            step.step,
+            step.block,
+            step.step <= each.num_steps,
+            round(step.l2, 3),
+            round(step.angle, 2),
+            round(step.norm, 3),
+            round(step.residual, 4),
+        )
+        for each in found
+        for step in (*each.steps, *each.beyond)
+        if step.step <= each.num_steps or step.step in {fate.depth for fate in each.fates}
+    )
+
+    def chart(title: str, caption: str, value: Callable[[StepChange], float], *, goes_beyond: bool = False) -> Chart:
+        lines = []
+        for number, each in enumerate(found):
+            shown = [*each.steps, *each.beyond] if goes_beyond else each.steps
+            points = tuple(Point(s.step, value(s), value(s), value(s)) for s in shown)
+            lines.append(Line(Path(each.source).name, COLORS[number % len(COLORS)], points))
+        return Chart(title, caption, tuple(lines), "{:.3g}".format, is_logarithmic=goes_beyond)
+
+    fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end", "turn")
+    step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
+    moved = "Share of its length by which a step moves a state."
+    return Part(
+        name="layers",
+        title="Figure 1: what each step changes",
+        paper="The distances of ALBERT-large oscillate and do not go to zero: no fixed point. Figure 1 prints no "
+        "numbers and names no texts.",
+        finding=" ".join(each.summary for each in found),
+        tables=(
+            Table(fate_headings, fates, "Beyond the trained depth"),
+            Table(step_headings, steps, "Each trained step, and the depths judged"),
+        ),
+        figures=(
+            chart("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
+            chart("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
+            chart("Residual beyond the trained depth", moved, lambda step: step.residual, goes_beyond=True),
+        ),
+    )
+
+
+# Speed and cost
+
+
+class Timed(BaseModel):
+    """Speeds relative to the network beside it: the median over rounds, the lowest, the highest."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Timed:
+        """Summarise the ratios of all rounds."""
+        return cls(median=median(ratios), low=min(ratios), high=max(ratios))
+
+
+class ClaimResult(BaseModel):
+    """One claim as measured here; times are CPU seconds of one process, pairs are (own, that beside).
+
+    `gradient_bytes` counts the float32 gradients of a data-parallel step. `training_bytes` counts weights, gradients
+    and two moments. `network_seconds` gives the time of a ring all-reduce, which sends the gradients about twice, at
+    each network speed in Gbit/s.
+    """
+
+    name: str
+    beside: str
+    paper_speed: float
+    training_speed: Timed
+    inference_speed: Timed
+    flops_speed: float
+    parameters: tuple[int, int]
+    gradient_bytes: tuple[int, int]
+    training_bytes: tuple[int, int]
+    training_seconds: tuple[float, float]
+    network_seconds: dict[int, tuple[float, float]]
+
+    def speed_at(self, gigabits: int) -> float:
+        """Return the ratio of speeds of a step followed by its all-reduce."""
+        (own, other), (sent, other_sent) = self.training_seconds, self.network_seconds[gigabits]
+        return (other + other_sent) / (own + sent)
+
+    @property
+    def summary(self) -> str:
+        """Say in one sentence whether the claim holds here."""
+        own, other = (size / 1e6 for size in self.gradient_bytes)
+        speed = self.training_speed.median
+        is_near = 0.8 <= speed / self.paper_speed <= 1.25
+        return (
+            f"{self.name}: a training step is {speed:.2f} times as fast as {self.beside}'s (paper {self.paper_speed}: "
+            f"{'within' if is_near else 'not within'} 25 % of that, on one process), inference "
+            f"{self.inference_speed.median:.2f} times; it sends {own:,.0f} MB of gradients a step, not {other:,.0f} "
+            f"MB, and with the all-reduce of {' / '.join(map(str, GIGABITS))} Gbit/s it is "
+            f"{' / '.join(f'{self.speed_at(speed):.2f}' for speed in GIGABITS)} times as fast."
+        )
+
+
+class Costs(BaseModel):
+    """What `litebert study cost` measured."""
+
+    tokens: int
+    seq_length: int
+    rounds: int
+    precision: str
+    threads: int
+    claims: list[ClaimResult]
+
+
+def costs_part(found: Costs) -> Part:
+    """Return the claims of speed and cost, with the time that three network speeds add."""
+    headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high", "by FLOPs"]
+    headings += ["parameters", "beside", "gradient MB", "beside", "training GB", "beside"]
+    headings += [f"at {speed} Gbit/s" for speed in GIGABITS]
+    rows = tuple(
+        (
+            f"{each.name} / {each.beside}",
+            each.paper_speed,
+            *each.training_speed.model_dump().values(),
+            *each.inference_speed.model_dump().values(),
+            each.flops_speed,
+            *each.parameters,
+            *(size / 1e6 for size in each.gradient_bytes),
+            *(size / 1e9 for size in each.training_bytes),
+            *(each.speed_at(speed) for speed in GIGABITS),
+        )
+        for each in found.claims
+    )
+    title = (
+        f"Speeds as multiples of the network beside; {found.tokens} tokens, sequences of {found.seq_length}, "
+        f"{found.precision}, {found.threads} threads, {found.rounds} interleaved rounds of CPU time"
+    )
+    return Part(
+        name="cost",
+        title="Speed and cost (paper: Table 2, 4.3)",
+        paper="ALBERT-large trains 1.7 times as fast as BERT-large, ALBERT-xxlarge 0.3 times, on many TPUs with their "
+        "communication.",
+        finding=" ".join(each.summary for each in found.claims),
+        tables=(Table(tuple(headings), rows, title, decimals=2),),
+    )
+
+
+# Local attention
+
+
+class TokenCost(BaseModel):
+    """CPU microseconds per token at one length: medians over interleaved rounds."""
+
+    length: int
+    full: float
+    local: float
+
+
+class MaskedLoss(BaseModel):
+    """Masked-LM loss of the same weights with one window; a window of None is full attention."""
+
+    window: int | None
+    loss: float
+
+
+class LocalAttention(BaseModel):
+    """What `litebert study attention` found.
+
+    `training_difference` and `packed_difference` are the largest differences between the engine's last hidden states
+    and those of the masked dense formula, over all texts.
+    """
+
+    source: str
+    window: int
+    num_tokens: int
+    training_difference: float
+    packed_difference: float
+    costs: list[TokenCost]
+    losses: list[MaskedLoss]
+
+    @property
+    def summary(self) -> str:
+        """Say in a few sentences what was found."""
+        first, last = self.costs[0], self.costs[-1]
+        full, *others = self.losses
+        lost = ", ".join(f"{x.loss - full.loss:+.3f} at {x.window}" for x in others)
+        return (
+            f"{self.source}, window {self.window}: hidden states differ from the masked dense formula by at most "
+            f"{max(self.training_difference, self.packed_difference):.1e}. A token costs "
+            f"{last.local / first.local:.2f} times as much at {last.length:,} tokens as at {first.length:,}, with full "
+            f"attention {last.full / first.full:.2f} times. Without training for it, the masked-LM loss "
+            f"({full.loss:.3f}) changes by {lost}."
+        )
+
+
+def attention_part(found: LocalAttention) -> Part:
+    """Return what local attention costs and loses."""
+    costs = tuple((x.length, x.full, x.local, x.full / x.local) for x in found.costs)
+    losses = tuple((x.window or "full attention", x.loss) for x in found.losses)
+    title = "CPU microseconds a token of one sequence, forward pass"
+    return Part(
+        name="attention",
+        title="Local attention",
+        paper="sparse and block attention are named as a next step (section 5), without a figure.",
+        finding=found.summary,
+        tables=(
+            Table(("tokens", "full", "local", "full / local"), costs, title, decimals=2),
+            Table(("window", "masked-LM loss"), losses, "The same weights, not trained for it"),
+        ),
+    )
+
+
+# Elastic depth
+
+
+class AtDepth(BaseModel):
+    """One depth: masked-LM measures, and CPU microseconds a token (median of the rounds)."""
+
+    depth: int
+    loss: float
+    accuracy: float
+    microseconds: float
+
+
+class Depths(BaseModel):
+    """What `litebert study depth` found."""
+
+    source: str
+    num_masked: int
+    depths: list[AtDepth]
+
+    @property
+    def summary(self) -> str:
+        """Say in one sentence what half of the depth costs and gives."""
+        last, half = self.depths[-1], self.depths[(len(self.depths) + 1) // 2 - 1]
+        best = min(self.depths, key=lambda each: each.loss)
+        return (
+            f"{self.source}: at depth {half.depth} of {last.depth} the masked-LM loss is {half.loss:.3f}, at full "
+            f"depth {last.loss:.3f}, for {half.microseconds / last.microseconds:.2f} of its time; it is lowest at "
+            f"depth {best.depth}."
+        )
+
+
+def depths_part(found: Sequence[Depths]) -> Part:
+    """Return what models predict at every depth."""
+    rows = tuple((each.source, x.depth, x.loss, x.accuracy, x.microseconds) for each in found for x in each.depths)
+    return Part(
+        name="depth",
+        title="Elastic depth",
+        paper="Table 11 trains every depth separately; no network is used at several depths.",
+        finding=" ".join(each.summary for each in found),
+        tables=(Table(("model", "depth", "loss", "accuracy", "µs a token"), rows, "By depth"),),
+    )
+
+
+# All studies of a folder
+
+
+def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]:
+    """Return the records in the metrics files of this name, which may have a *."""
+    paths = sorted(folder.glob(f"{name}.json"))
+    return [record.model_validate(read_json(path, command="litebert study --help")) for path in paths]
+
+
+def read_parts(folder: Path) -> list[Part]:
+    """Return all studies whose metrics files are in a folder, the paper's first."""
+    layers, depths = read_findings(Layers, folder, "layers-*"), read_findings(Depths, folder, "depth-*")
+    parts = [layers_part(layers)] if layers else []
+    parts += [ablation_part(each) for name in grids() for each in read_findings(Ablation, folder, name)]
+    parts += map(costs_part, read_findings(Costs, folder, "cost"))
+    parts += map(attention_part, read_findings(LocalAttention, folder, "attention-*"))
+    parts += [depths_part(depths)] if depths else []
+    if not parts:
+        raise LitebertError(
+            "LB-764",
+            f"there is no metrics file of a study in {folder}",
+            received="no layers-*.json, NAME.json, cost.json, attention-*.json or depth-*.json",
+            expected="the folder that --output of a study names",
+            next="litebert study layers --help",
+        )
+    return parts

@@ -1,0 +1,372 @@
+"""Ablations: every row of a table trained with every seed, measured on held-out text, probed and recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from pydantic import TypeAdapter
+
+from litebert.config import FinetuneConfig, PretrainConfig, resolve, settings_from_words
+from litebert.corpus import Corpus
+from litebert.errors import LitebertError
+from litebert.fast import accelerate
+from litebert.fast.steps import DTYPES
+from litebert.files import read_json, write_json
+from litebert.folder import load_model, read_config
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.objectives import evaluation_batches
+from litebert.rng import hashed
+from litebert.runs import Run, read_result
+from litebert.study.ablation import (
+    HELP,
+    MEASURE,
+    Ablation,
+    AblationRow,
+    Grid,
+    Scale,
+    Trial,
+    Variant,
+    Words,
+    config_of,
+    grids,
+    known,
+    scales,
+    training_flops,
+)
+from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
+from litebert.tasks.pretraining import Pretraining
+from litebert.tokenizer import Tokenizer
+from litebert.train.finetune import finetune
+from litebert.train.pretrain import pretrain
+from litebert.train.run import threads, write_model
+from litebert.train.sources import vocabulary_of
+
+EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
+"""The held-out sequences and masks are the same for every row and seed."""
+PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_LEARNING_RATE = 200, 32, 3e-4
+"""What a probe may spend on a row; it is the same for every row."""
+RATE_TOKENS = 1_024
+TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
+
+
+def ablate(
+    name: str,
+    corpus: str | Path,
+    output: str | Path,
+    *,
+    scale: str = "tiny",
+    seeds: Sequence[int] = (1, 2),
+    most_cpu_seconds: float | None = 600.0,
+    only: Sequence[str] = (),
+    probes: Sequence[Probe] = (),
+    more: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Ablation:
+    """Train the rows of a table that are not trained yet, and write NAME.json.
+
+    A row is trained once even if it is in several tables, and is not trained again when the study is rerun. A row that
+    would take more than `most_cpu_seconds` (None: no limit), or is not among `only`, is listed with its predicted cost.
+    `more` is a second corpus, which the table of additional data needs.
+    """
+    grid = known("LB-746", "there is no ablation of this name", name, grids())
+    bench = Bench(
+        grid,
+        known("LB-745", "no study has this scale", scale, scales()),
+        Path(corpus).absolute(),
+        Path(output) / "runs",
+        Path(more).absolute() if more else None,
+    )
+    for label in only:
+        if label not in bench.variants:
+            labels = ", ".join(bench.variants)
+            raise LitebertError("LB-748", "this table has no such row", received=label, expected=labels, next=HELP)
+    flops = {label: training_flops(bench.words(row, 0)) for label, row in bench.variants.items()}
+    rate = measured_rate(bench.scale)
+    rows = [
+        AblationRow(
+            label=label,
+            part=row.part,
+            paper=row.paper,
+            trials=[],
+            predicted_flops=flops[label],
+            predicted_cpu_seconds=round(flops[label] / rate, 1),
+        )
+        for label, row in bench.variants.items()
+    ]
+    # Constructed without a check, so that the table keeps these very rows, which are filled below.
+    found = Ablation.model_construct(
+        name=name,
+        title=grid.title,
+        source=grid.source,
+        scale=scale,
+        paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
+        measure=MEASURE,
+        rows=rows,
+    )
+    path = Path(output) / f"{name}.json"
+    for seed in seeds:
+        for row in rows:
+            variant = bench.variants[row.label]
+            trained = bench.finished(variant, seed)
+            is_affordable = most_cpu_seconds is None or flops[row.label] / rate <= most_cpu_seconds
+            if is_affordable and (not only or row.label in only):
+                if not trained:
+                    say(f"{name}, {row.label}, seed {seed}")
+                row.trials.append(bench.trial(variant, seed, probes))
+                write_json(path, found.model_dump(mode="json"))
+            elif trained:
+                row.trials.append(trained)
+    write_json(path, found.model_dump(mode="json"))
+    return found
+
+
+def measured_rate(scale: Scale) -> float:
+    """Return the FLOPs per CPU second of training steps of the scale's base network on this machine."""
+    config = config_of((*scale.training, *Variant(label="base").words(scale)))
+    length = config.objective.max_seq_length
+    network = AlbertForPretraining(config.model, dtype=DTYPES["bf16" if config.train.precision == "bf16" else "fp32"])
+    accelerate(network)
+    network.train()
+    batch = Batch.from_lists([[5] * length] * max(1, RATE_TOKENS // length))
+    masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
+    seconds = []
+    with threads(config.train.threads):  # waiting threads would count as CPU time, too
+        for _ in range(3):
+            begun = time.process_time()
+            output = network(batch, masked)
+            loss = output.masked_lm.float().logsumexp(-1).sum() + output.sentence_order.sum()
+            loss.backward()
+            seconds.append(time.process_time() - begun)
+    return 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / min(seconds)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the rows of a table are trained, on what, and at which scale."""
+
+    grid: Grid
+    scale: Scale
+    corpus: Path
+    runs: Path
+    more: Path | None = None
+
+    @cached_property
+    def variants(self) -> dict[str, Variant]:
+        """The rows by label."""
+        return self.grid.variants(self.scale)
+
+    def words(self, variant: Variant, seed: int) -> Words:
+        """Return all settings of a row except the model that it starts from."""
+        if variant.has_more_data and self.more is None:
+            raise LitebertError(
+                "LB-829",
+                "this table compares one corpus with two",
+                expected="a second corpus of the same vocabulary, beside that of --corpus",
+                next="litebert study ablation data --corpus CORPUS --more CORPUS",
+            )
+        steps = max(1, round(self.scale.steps * variant.steps))
+        return (
+            f"data.corpus={self.corpus}",
+            *([f'data.mix=["{self.more}"]'] if variant.has_more_data else []),
+            *self.scale.training,
+            *variant.words(self.scale),
+            f"train.steps={steps}",
+            f"train.eval_every={steps}",
+            f"train.save_every={max(1, min(steps, 1_000))}",
+            "train.eval_at_start=false",
+            "train.eval_sequences=8",
+            "train.keep_checkpoints=1",
+            "train.loader_workers=0",
+            "train.log_every=50",
+            f"train.seed={seed}",
+        )
+
+    def folder(self, variant: Variant, seed: int) -> Path:
+        """Return the run folder of a row; rows of any table with the same settings share it."""
+        named = [config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)]
+        if variant.start:
+            named.append(self.folder(self.variants[variant.start], seed).name)
+        return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(named))):016x}"
+
+    def finished(self, variant: Variant, seed: int) -> Trial | None:
+        """Return the record of a finished trial."""
+        path = self.folder(variant, seed) / TRIAL_FILE
+        if not path.is_file():
+            return None
+        recorded = Trial.model_validate(read_json(path, command=f"rm {path}"))
+        return recorded.model_copy(update={"label": variant.label})
+
+    def trial(self, variant: Variant, seed: int, probes: Sequence[Probe] = ()) -> Trial:
+        """Train, measure and probe a row; what its record has already is not done again."""
+        folder = self.folder(variant, seed)
+        trial = self.finished(variant, seed) or self._trained(variant, seed)
+        measures: dict[str, float] = {}
+        config = config_of(trial.settings)
+        if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
+            for name, sentence in (("nsp", "next"), ("sop", "order")):
+                values = measure(_network(folder), self.corpus, config, sentence=sentence)
+                measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
+                measures[f"{name}_commonest"] = values["sentence_commonest"]
+        if self.grid.measures_depths and f"{MEASURE}_at_1" not in trial.measures:
+            network = _network(folder)
+            for depth in range(1, network.config.num_steps + 1):
+                network.albert.depth = depth
+                measures[f"{MEASURE}_at_{depth}"] = measure(network, self.corpus, config, sentence="order")[MEASURE]
+        missing = [probe for probe in probes if probe.task not in trial.probes]
+        for probe in missing:
+            trial.probes[probe.task] = probe.measure(folder, seed=seed)
+        if measures or missing:
+            trial.measures.update({name: round(value, 6) for name, value in measures.items()})
+            write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+        return trial
+
+    def _trained(self, variant: Variant, seed: int) -> Trial:
+        """Train and measure a row, that which it starts from first."""
+        folder, words = self.folder(variant, seed), self.words(variant, seed)
+        if variant.start:
+            before = self.variants[variant.start]
+            self.trial(before, seed)
+            start = _deepened(self.folder(before, seed) / "run" / "model", variant.num_layers(self.scale), folder)
+            # The start has a shape of its own.
+            words = (*(w for w in words if not w.startswith(("model.", "start."))), f"start.model={start}")
+        # The CPU time of this process and its children adds up over interruptions.
+        earlier = 0.0
+        if (path := folder / CPU_FILE).is_file():
+            earlier = TypeAdapter(dict[str, float]).validate_python(read_json(path, command=f"rm {path}"))["seconds"]
+        begun = sum(os.times()[:4])
+        try:
+            outcome = pretrain(resolve(PretrainConfig, settings_from_words(words)), folder / "run", is_quiet=True)
+        finally:
+            seconds = earlier + sum(os.times()[:4]) - begun
+            write_json(path, {"seconds": seconds})
+        if outcome.model is None:
+            raise LitebertError(
+                "LB-747",
+                f"the run of the row {variant.label!r} was interrupted",
+                received=f"step {outcome.step}",
+                next="rerun the command to resume",
+            )
+        config, network = config_of(words), _network(folder)
+        measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
+        sizes = sizes_of(network.config)
+        trial = Trial(
+            label=variant.label,
+            seed=seed,
+            settings=[word for word in words if not word.startswith(("data.", "start.model"))],
+            steps=config.train.steps,
+            tokens=sum(int(row.values["tokens"]) for row in Run.open(folder / "run").training),
+            cpu_seconds=round(seconds, 1),
+            table=sizes.embeddings,
+            body=sizes.total - sizes.embeddings,
+            measures={name: round(value, 6) for name, value in measures.items()},
+        )
+        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+        return trial
+
+
+def _network(folder: Path) -> AlbertForPretraining:
+    network = load_model(folder / "run" / "model", dtype=DTYPES["fp32"]).network
+    assert isinstance(network, AlbertForPretraining)
+    return network
+
+
+def _deepened(model: Path, depth: int, folder: Path) -> Path:
+    """Copy a model with another depth into a folder; the weights are shared by all layers."""
+    target = folder / "start"
+    if not (target / "config.json").is_file():
+        network = load_model(model).network
+        deeper = AlbertForPretraining(network.config.model_copy(update={"num_hidden_layers": depth}))
+        deeper.load_state_dict(network.state_dict())
+        write_model(target, deeper, Tokenizer.load(model))
+    return target
+
+
+def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str) -> dict[str, float]:
+    """Measure held-out text under one masking (15 %, runs of up to 3 words) for every row."""
+    held_out = Corpus.open(corpus).held_out()
+    assert held_out is not None, "a study needs a corpus with a held-out part"
+    tokenizer: Tokenizer = held_out.tokenizer()
+    batches = list(
+        evaluation_batches(
+            held_out.shards,
+            vocabulary=vocabulary_of(tokenizer),
+            config=config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}),
+            batch_size=32,
+            seed=EVALUATION_SEED,
+            num_sequences=EVALUATION_SEQUENCES,
+        )
+    )
+    task = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id)
+    found = task.evaluate()
+    labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
+    if labels:
+        share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
+        found["sentence_commonest"] = max(share, 1 - share)
+    return found
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A fine-tuning of every row with the same budget: on a named task with its folder, or on a file of your own."""
+
+    task: str
+    data: Path
+
+    @classmethod
+    def parse(cls, text: str) -> Probe:
+        """Read `TASK=PATH`.
+
+        >>> Probe.parse("sst2=data/glue").task
+        'sst2'
+        """
+        task, _, path = text.partition("=")
+        if not (task and path):
+            raise LitebertError(
+                "LB-762",
+                "a probe is a task and its data",
+                received=text,
+                expected="TASK=PATH: a named task and its folder, or a name and a file of your own",
+                next=HELP,
+            )
+        return cls(task, Path(path))
+
+    def measure(self, folder: Path, *, seed: int) -> float:
+        """Fine-tune the model of a trial, unless this was done before, and return the task's key measure."""
+        run, model = folder / f"probe-{self.task}", folder / "run" / "model"
+        longest = read_config(model).max_position_embeddings
+        is_file = self.data.is_file()
+        words = [
+            "task.name=table" if is_file else f"task.name={self.task}",
+            f"data.train={self.data}" if is_file else f"data.folder={self.data}",
+            f"model.start={model}",
+            f"task.max_length={longest}",
+            f"task.max_query_length={longest // 4}",
+            f"task.doc_stride={longest // 4}",
+            f"task.max_qa_length={longest // 2}",
+            f"optim.learning_rate={PROBE_LEARNING_RATE}",
+            f"train.steps={PROBE_STEPS}",
+            f"train.eval_every={PROBE_STEPS}",
+            f"train.save_every={PROBE_STEPS}",
+            f"train.batch_size={PROBE_BATCH_SIZE}",
+            f"train.seed={seed}",
+            "train.loader_workers=0",
+        ]
+        result = read_result(run)
+        if result is None:
+            outcome = finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
+            result = read_result(run)
+        if result is None:
+            raise LitebertError(
+                "LB-830",
+                f"the probe {self.task} was interrupted",
+                received=f"step {outcome.step}",
+                next="rerun the command to resume",
+            )
+        return result.last.measures[result.key_measure]

@@ -1,0 +1,183 @@
+"""Studies of a model: its steps and where they lead, local attention, every depth, and the page of all."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import litebert
+from litebert.cli import run
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.study import Layers, measure_layers
+from litebert.study.layers import dominant_eigenvalue, fate_of, layers_of
+from litebert.study.masked import masked_texts, measure_depths, measure_local_attention
+from litebert.tokenizer import Tokenizer
+
+TEXTS = ["In the morning Anna walked to the house. There Anna found a red ball under a tree."] * 6
+SHAPE = {
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "num_hidden_layers": 3,
+    "initializer_range": 0.3,
+}
+
+
+def network(**changes: object) -> Albert:
+    config = AlbertConfig(**({"vocab_size": 60, **SHAPE} | changes))
+    return Albert(config, generator=torch.Generator().manual_seed(1)).eval()
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "small"
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    config = AlbertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SHAPE)
+    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), folder)
+    tokenizer.save(folder, max_length=64)
+    (folder.parent / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("sharing", ["all", "none"])
+def test_the_change_of_each_step_is_that_of_its_input_and_output(sharing: str) -> None:
+    albert, batch = network(sharing=sharing), Batch.from_lists([[2, 7, 8, 9, 3], [2, 11, 12, 3]])
+    counted = ~torch.isin(batch.ids, torch.tensor([2, 3]))
+    found = layers_of(albert, batch, counted, source="x", depths=(16, 20))
+    with torch.no_grad():
+        states = [state[counted] for state in albert.states(batch)]
+    assert found.num_tokens == 5
+    assert found.is_shared == (sharing == "all")
+    assert [step.step for step in (*found.steps, *found.beyond)] == list(range(1, 21))
+    for step, before, after in zip(found.steps, states, states[1:], strict=False):
+        assert step.l2 == pytest.approx(float((after - before).norm(dim=1).mean()), rel=1e-4)
+        cosine = torch.nn.functional.cosine_similarity(before, after).mean()
+        assert step.cosine == pytest.approx(float(cosine), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks", "repeated"),
+    [
+        ({"num_hidden_groups": 3}, [1, 1, 2, 2, 3, 3], "the last of its 3 blocks"),
+        ({"sharing": "none"}, [1, 2, 3, 4, 5, 6], "its last step"),
+        ({}, [1, 1, 1, 1, 1, 1], "its shared step"),
+    ],
+)
+def test_each_step_names_its_block_and_the_last_one_is_applied_further(
+    changes: dict[str, object], blocks: list[int], repeated: str
+) -> None:
+    albert, batch = network(num_hidden_layers=6, **changes), Batch.from_lists([[2, 7, 8, 9, 3], [2, 11, 12, 3]])
+    found = layers_of(albert, batch, torch.ones(len(batch.ids), dtype=torch.bool), source="x", depths=(16,))
+    assert [step.block for step in found.steps] == blocks
+    assert {step.block for step in found.beyond} == {blocks[-1]}
+    assert f"applying {repeated} further" in found.summary
+    with torch.no_grad():
+        *_, state = albert.states(batch)
+        last = albert.plan[-1]
+        after = albert.feed_forward[last.feed_forward](albert.attention[last.attention](state, batch))
+    assert found.beyond[0].l2 == pytest.approx(float((after - state).norm(dim=1).mean()), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("turn", "residuals", "verdict", "period"),
+    [
+        (0.001, [0.1] * 32, "converges", 2),
+        (torch.pi, [2.0] * 32, "oscillates", 2),
+        (2 * torch.pi / 3, [1.7] * 32, "oscillates", 3),
+        (0.35, [0.35] * 32, "wanders", 2),
+        (0.1, [1.0] * 24 + [0.1] * 8, "closes in", 2),
+    ],
+)
+def test_the_verdict_follows_the_criterion(turn: float, residuals: list[float], verdict: str, period: int) -> None:
+    angles = [torch.tensor(turn * number) for number in range(17)]
+    fate = fate_of(residuals, [torch.stack([angle.cos(), angle.sin()])[None] for angle in angles])
+    assert (fate.verdict, fate.period, fate.depth) == (verdict, period, 32)
+
+
+def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
+    albert, batch = network(), Batch.from_lists([[2, 7, 3]])
+    state = next(albert.states(batch)).detach()
+    attend, transform = albert.attention[0], albert.feed_forward[0]
+    jacobian = torch.autograd.functional.jacobian(
+        lambda x: transform(attend(x.view(3, 16), batch)).flatten(), state.flatten()
+    )
+    largest = float(torch.linalg.eigvals(jacobian).abs().max())
+    assert dominant_eigenvalue(albert, batch, state, 400).modulus == pytest.approx(largest, rel=0.03)
+
+
+def test_local_attention_is_exact_and_a_wide_window_changes_nothing(model: Path) -> None:
+    found = measure_local_attention(litebert.load(model), TEXTS, window=3, lengths=(64, 128), windows=(1, 64), rounds=1)
+    assert 0 < found.training_difference < 1e-5  # 0: the formula was compared with itself
+    assert found.packed_difference < 1e-5
+    full, narrow, wide = (each.loss for each in found.losses)
+    assert wide == pytest.approx(full, abs=1e-5)
+    assert narrow != pytest.approx(full, abs=1e-5)
+    assert [cost.length for cost in found.costs] == [64, 128]
+
+
+def test_masks_are_the_same_at_every_call(model: Path) -> None:
+    loaded = litebert.load(model)
+    first, second = (masked_texts(loaded, TEXTS, longest=32) for _ in range(2))
+    assert torch.equal(first.batch.ids, second.batch.ids)
+    assert set(first.batch.lengths) == {32}
+
+
+def test_every_depth_is_measured_and_the_model_keeps_its_own(model: Path) -> None:
+    loaded = litebert.load(model)
+    found = measure_depths(loaded, TEXTS, longest=32, rounds=1)
+    assert [each.depth for each in found.depths] == [1, 2, 3]
+    assert loaded.network.albert.depth == 3
+    shallow = masked_texts(litebert.load(model, depth=2), TEXTS, longest=32)
+    assert shallow.measure(shallow.network)[0] == pytest.approx(found.depths[1].loss, abs=1e-5)
+
+
+def test_what_says_nothing_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = litebert.load(model)
+    with pytest.raises(LitebertError, match="LB-749"):
+        measure_layers(loaded, [""])
+    with pytest.raises(LitebertError, match="LB-761"):
+        measure_layers(loaded, TEXTS, depths=[4])
+    with pytest.raises(LitebertError, match="LB-763"):
+        measure_depths(loaded, ["a"], longest=64)
+    with pytest.raises(LitebertError, match="LB-765"):
+        measure_local_attention(loaded, TEXTS, lengths=())
+    assert run(["study", "layers", str(model), "--texts", "x", "--depths", "24,x"]) == 2
+    assert run(["study", "page", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 1
+    assert "LB-764" in capsys.readouterr().err
+
+
+def test_commands_print_what_they_write_and_the_page_has_it_all(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*words: object) -> object:
+        assert run(["study", *map(str, words)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    out = tmp_path / "out"
+    given = [model, "--texts", model.parent / "texts.txt", "--output", out, "--json"]
+    layers = printed("layers", *given, "--limit", 3, "--depths", "16,21", "--html", tmp_path / "one.html")
+    assert layers == [json.loads((out / "layers-small.json").read_text())]
+    assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
+    assert (out / "layers-1.svg").read_text().startswith("<?xml")
+    assert (out / "layers-3.png").read_bytes().startswith(b"\x89PNG")
+    given += ["--longest", 32, "--rounds", 1]
+    assert printed("depth", *given) == [json.loads((out / "depth-small.json").read_text())]
+    longer = ["--lengths", "64,100", "--write-model", tmp_path / "long", "--trained-length", 32]
+    assert printed("attention", *given, *longer) == json.loads((out / "attention-small.json").read_text())
+    shown = printed("page", out, "--html", tmp_path / "page.html", "--json")
+    assert list(shown["findings"]) == ["layers", "attention", "depth"]
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert all(title in text for title in ("Figure 1", "no fixed point", "Local attention", "Elastic depth"))
+    assert not any(outside in text for outside in ('src="', 'href="http'))
+
+    # Only the positions that were trained are repeated in the longer model.
+    config = litebert.load(tmp_path / "long").network.config
+    assert (config.attention, config.max_position_embeddings) == ("local", 100)
+    short, long = (litebert.load(path).network.albert.embedding.position.weight for path in (model, tmp_path / "long"))
+    assert torch.equal(long[32:64], short[:32])
+    assert torch.equal(long[96:], short[:4])

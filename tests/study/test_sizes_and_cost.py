@@ -1,0 +1,173 @@
+"""Counts to the digit, against the documented shapes and the paper's tables; `litebert sizes`; claims of cost."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from litebert.cli import run
+from litebert.config import PRESETS, AlbertConfig, preset
+from litebert.study import measure_costs, sizes_of
+from litebert.study.cost import Claim, paper_claims
+from litebert.study.findings import costs_part
+from litebert.study.sizes import PAPER_PARAMETERS, forward_flops
+
+PARTS = [
+    "embeddings",
+    "projection",
+    "attention",
+    "ffn",
+    "pooler",
+    "body",
+    "masked_lm_head",
+    "sentence_order_head",
+    "total",
+]
+PARTS += ["formula", "normalised_cost"]
+# Every part; the documented formula and its cost; MFLOP per token forward at 128 and 512, and training.
+COUNTS = {
+    "base": (
+        (3906048, 99072, 2363904, 4723968, 590592, 11683584, 128688, 1538, 11813810, 89462784, 2.345e19),
+        (176.0, 190.1, 527.9, 570.4),
+    ),
+    "large": (
+        (3906048, 132096, 4200448, 8395776, 1049600, 17683968, 161456, 2050, 17847474, 307009536, 8.048e19),
+        (618, 656, 1854, 1967),
+    ),
+    "xlarge": (
+        (3906048, 264192, 16789504, 33568768, 4196352, 58724864, 292528, 4098, 59021490, 1216256000, 3.188e20),
+        (2443, 2518, 7329, 7555),
+    ),
+    "xxlarge": (
+        (3906048, 528384, 67133440, 134246400, 16781312, 222595584, 554672, 8194, 223158450, 2437060608, 6.388e20),
+        (4859, 4935, 14578, 14805),
+    ),
+}
+# Paper Tables 3 and 4 (H 768, 12 layers, body only): E, then all shared, attention, ffn, none; what the paper prints.
+ABLATIONS = [
+    (64, (9_681_408, 61_645_056, 35_684_352, 87_648_000), (10, None, None, 87)),
+    (128, (11_683_584, 63_647_232, 37_686_528, 89_650_176), (12, 64, 38, 89)),
+    (256, (15_687_936, 67_651_584, 41_690_880, 93_654_528), (16, None, None, 93)),
+    (768, (31_114_752, 83_078_400, 57_117_696, 109_081_344), (31, 83, 57, 108)),
+]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_part_of_the_published_models_is_counted_to_the_digit(name: str, version: str) -> None:
+    counts, flops = COUNTS[name]
+    record = json.loads(json.dumps(sizes_of(preset(f"{name}-{version}")).as_json(), allow_nan=False))
+    assert tuple(record[part] for part in PARTS[:-1]) == counts[:-1]
+    assert record["normalised_cost"] == pytest.approx(counts[-1], rel=2e-4)
+    assert (record["bytes_fp32"], record["bytes_bf16"]) == (4 * record["total"], 2 * record["total"])
+    found = [record[f"{kind}_flops_{length}"] / 1e6 for kind in ("forward", "training") for length in (128, 512)]
+    assert found == pytest.approx(flops, abs=0.05 if name == "base" else 0.5)
+
+
+@pytest.mark.parametrize(("embedding_size", "bodies", "printed"), ABLATIONS)
+def test_every_row_of_the_papers_tables_3_and_4_is_counted_to_the_digit(
+    embedding_size: int, bodies: tuple[int, ...], printed: tuple[int | None, ...]
+) -> None:
+    sharings = ("all", "attention", "ffn", "none")
+    configs = [AlbertConfig(embedding_size=embedding_size, sharing=sharing) for sharing in sharings]
+    assert tuple(sizes_of(config).body for config in configs) == bodies
+    for body, millions in zip(bodies, printed, strict=True):
+        assert millions is None or body / 1e6 == pytest.approx(millions, abs=1.1)
+
+
+@pytest.mark.parametrize(("hidden", "millions"), [(1_024, 17.68), (2_048, 58.72), (4_096, 222.60), (6_144, 495.52)])
+def test_the_width_sweep_of_table_12_is_counted(hidden: int, millions: float) -> None:
+    config = AlbertConfig(hidden_size=hidden, intermediate_size=4 * hidden, num_attention_heads=16, num_hidden_layers=3)
+    assert round(sizes_of(config).body / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize("name", PAPER_PARAMETERS)
+def test_the_papers_table_1_is_met_within_its_own_spread(name: str) -> None:
+    printed = float(PAPER_PARAMETERS[name].rstrip("M"))
+    assert sizes_of(preset(name)).body / 1e6 == pytest.approx(printed, rel=0.06)
+
+
+def test_groups_and_inner_groups_multiply_the_blocks_alone() -> None:
+    one, many = sizes_of(AlbertConfig()), sizes_of(AlbertConfig(num_hidden_groups=3, inner_group_num=2))
+    assert (many.attention, many.ffn) == (6 * one.attention, 6 * one.ffn)
+    assert many.body - one.body == 5 * (one.attention + one.ffn)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "length", "difference"),
+    [
+        ({}, {"inner_group_num": 2}, 128, 12 * (2 * (4 * 768**2 + 2 * 768 * 3_072) + 4 * 128 * 768)),
+        ({"intermediate_size": 3_071}, {}, 128, 12 * 2 * 2 * 768),
+        ({"embedding_size": 768}, {"embedding_size": 768, "embedding_projection": True}, 128, 2 * 768 * 768),
+        *(({}, {"sharing": sharing}, 512, 0) for sharing in ("attention", "ffn", "none")),
+    ],
+    ids=str,
+)
+def test_flops_count_every_step_whatever_is_shared(one: dict, other: dict, length: int, difference: int) -> None:
+    flops = [forward_flops(AlbertConfig(**each), seq_length=length) for each in (one, other)]
+    assert flops[1] - flops[0] == difference
+
+
+def test_an_embedding_as_wide_as_the_layers_has_no_projection_unless_asked_for() -> None:
+    assert sizes_of(AlbertConfig(embedding_size=768)).projection == 0
+    assert sizes_of(AlbertConfig(embedding_size=768, embedding_projection=True)).projection == 768 * 768 + 768
+
+
+def test_sizes_is_an_aligned_table_or_every_figure_of_the_chosen_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sizes"]) == 0
+    headings, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == list(PRESETS)
+    assert {len(row) for row in rows} == {len(headings)}
+    assert rows[list(PRESETS).index("base-v2")].split()[1:4] == ["11,683,584", "11,813,810", "12M"]
+    assert run(["sizes", "--preset", "large", "--preset", "tiny", "--json"]) == 0
+    large, tiny = json.loads(capsys.readouterr().out)
+    assert (large["preset"], large["total"], tiny["preset"]) == ("large", 17_847_474, "tiny")
+    assert run(["sizes", "--preset", "bsae-v2"]) == 1
+    assert "did you mean base-v2" in capsys.readouterr().err
+
+
+def test_counting_loads_no_torch() -> None:
+    code = "import sys; from litebert.cli import run; run(['sizes', '--json']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_the_claims_and_the_bytes_of_their_gradients_are_those_of_the_paper() -> None:
+    assert [(c.name, c.beside, c.paper) for c in paper_claims()] == [
+        ("ALBERT-large", "BERT-large", 1.7),
+        ("ALBERT-xxlarge", "BERT-large", 0.3),
+    ]
+    assert sizes_of(preset("base-v2")).bytes_fp32 / 1e6 == pytest.approx(47, abs=1)
+    assert sizes_of(preset("bert-large")).bytes_fp32 / 1e9 == pytest.approx(1.3, abs=0.05)
+
+
+def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
+    shape = AlbertConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_hidden_layers=2,
+    )
+    unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 6})
+    found = measure_costs([Claim("shared", shape, "unshared", unshared, 1.7)], tokens=16, seq_length=8, rounds=3)
+    (result,) = found.claims
+    assert result.training_speed.low <= result.training_speed.median <= result.training_speed.high
+    assert result.training_speed.median > 1
+    sent = 4 * sizes_of(shape).total
+    assert result.gradient_bytes == (sent, 4 * sizes_of(unshared).total)
+    assert result.network_seconds[1][0] == pytest.approx(16 * sent / 1e9)
+    (own, other), (sends, other_sends) = result.training_seconds, result.network_seconds[1]
+    assert result.speed_at(1) == pytest.approx((other + other_sends) / (own + sends))
+    assert f"{result.training_speed.median:.2f} times as fast" in costs_part(found).finding
+
+
+@pytest.mark.parametrize(("option", "code"), [("--output", "LB-008"), ("--html", "LB-619")])
+def test_what_cannot_be_written_is_refused_before_the_measuring(
+    option: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert run(["study", "cost", option, str(tmp_path / "file")]) == 1
+    assert code in capsys.readouterr().err
