@@ -65,16 +65,10 @@ def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard(
         assert stop - start == 3 or stop % 12 == 0  # 50 - 20 tokens, or the document ends
         other_documents.add(start // 12)
     assert other_documents == set(range(20)) - {1}
+    alone = Shard(numbered.tokens[:120], numbered.sentences[:13], numbered.documents[:2])
+    assert framed([alone], numbered_vocabulary, replace(instance, start=0, middle=2, end=4))[1]  # its own second
     tight = replace(instance, target=2)  # even where none is needed
     assert len(framed([numbered], numbered_vocabulary, tight)[1]) == 10
-
-
-def test_a_corpus_of_one_document_is_its_own_random_second(numbered_vocabulary: Vocabulary) -> None:
-    text = Shard(np.arange(5, 35, dtype=np.uint16), np.array([0, 10, 20, 30]), np.array([0, 3]))
-    instance = Instance(shard=0, start=0, middle=1, end=1, kind=RANDOM_SECOND, target=20)
-    _, second = framed([text], numbered_vocabulary, instance)
-    assert second
-    assert set(second) <= set(range(5, 35))
 
 
 def test_surplus_tokens_leave_both_ends_with_equal_chance(numbered: Shard, numbered_vocabulary: Vocabulary) -> None:

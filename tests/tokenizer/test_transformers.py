@@ -15,7 +15,6 @@ import sentencepiece
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentencepiece import SentencePieceTrainer
 from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, TokenizersBackend
 
 from litebert import files
@@ -183,9 +182,11 @@ def as_version_4(table: dict[str, Json]) -> None:
     table["added_tokens"][4]["lstrip"] = True
 
 
-def all_makers(model: bytes, folder: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def own_made(own_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Save a vocabulary in each way there is to a folder that has no spiece.model."""
-    files.write_bytes(folder / "bare" / "spiece.model", model)
+    folder = tmp_path_factory.mktemp("own")
+    files.write_bytes(folder / "bare" / "spiece.model", own_model)
     Tokenizer.load(folder / "bare").save(folder / "saved")
     bare, saved = (AlbertTokenizer.from_pretrained(folder / name) for name in ("bare", "saved"))
     made = {name: folder / name for name in ("v5 of bare", "v5 of ours", "v5 twice", "v5 auto")}
@@ -199,21 +200,9 @@ def all_makers(model: bytes, folder: Path) -> dict[str, Path]:
     return made
 
 
-@pytest.fixture(scope="module")
-def own_made(own_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return all_makers(own_model, tmp_path_factory.mktemp("own"))
-
-
 @pytest.fixture
 def folder(own_made: dict[str, Path], tmp_path: Path) -> Path:
     return only_json(own_made["ours"], tmp_path / "folder")
-
-
-@pytest.fixture(scope="module")
-def official_made(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelFile, dict[str, Path]]:
-    model = (real_data / "tokenizer" / "spiece.model").read_bytes()
-    made = all_makers(model, tmp_path_factory.mktemp("official"))
-    return read_model(model, "official"), made
 
 
 def contents(model: ModelFile) -> tuple[list[tuple[str, float, int]], bytes]:
@@ -241,25 +230,19 @@ def test_an_own_vocabulary_is_rebuilt_piece_by_piece(
     assert trace.offsets == own.encode("In 1905, Jürgen [MASK]", special_tokens=True).offsets
 
 
-def test_the_official_vocabulary_is_rebuilt_piece_by_piece_whoever_saved_it(
-    official_made: tuple[ModelFile, dict[str, Path]],
-) -> None:
-    model, made = official_made
-    found = {read_tokenizer_json(path / "tokenizer.json").data for path in made.values()}
-    assert len(found) == 1
-    assert contents(read_model(found.pop(), "rebuilt")) == contents(model)
-
-
 def test_thousands_of_real_paragraphs_have_the_official_ids(
-    official: Tokenizer, official_made: tuple[ModelFile, dict[str, Path]], real_data: Path
+    official: Tokenizer, real_data: Path, tmp_path: Path
 ) -> None:
+    model = (real_data / "tokenizer" / "spiece.model").read_bytes()
+    official.save(tmp_path / "saved")
+    AlbertTokenizer.from_pretrained(tmp_path / "saved").save_pretrained(tmp_path / "only")
+    assert not list((tmp_path / "only").glob("*.model"))
+    assert contents(rebuilt(tmp_path / "only")) == contents(read_model(model, "official"))
     with gzip.open(real_data / "text" / "books.jsonl.gz", "rt", encoding="utf-8") as file:
-        chapters = [json.loads(line)["chapters"][1:2] for line in file]
-    texts = [chapter["text"] for found in chapters for chapter in found]
+        texts = [chapter["text"] for line in file for chapter in json.loads(line)["chapters"][1:2]]
     paragraphs = [part for text in texts for part in text.split("\n") if part.strip()][:6000]
     assert len(paragraphs) == 6000
-    tokenizer = Tokenizer.load(official_made[1]["v5 of ours"])
-    assert tokenizer.encode_ids(paragraphs) == official.encode_ids(paragraphs)
+    assert Tokenizer.load(tmp_path / "only").encode_ids(paragraphs) == official.encode_ids(paragraphs)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -282,37 +265,21 @@ def test_case_and_accents_are_those_of_the_pipeline(
         assert Tokenizer.load(tmp_path / name).encode("Jürgen").ids != expected.encode("Jürgen").ids
 
 
-def test_saving_writes_the_rebuilt_vocabulary(own: Tokenizer, own_made: dict[str, Path], tmp_path: Path) -> None:
+def test_saving_writes_the_rebuilt_vocabulary(own_made: dict[str, Path], tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(own_made["v5 of bare"])
     tokenizer.save(tmp_path)
     assert (tmp_path / "spiece.model").is_file()
     assert Tokenizer.load(tmp_path).hash == tokenizer.hash
-    ours = (own_made["ours"] / "tokenizer.json").read_bytes()
-    assert (tmp_path / "tokenizer.json").read_bytes() == ours
-    text = "The baker's daughter [MASK]"
-    theirs = AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"]
-    assert theirs == own.encode(text, special_tokens=True).ids
+    assert (tmp_path / "tokenizer.json").read_bytes() == (own_made["ours"] / "tokenizer.json").read_bytes()
 
 
-def test_a_vocabulary_without_a_character_map_is_read_as_such(sentences: list[str], tmp_path: Path) -> None:
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences),
-        model_prefix=str(tmp_path / "spiece"),
-        vocab_size=200,
-        normalization_rule_name="identity",
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-    )
-    first = Tokenizer.load(tmp_path / "spiece.model")
+def test_a_vocabulary_without_a_character_map_is_read_as_such(make_model: Maker, tmp_path: Path) -> None:
+    files.write_bytes(tmp_path / "spiece.model", make_model({"▁": -1.0, "a": -2.0, "b": -2.0}))
+    first = Tokenizer.load(tmp_path)
     first.save(tmp_path / "saved")
     again = Tokenizer.load(only_json(tmp_path / "saved", tmp_path / "only"))
     assert rebuilt(tmp_path / "only").charsmap == b""
-    texts = [*sentences, "a\u200bb"]
-    assert again.encode_ids(texts) == first.encode_ids(texts)
+    assert again.encode_ids(["a\u200bb", "ab ba"]) == first.encode_ids(["a\u200bb", "ab ba"])
 
 
 def test_where_scores_cannot_tell_they_stay_as_they_are(make_model: Maker, tmp_path: Path) -> None:
@@ -363,6 +330,7 @@ def put(*keys: str | int, value: Json) -> Change:
     return change
 
 
+WORDPIECE = "(?#of a WordPiece)"
 NEW_TOKEN: Json = [{"id": 300, "content": "[E1]", "special": True}]
 MASK_ELSEWHERE: Json = [{"id": 7, "content": "[MASK]"}]
 NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"}
@@ -398,34 +366,26 @@ NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "
         (put("model", "vocab", 9, 0, value="\ud800"), "LB-201"),
         (put("model", "vocab", 9, 0, value="▁"), "LB-207"),
         (put("model", "vocab", value=[["a", 0.0]] * 2), "LB-207"),
+        (put("model", "continuing_subword_prefix", value=""), WORDPIECE + "LB-244"),
+        (put("normalizer", "handle_chinese_chars", value=False), WORDPIECE + "LB-244"),
+        (put("model", "vocab", value=["a"]), WORDPIECE + "LB-249"),
+        (put("model", "vocab", value={}), WORDPIECE + "LB-249"),
+        (put("model", "vocab", "want", value=99), WORDPIECE + "LB-249"),
+        (put("model", "vocab", "want", value="5"), WORDPIECE + "LB-249"),
+        (put("model", "vocab", "two words", value=len(CHINESE)), WORDPIECE + "LB-249"),
+        (put("added_tokens", value=[{"id": 12, "content": "new"}]), WORDPIECE + "LB-246"),
     ],
 )
 def test_what_cannot_be_used_is_one_clear_error(folder: Path, change: Change, message: str) -> None:
+    if message.startswith(WORDPIECE):
+        (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
+        (folder / "tokenizer.json").unlink()
+        Tokenizer.load(folder).save(folder)
+        (folder / "vocab.txt").unlink()
     if message == "LB-207":
         rewritten(folder, put("added_tokens", value=None))
     with pytest.raises(LitebertError, match=message):
         Tokenizer.load(rewritten(folder, change))
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (put("model", "continuing_subword_prefix", value=""), "LB-244"),
-        (put("normalizer", "handle_chinese_chars", value=False), "LB-244"),
-        (put("model", "vocab", value=["a"]), "LB-249"),
-        (put("model", "vocab", value={}), "LB-249"),
-        (put("model", "vocab", "want", value=99), "LB-249"),
-        (put("model", "vocab", "want", value="5"), "LB-249"),
-        (put("model", "vocab", "two words", value=len(CHINESE)), "LB-249"),
-        (put("added_tokens", value=[{"id": 12, "content": "new"}]), "LB-246"),
-    ],
-)
-def test_wordpiece_that_cannot_be_used_is_one_clear_error(tmp_path: Path, change: Change, code: str) -> None:
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
-    Tokenizer.load(tmp_path).save(tmp_path)
-    (tmp_path / "vocab.txt").unlink()
-    with pytest.raises(LitebertError, match=code):
-        Tokenizer.load(rewritten(tmp_path, change))
 
 
 MILLION = (
