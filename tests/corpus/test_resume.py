@@ -128,6 +128,8 @@ def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
     deadline = time.monotonic() + 8
     while any(is_running(child) for child in children):
         assert time.monotonic() < deadline, "workers outlive the build"
+    with pytest.raises(LitebertError, match="begun with other settings"):
+        build_corpus(**{**settings, "output": output, "held_out": 0.2})
     assert run(settings, output).returncode == 0
     assert tree(output) == tree(whole[0])
 

@@ -9,45 +9,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentencepiece import SentencePieceProcessor
 
 from litebert.config.schema import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.objectives import Loader, PretrainingBatch, Vocabulary
-
-PUNCTUATION = set('!"#$%&"()*+,-./:;?@[\\]^_`{|}~')
-CONTINUING = PUNCTUATION | set("abcdefghijklmnopqrstuvwxyz")
-
-
-def starts_word(piece: str) -> bool:
-    return piece[0] in "▁<" or piece in PUNCTUATION or not CONTINUING.issuperset(piece.lower())
+from litebert.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
-def pieces(real_data: Path) -> SentencePieceProcessor:
-    return SentencePieceProcessor(model_file=str(real_data / "tokenizer/spiece.model"))
+def tokenizer(real_data: Path) -> Tokenizer:
+    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
 
 
 @pytest.fixture(scope="module")
-def vocabulary(pieces: SentencePieceProcessor) -> Vocabulary:
-    starts = [starts_word(pieces.id_to_piece(i)) for i in range(30_000)]
-    return Vocabulary(30_000, cls_id=2, sep_id=3, mask_id=4, starts_word=np.array(starts))
-
-
-@pytest.fixture(scope="module")
-def articles(real_data: Path, pieces: SentencePieceProcessor) -> Shard:
+def articles(real_data: Path, tokenizer: Tokenizer) -> Shard:
     """Read sections of articles as documents of sentences."""
     with gzip.open(real_data / "text/wikitext2_valid.txt.gz", "rt", encoding="utf-8") as file:
-        sections = re.split(r"\n = .*\n", file.read().lower())
+        sections = re.split(r"\n = .*\n", file.read())
     documents = [re.split(r"(?<= [.!?]) |\n", section) for section in sections]
-    encoded = [[ids for ids in pieces.encode(document) if ids] for document in documents]
+    encoded = [[ids for ids in tokenizer.encode_ids(document) if ids] for document in documents]
     encoded = [document for document in encoded if document]
     sentences = [ids for document in encoded for ids in document]
-    return Shard(
-        np.concatenate(sentences).astype(np.uint16),
-        np.cumsum([0, *map(len, sentences)]),
-        np.cumsum([0, *map(len, encoded)]),
-    )
+    lengths, documents = np.cumsum([0, *map(len, sentences)]), np.cumsum([0, *map(len, encoded)])
+    return Shard(np.concatenate(sentences).astype(np.uint16), lengths, documents)
 
 
 def runs_of_masked_words(batch: PretrainingBatch, vocabulary: Vocabulary) -> Counter[int]:
@@ -64,7 +48,8 @@ def runs_of_masked_words(batch: PretrainingBatch, vocabulary: Vocabulary) -> Cou
     return counts
 
 
-def test_official_settings_give_the_official_shares(articles: Shard, vocabulary: Vocabulary) -> None:
+def test_official_settings_give_the_official_shares(articles: Shard, tokenizer: Tokenizer) -> None:
+    vocabulary = Vocabulary(30_000, cls_id=2, sep_id=3, mask_id=4, starts_word=tokenizer.starts_word)
     config = ObjectiveConfig(sentence="order-official", short_seq_per="document", max_predictions=77)
     loader = Loader([articles], vocabulary=vocabulary, config=config, batch_size=1, seed=1)
     batch = loader.samples(0, 2_000)

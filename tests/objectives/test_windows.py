@@ -16,7 +16,7 @@ from litebert.corpus import Shard
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.sampling import plan_epoch
 from litebert.objectives.sentences import Library
-from litebert.objectives.windows import ShardSizes, Windowed, WindowOrder, estimated_samples
+from litebert.objectives.windows import Mixed, ShardSizes, Windowed, WindowOrder, estimated_samples
 
 from .conftest import shard
 from .test_batches_by_number import assert_equal
@@ -83,6 +83,13 @@ def test_any_batch_is_the_same_in_any_order_while_two_windows_are_held(vocabular
     halves = [backwards.batch(40, rank=rank, world_size=2) for rank in range(2)]
     joined = np.concatenate([half.masked_ids for half in halves])
     np.testing.assert_array_equal(joined, batches[40].masked_ids)
+
+
+def test_a_mix_of_windows_needs_no_sample_of_the_first_corpus(vocabulary: Vocabulary) -> None:
+    corpora = [_windowed(Opened(SHARDS), vocabulary, _order(SHARDS, seed)) for seed in (3, 4)]
+    first, again = (Mixed(corpora, [1, 9_999], batch_size=4, seed=1).batch(0) for _ in range(2))
+    assert len(first.offsets) == 5
+    assert_equal(first, again)
 
 
 @pytest.mark.parametrize(("sentence", "length"), [("order", 64), ("next", 256), ("none", 256)])
