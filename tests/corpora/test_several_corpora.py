@@ -69,14 +69,14 @@ def test_stats_count_what_is_there(corpus: Path, tmp_path: Path) -> None:
     assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
     command = ["corpus", "stats", str(corpus), "--json"]
     result = CliRunner().invoke(cli, [*command, "--plot", str(tmp_path / "lengths.svg")])
-    assert json.loads(result.output)["documents"] == stats.documents
+    assert json.loads(result.stdout)["documents"] == stats.documents
     assert "<svg" in (tmp_path / "lengths.svg").read_text()
 
 
 def test_a_mix_is_told_with_its_settings(corpus: Path) -> None:
     words = ["corpus", "mix", str(corpus), str(corpus / "held-out")]
     result = CliRunner().invoke(cli, [*words, "--weights", "3,1", "--json"])
-    found = json.loads(result.output)
+    found = json.loads(result.stdout)
     assert list(found["shares"].values()) == [0.75, 0.25]
     assert "data.weights=[3.0, 1.0]" in found["settings"]
 
