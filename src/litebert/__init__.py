@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.api.embeddings import Embeddings
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
     from litebert.api.evaluation import evaluate, predict
     from litebert.api.glue import glue
     from litebert.api.run import Run
     from litebert.api.training import distil, finetune, pretrain
     from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
-    from litebert.inference import Model
+    from litebert.inference.model import Embeddings, Model
     from litebert.interop.in_transformers import optimize
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
     from litebert.optim import AdamW, Lamb
@@ -65,7 +64,7 @@ _HOMES = {
     "AlbertForPretraining": "nn",
     "AlbertForTask": "nn",
     "Batch": "nn",
-    "Embeddings": "api.embeddings",
+    "Embeddings": "inference.model",
     "HeadConfig": "config",
     "Lamb": "optim",
     "LitebertClassifier": "api.estimators",

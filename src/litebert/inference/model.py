@@ -7,8 +7,8 @@ their signatures, their docstrings and the records that they return (`litebert.a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from numbers import Integral
@@ -409,6 +409,32 @@ class Model:
                 "was not made for its language, and answers about such texts mean little"
             )
         return found
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """An embedder for LangChain, LlamaIndex and anything else that calls these two methods.
+
+    >>> vector = Embeddings().embed_query("a cat")
+    >>> len(vector) == Embeddings().model.network.config.hidden_size
+    True
+    """
+
+    path: str | PathLike[str] | None = None
+    precision: Precision = "fp32"
+
+    @cached_property
+    def model(self) -> Model:
+        """The model, loaded when it is first used."""
+        return Model.load(self.path, precision=self.precision)
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector for each text."""
+        return [[float(x) for x in vector] for vector in self.model.embed(list(texts))]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query."""
+        return self.embed_documents([text])[0]
 
 
 # Arguments, checked where they enter
