@@ -202,7 +202,7 @@ def small_server(folders: dict[str, Path], tmp_path_factory) -> Iterator[Running
     """Give a server with little patience, a short queue and API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")
-    limits = ("--queue", "4", "--client-seconds", "1", "--api-keys", keys)
+    limits = ("--queue", "4", "--client-seconds", "3", "--api-keys", keys)
     with _running(f"base={folders['base']}", *limits, key="second") as started:
         started.wait_for_line("base is ready")
         yield started

@@ -101,14 +101,6 @@ def test_depth_grows_once() -> None:
     assert depth_at(0, early, 10, 1) == 1
 
 
-def test_evaluation_reports_what_shows_a_mask_apart(tmp_path: Path, configure: Configure) -> None:
-    pretrain(configure(), tmp_path, is_quiet=True)
-    last = [row for row in read_metrics(tmp_path) if row["kind"] == "eval"][-1]
-
-    assert last["mask_token_loss"] > 0
-    assert 0 <= last["mask_token_accuracy"] <= 1
-
-
 def test_a_run_starts_as_its_settings_say(tmp_path: Path, configure: Configure) -> None:
     start = ["start.attention=local", "start.output_bias=unigram"]
     begun = ["train.steps=1", "optim.warmup_steps=0", "optim.learning_rate=1e-9"]

@@ -67,15 +67,16 @@ class At:
             os.kill(os.getpid(), self.number)
 
 
-STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP]
 
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Hear SIGINT: a shell lets its background jobs ignore it, these tests perhaps among them."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Hear SIGINT and SIGHUP: background jobs and nohup ignore them, these tests perhaps among them."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("heard")

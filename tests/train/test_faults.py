@@ -179,14 +179,6 @@ def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Config
         pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(delete,))
 
 
-def test_a_lost_terminal_leaves_a_checkpoint(tmp_path: Path, configure: Configure) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
-    hang_up = At(6, lambda: os.kill(os.getpid(), signal.SIGHUP))
-    outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(hang_up,))
-    assert (outcome.exit_code, outcome.model) == (129, None)
-    assert _steps(tmp_path)[-1] == f"step-{outcome.step:09d}"
-
-
 def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
     hang_up = At(6, lambda: os.kill(os.getpid(), signal.SIGHUP))
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

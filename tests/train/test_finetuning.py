@@ -20,7 +20,6 @@ from litebert.hub.card import model_card
 from litebert.inference import PACKAGED, Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.report.comparison import spreads
 from litebert.runs import Run, read_metrics, read_result
 from litebert.tasks import finetuning
 from litebert.tasks.finetuning import MAX_EPOCHS, suited, with_suited
@@ -193,22 +192,6 @@ def test_micro_batches_change_memory_and_not_the_numbers(tmp_path: Path, configu
         [row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train"] for name in ("whole", "parts")
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
-
-
-def test_seeds_give_other_numbers_and_are_summarised(tmp_path: Path, configure: Configure) -> None:
-    folders = [tmp_path / f"seed-{seed}" for seed in (1, 2, 3)]
-    for seed, folder in enumerate(folders, 1):
-        _run(configure, folder, f"train.seed={seed}", "train.steps=3")
-    weights = {hash_file(folder / "model" / "model.safetensors") for folder in folders}
-    assert len(weights) == 3
-    results = [r for f in folders if (r := read_result(f))]
-    spread = spreads([result.last for result in results])["accuracy"]
-    values = [result.last.measures["accuracy"] for result in results]
-    assert spread.number == 3
-    assert spread.median == sorted(values)[1]
-    again = tmp_path / "again"
-    _run(configure, again, "train.seed=1", "train.steps=3")
-    assert hash_file(again / "model" / "model.safetensors") == hash_file(folders[0] / "model" / "model.safetensors")
 
 
 def test_an_ensemble_answers_with_the_mean_of_its_members(tmp_path: Path, configure: Configure) -> None:

@@ -39,30 +39,8 @@ def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure
     assert after["sentence_order_accuracy"] > 0.8
 
 
-@pytest.mark.parametrize("objective", ["order", "order-official", "next", "none"])
-def test_every_sentence_objective_trains(tmp_path: Path, configure: Configure, objective: str) -> None:
-    pretrain(configure(f"objective.sentence={objective}"), tmp_path, is_quiet=True)
-    last = read_metrics(tmp_path)[-1]
-    assert ("sentence_order_loss" in last) == (objective != "none")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        ["model.sharing=attention"],
-        ["model.sharing=ffn"],
-        ["model.sharing=none"],
-        ["model.inner_group_num=2"],
-        ["model.embedding_size=32"],
-        ["train.precision=bf16"],
-        ["train.gradient_checkpointing=true"],
-        ["optim.name=lamb", "optim.schedule=official"],
-        ["optim.schedule=wsd"],
-    ],
-    ids=str,
-)
-def test_every_variant_trains(tmp_path: Path, configure: Configure, changes: list[str]) -> None:
-    assert pretrain(configure(*changes), tmp_path, is_quiet=True).step == 12
+def test_bf16_trains(tmp_path: Path, configure: Configure) -> None:
+    pretrain(configure("train.precision=bf16"), tmp_path, is_quiet=True)
     losses = [row["masked_lm_loss"] for row in read_metrics(tmp_path) if row["kind"] == "eval"]
     assert losses[-1] < losses[0]
 

@@ -144,12 +144,8 @@ def _speaking() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ResourceError(
-            "LB-261",
-            "another process of this run has ended",
-            received=str(error).splitlines()[0],
-            next="see the other process's message; rerun the command to resume",
-        ) from error
+        what, next_step = "another process of this run has ended", "see its message; rerun the command to resume"
+        raise ResourceError("LB-261", what, received=str(error).splitlines()[0], next=next_step) from error
 
 
 def world_size() -> int:
@@ -178,16 +174,10 @@ def local_rank() -> int:
 
 
 def _number(name: str, default: int) -> int:
-    """Return an environment variable that a launcher sets, as a number."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal():
-        raise LitebertError(
-            "LB-264",
-            f"the environment variable {name} is not a number",
-            received=text,
-            expected="a whole number, as torchrun sets it",
-            next=f"unset {name}, or start with torchrun",
-        )
+        what, next_step = f"the environment variable {name} is not a number", f"unset {name}, or start with torchrun"
+        raise LitebertError("LB-264", what, received=text, next=next_step)
     return int(text)
 
 
@@ -210,19 +200,13 @@ def joined(device: torch.device) -> Iterator[World]:
         store = _store(address, port, place)
         # each run of this process has keys of its own
         store = PrefixStore(f"litebert/{store.add(f'visits/{place}', 1)}", store)
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-            store=store,
-            rank=place,
-            world_size=size,
-            timeout=timedelta(seconds=SUM_SECONDS),
-        )
+        backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=SUM_SECONDS)
+        dist.init_process_group(backend, store=store, rank=place, world_size=size, timeout=timeout)
     except RuntimeError as error:
         raise LitebertError(
             "LB-263",
-            f"process {place} of {size} cannot reach the others",
+            f"process {place} of {size} cannot reach the others at {address}:{port} within {JOIN_SECONDS:.0f} seconds",
             received=str(error).splitlines()[0],
-            expected=f"{size} processes that reach {address}:{port} within {JOIN_SECONDS:.0f} seconds",
             next="check the address, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
         ) from error
     world = World(place, size, store)
@@ -235,13 +219,8 @@ def joined(device: torch.device) -> Iterator[World]:
 @lru_cache(maxsize=1)
 def _store(address: str, port: int, place: int) -> Store:
     """Connect to the store of the launcher or of the first process, once for all runs."""
-    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = TCPStore(
-        address,
-        port,
-        is_master=place == 0 and not has_agent,
-        timeout=timedelta(seconds=JOIN_SECONDS),
-        wait_for_workers=False,
-    )
+    is_master = place == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    patience = timedelta(seconds=JOIN_SECONDS)
+    store = TCPStore(address, port, is_master=is_master, timeout=patience, wait_for_workers=False)
     # a launcher that restarts its processes keeps its store
     return PrefixStore(f"restart/{_number('TORCHELASTIC_RESTART_COUNT', 0)}", store)

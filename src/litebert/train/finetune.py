@@ -110,7 +110,20 @@ def finetune(
             )
             progress = resumed(trainer)
             best.recall(read_metrics(folder) if progress.step and world.is_first else [])
-            task = prepared.task(network, world)
+            family, select = prepared.dataset.family, None
+            if config.mining.pool > 1:
+                select = partial(hardest_features, network=network, family=family, keep=train.batch_size)
+            task = Finetuning(
+                network,
+                family,
+                features=prepared.features,
+                held_out=prepared.held_out,
+                train=train,
+                taught_losses=partial(taught_losses, family, config.teacher) if config.teacher.run else None,
+                select=select,
+                pool=config.mining.pool,
+                world=world,
+            )
             progress = run_steps(trainer, task, progress, best)
         signal = world.largest(interruption.signal_number or 0)
         if signal and not trainer.pace.is_last(progress.step):
@@ -118,8 +131,24 @@ def finetune(
         if world.is_first:
             # answers, result and cards, and last the model: a run that has it is finished
             with averaged(trainer.optimizer):
-                answers = write_answers(folder / "answers", task, prepared.held_out)
-                result = result_of(folder, prepared, best, start, answers)
+                answers = dict[str, list[AnswerRow]]()
+                for name, given_answers in task.answers().items():
+                    answers[name] = family.rows(prepared.held_out[name].examples, given_answers)
+                    lines = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
+                    write_text(folder / "answers" / f"{name}.jsonl", "".join(lines))
+                evaluated, key = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations], best.key_measure
+                result = Result(
+                    task=prepared.dataset.name,
+                    key_measure=key,
+                    last=evaluated[-1],
+                    best=next(each for each in evaluated if each.step == best.step),
+                    num_evaluations=len(evaluated),
+                    seed=train.seed,
+                    start=str(config.model.start),
+                    fresh=() if start is None else start.fresh,
+                    baseline=prepared.baseline,
+                    doubts=doubts(key, evaluated[-1].measures, prepared.baseline, answers, family.baseline),
+                )
                 for line in result.doubts:
                     log.say(f"warning: {line}")
                 write_result(folder, result)
@@ -137,38 +166,6 @@ def start_lines(start: Start | None) -> list[str]:
         if names:
             lines.append(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
     return [*lines, *(f"note: {note}" for note in start.notes)]
-
-
-def write_answers(
-    folder: Path, task: Finetuning[Any, Any], held_out: Mapping[str, LabelledSet[Any]]
-) -> dict[str, list[AnswerRow]]:
-    """Write and return the last step's answers on each held-out set, a line per example."""
-    written = {}
-    for name, answers in task.answers().items():
-        rows = written[name] = task.family.rows(held_out[name].examples, answers)
-        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
-        write_text(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
-    return written
-
-
-def result_of(
-    folder: Path, prepared: Prepared, best: BestModel, start: Start | None, answers: dict[str, list[AnswerRow]]
-) -> Result:
-    """Report the last step and the best evaluation, each with all its measures."""
-    evaluated = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations]
-    last, key = evaluated[-1], best.key_measure
-    return Result(
-        task=prepared.dataset.name,
-        key_measure=key,
-        last=last,
-        best=next(each for each in evaluated if each.step == best.step),
-        num_evaluations=len(evaluated),
-        seed=prepared.config.train.seed,
-        start=str(prepared.config.model.start),
-        fresh=() if start is None else start.fresh,
-        baseline=prepared.baseline,
-        doubts=doubts(key, last.measures, prepared.baseline, answers, prepared.dataset.family.baseline),
-    )
 
 
 # Learning rates by depth
@@ -247,25 +244,6 @@ class Prepared:
         if train.gradient_checkpointing:
             checkpoint_gradients(network.albert)
         return network
-
-    def task(self, network: AlbertForTask, world: World) -> Finetuning[Any, Any]:
-        """Return the task, with a teacher and a choice of the hardest examples where the settings say so."""
-        config, family = self.config, self.dataset.family
-        teaching = partial(taught_losses, family, config.teacher) if config.teacher.run else None
-        select = None
-        if config.mining.pool > 1:
-            select = partial(hardest_features, network=network, family=family, keep=config.train.batch_size)
-        return Finetuning(
-            network,
-            family,
-            features=self.features,
-            held_out=self.held_out,
-            train=config.train,
-            taught_losses=teaching,
-            select=select,
-            pool=config.mining.pool,
-            world=world,
-        )
 
     def described(self) -> dict[str, JsonValue]:
         """Describe the data that a run depends on, for run.json."""
