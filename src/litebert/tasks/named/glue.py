@@ -12,6 +12,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.lines import read_lines
@@ -72,9 +74,8 @@ class GlueTask:
         return tuple(chain.from_iterable((folder + name, name) for folder, name in places))
 
 
-GLUE_TASKS = tuple(
-    GlueTask(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-    for row in tomllib.loads(Path(__file__).with_name("glue.toml").read_text(encoding="utf-8"))["tasks"]
+GLUE_TASKS = TypeAdapter(tuple[GlueTask, ...]).validate_python(
+    tomllib.loads(Path(__file__).with_name("glue.toml").read_text(encoding="utf-8"))["tasks"]
 )
 
 # Reading
