@@ -1,6 +1,8 @@
 """Runs as litebert pretrain and finetune write them, by the same functions."""
 
+import html
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +18,16 @@ from litebert.train.log import RunLog
 from litebert.train.run import opened
 
 MakeRun = Callable[..., Path]
+
+
+def text_of(run: Path) -> str:
+    """Write a page and return its words, without figures."""
+    return words_of(write_report(run).read_text(encoding="utf-8"))
+
+
+def words_of(page: str) -> str:
+    body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from litebert.cli import cli
+from litebert.cli import run
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import append_line
 from litebert.report import write_report
@@ -16,29 +15,13 @@ from litebert.report import write_report
 MakeRun = Callable[..., Path]
 
 
-def test_the_command_prints_the_path(make_run: MakeRun) -> None:
-    run = make_run()
-
-    result = CliRunner().invoke(cli, ["report", str(run)])
-
-    assert result.exit_code == 0
-    assert result.stdout == f"{run / 'report.html'}\n"
-    assert (run / "report.html").is_file()
-
-
-def test_the_command_prints_json(make_run: MakeRun) -> None:
-    run = make_run()
-
-    result = CliRunner().invoke(cli, ["report", str(run), "--json"])
-
-    assert json.loads(result.stdout) == {"report": str(run / "report.html")}
-
-
-def test_the_help_shows_two_examples() -> None:
-    examples = CliRunner().invoke(cli, ["report", "--help"]).stdout.splitlines()
-
-    assert "  litebert report runs/mine" in examples
-    assert "  litebert report runs/mine --json" in examples
+def test_the_command_prints_the_path_or_json(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    page = make_run() / "report.html"
+    assert run(["report", str(page.parent)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert page.is_file()
+    assert run(["report", str(page.parent), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": str(page)}
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -65,30 +48,30 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     ids=lambda line: line[:32],
 )
 def test_a_damaged_log_is_named_and_the_old_report_stays(make_run: MakeRun, line: str) -> None:
-    run = make_run()
-    before = write_report(run).read_bytes()
-    append_line(run / "metrics.jsonl", line)
+    folder = make_run()
+    before = write_report(folder).read_bytes()
+    append_line(folder / "metrics.jsonl", line)
 
     with pytest.raises(DamagedError, match=r"LB-651(?s:.*)metrics\.jsonl(?s:.*)next: +\S"):
-        write_report(run)
+        write_report(folder)
 
-    assert (run / "report.html").read_bytes() == before
+    assert (folder / "report.html").read_bytes() == before
 
 
 def test_a_last_line_cut_off_by_a_crash_is_left_out(make_run: MakeRun) -> None:
-    run = make_run()
-    before = write_report(run).read_bytes()
-    with (run / "metrics.jsonl").open("a") as log:
+    folder = make_run()
+    before = write_report(folder).read_bytes()
+    with (folder / "metrics.jsonl").open("a") as log:
         log.write('{"kind": "train", "st')
 
-    assert write_report(run).read_bytes() == before
+    assert write_report(folder).read_bytes() == before
 
 
 def test_without_matplotlib_the_extra_is_named(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run()
+    folder = make_run()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     with pytest.raises(LitebertError, match=r"LB-652(?s:.*)pip install 'litebert\[report\]'"):
-        write_report(run)
+        write_report(folder)
 
-    assert not (run / "report.html").exists()
+    assert not (folder / "report.html").exists()

@@ -1,24 +1,18 @@
 """What a report says of a run: what was learnt, what was not, what is missing."""
 
-import html
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from litebert.files import append_line
-from litebert.report import write_report
+
+from .conftest import text_of
 
 MakeRun = Callable[..., Path]
-
-
-def text_of(run: Path) -> str:
-    """Return the words of the page, without figures."""
-    page = write_report(run).read_text(encoding="utf-8")
-    body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 def test_the_summary_compares_before_with_now_and_with_no_learning(make_run: MakeRun) -> None:
@@ -37,11 +31,51 @@ def test_the_summary_compares_before_with_now_and_with_no_learning(make_run: Mak
     assert "Sentence order: 80.0% right, where chance gets 50.0%." in text
 
 
-def test_no_gain_is_called_no_gain(make_run: MakeRun) -> None:
-    text = text_of(make_run(accuracies=(0.054, 0.52)))
+RUNS = {
+    "no gain": (
+        {"accuracies": (0.054, 0.52)},
+        [
+            "always answering the commonest token gets 5.4%: no gain over that.",
+            "no better than chance on 1,024 sequences",
+        ],
+        [],
+    ),
+    "no sentence objective": (
+        {"sentence": "none"},
+        ["No sentence objective was trained (objective.sentence = none).", "litebert fill"],
+        ["Sentence order", "litebert order"],
+    ),
+    "next sentence": (
+        {"sentence": "next"},
+        ["Next sentence accuracy 50.0% 80.0%"],
+        ["Sentence order", "litebert order"],
+    ),
+    "how to use its model": (
+        {},
+        [
+            'litebert fill "The cat sat on the [MASK]." --model {folder}/model',
+            '"He opened the door." "Nobody was there." --model {folder}/model',
+            "litebert.load('{folder}/model')",
+        ],
+        [],
+    ),
+    "not finished": (
+        {"last_step": 30},
+        ["Not finished: step 30 of 40. There is no model yet.", "At step 0 At step 20", "to resume it"],
+        ["litebert fill"],
+    ),
+    "evaluated once": ({"last_step": 1}, ["Evaluated once so far, at step 0."], ["Without learning"]),
+}
 
-    assert "always answering the commonest token gets 5.4%: no gain over that." in text
-    assert "no better than chance on 1,024 sequences" in text
+
+@pytest.mark.parametrize(("given", "said", "unsaid"), RUNS.values(), ids=RUNS)
+def test_a_page_says_what_is_special_of_its_run(
+    make_run: MakeRun, given: dict[str, Any], said: list[str], unsaid: list[str]
+) -> None:
+    run = make_run(**given)
+    text = text_of(run)
+    assert [words for words in said if words.replace("{folder}", str(run)) not in text] == []
+    assert [words for words in unsaid if words in text] == []
 
 
 def test_a_run_whose_best_evaluation_is_past_says_so(make_run: MakeRun) -> None:
@@ -50,49 +84,6 @@ def test_a_run_whose_best_evaluation_is_past_says_so(make_run: MakeRun) -> None:
     append_line(run / "metrics.jsonl", json.dumps(worse))
 
     assert "The held-out masked-LM loss was lowest, 5.000, at step 40." in text_of(run)
-
-
-def test_a_run_without_a_sentence_objective_says_so(make_run: MakeRun) -> None:
-    text = text_of(make_run(sentence="none"))
-
-    assert "No sentence objective was trained (objective.sentence = none)." in text
-    assert "Sentence order" not in text
-    assert "litebert order" not in text
-    assert "litebert fill" in text
-
-
-def test_next_sentence_is_called_by_its_name(make_run: MakeRun) -> None:
-    text = text_of(make_run(sentence="next"))
-
-    assert "Next sentence accuracy 50.0% 80.0%" in text
-    assert "Sentence order" not in text
-    assert "litebert order" not in text
-
-
-def test_a_finished_run_shows_how_to_use_its_model(make_run: MakeRun) -> None:
-    run = make_run()
-
-    text = text_of(run)
-
-    assert f'litebert fill "The cat sat on the [MASK]." --model {run}/model' in text
-    assert f'"He opened the door." "Nobody was there." --model {run}/model' in text
-    assert f"litebert.load('{run}/model')" in text
-
-
-def test_an_unfinished_run_says_how_far_it_came(make_run: MakeRun) -> None:
-    text = text_of(make_run(last_step=30))
-
-    assert "Not finished: step 30 of 40. There is no model yet." in text
-    assert "At step 0 At step 20" in text
-    assert "to resume it" in text
-    assert "litebert fill" not in text
-
-
-def test_a_run_evaluated_once_has_nothing_to_compare(make_run: MakeRun) -> None:
-    text = text_of(make_run(last_step=1))
-
-    assert "Evaluated once so far, at step 0." in text
-    assert "Without learning" not in text
 
 
 def test_a_run_that_has_only_begun_is_reported_too(make_run: MakeRun) -> None:
