@@ -43,8 +43,8 @@ def row(**changes: Json) -> dict[str, Json]:
         "Expected: accuracy 90.9 on dev with xxlarge (Table 9, ALBERT 1.5M)",
         # Confusions are counted in the order of the head; the surest wrong answer comes first.
         "Expected answered not_equivalent answered equivalent Right not_equivalent 1 0 100.0% equivalent 2 1 33.3%",
-        "dev: the worst 2 of 2 errors in 4 Id Sure Expected Answered Text 3 90.0% equivalent not_equivalent One says 3. "
-        "¦ The other says 3. 2 80.0% equivalent not_equivalent One says 2.",
+        "dev: the worst 2 of 2 errors in 4 Id Sure Expected Answered Text 3 90.0% equivalent not_equivalent One says 3."
+        " ¦ The other says 3. 2 80.0% equivalent not_equivalent One says 2.",
         # Settings with their origins.
         "train.steps 40 0 command line: train.steps=40",
         "task.name mrpc required recipe mrpc",
