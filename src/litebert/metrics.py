@@ -27,9 +27,7 @@ def require_some(number: int) -> None:
     if not number:
         raise LitebertError(
             "LB-430",
-            "there is nothing to measure",
-            received="no examples",
-            expected="at least one labelled example",
+            "there is nothing to measure: not one labelled example",
             next="check whether the file to evaluate on is empty",
         )
 
@@ -49,13 +47,13 @@ def classification_measures(labels: NDArray[np.int64], probabilities: NDArray[np
     from sklearn import metrics
 
     require_some(len(labels))
-    found = probabilities.argmax(axis=1)
-    is_binary = probabilities.shape[1] == 2
-    f1 = metrics.f1_score(labels, found, average="binary" if is_binary else "macro", zero_division=0.0)
+    found, name, average = probabilities.argmax(axis=1), "macro_f1", "macro"
+    if probabilities.shape[1] == 2:
+        name, average = "f1", "binary"
     has_spread = len(np.unique(labels)) > 1 and len(np.unique(found)) > 1
     return {
         "accuracy": float(metrics.accuracy_score(labels, found)),
-        "f1" if is_binary else "macro_f1": float(f1),
+        name: float(metrics.f1_score(labels, found, average=average, zero_division=0.0)),
         "matthews": float(metrics.matthews_corrcoef(labels, found)) if has_spread else 0.0,
     }
 

@@ -333,8 +333,12 @@ def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
     """
     warmup = config.warmup_steps
     if warmup >= total_steps > 1:
-        what, received = "the warm-up is not shorter than the training", f"{warmup:g} of {total_steps} steps"
-        raise LitebertError("LB-426", what, received=received, next="set optim.warmup_steps=0.1")
+        raise LitebertError(
+            "LB-426",
+            "the warm-up is not shorter than the training",
+            received=f"optim.warmup_steps={warmup:g}, {total_steps} steps in all",
+            next="set optim.warmup_steps=0.1",
+        )
     steps = min(round(warmup * total_steps if warmup < 1 else warmup), total_steps - 1)
     shapes: dict[str, Callable[..., float]] = {
         "official": official,

@@ -33,8 +33,8 @@ class Batch:
         """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
-            what = "a batch cannot hold an empty sequence"
-            raise LitebertError("LB-450", what, received=f"lengths {lengths}", next="encode with frame=True")
+            received, advice = f"lengths {lengths}", "encode with frame=True"
+            raise LitebertError("LB-450", "a batch cannot hold an empty sequence", received=received, next=advice)
         flat = torch.tensor([*chain(*ids)], dtype=torch.int64)
         types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
         return cls.from_flat(flat, types, lengths)

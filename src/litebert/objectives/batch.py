@@ -73,9 +73,12 @@ def frame(
             parts += [tokens[front : front + size], separator]
     ids = np.concatenate(parts, dtype=np.int64)
     if ids.max() >= vocabulary.size:
-        what = f"shard {instance.shard} of the corpus has a token that is not in the vocabulary"
-        received = f"id {ids.max()} near sentence {instance.start}; the vocabulary has {vocabulary.size}"
-        raise DamagedError("LB-402", what, received=received, next="litebert corpus check")
+        raise DamagedError(
+            "LB-402",
+            f"shard {instance.shard} of the corpus has a token that is not in the vocabulary",
+            received=f"id {ids.max()} near sentence {instance.start}; the vocabulary has {vocabulary.size}",
+            next="litebert corpus check",
+        )
     return ids, first_size + 2
 
 

@@ -348,9 +348,11 @@ class _Worker:
             self._process.join()
             code = self._process.exitcode
             if code == -signal.SIGBUS:  # a mapped file became shorter
-                what = "a file of the corpus was truncated while it was read"
-                advice = "litebert corpus check CORPUS, then rerun the command to resume"
-                raise DamagedError("LB-344", what, next=advice) from None
+                raise DamagedError(
+                    "LB-344",
+                    "a file of the corpus was truncated while it was read",
+                    next="litebert corpus check CORPUS, then rerun the command to resume",
+                ) from None
             raise ResourceError(
                 "LB-403",
                 "a process that prepares batches ended before its work was done",

@@ -205,5 +205,10 @@ def sentence_objective(name: str) -> SentenceObjective:
     """
     if name in SENTENCE_OBJECTIVES:
         return SENTENCE_OBJECTIVES[name]
-    what, advice = "there is no sentence objective of this name", "litebert config list pretrain"
-    raise no_such_name("LB-431", what, name, SENTENCE_OBJECTIVES, next=advice)
+    raise no_such_name(
+        "LB-431",
+        "there is no sentence objective of this name",
+        name,
+        SENTENCE_OBJECTIVES,
+        next="litebert config list pretrain",
+    )

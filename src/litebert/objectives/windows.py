@@ -220,9 +220,12 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     missing = CYCLE - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     if (counts == 0).any():
-        what = f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}"
-        received = ", ".join(f"{weight:g}" for weight in weights)
-        raise LitebertError("LB-268", what, received=received, next="omit that corpus, or raise data.temperature")
+        raise LitebertError(
+            "LB-268",
+            f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}",
+            received=", ".join(f"{weight:g}" for weight in weights),
+            next="omit that corpus, or raise data.temperature",
+        )
     return counts
 
 
