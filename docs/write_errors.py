@@ -11,7 +11,7 @@ from litebert.files import write_text
 ROOT = Path(__file__).parents[1]
 HEADER = """# Errors
 
-Every error of litebert has four lines: what is wrong (with a code that never changes), what was
+An error of litebert has up to four lines: what is wrong (with a code that never changes), what was
 received, what is expected, and the command or the setting that helps. Names in braces are filled
 in. Exit codes: 1 user error, 2 usage, 3 damaged data or checkpoint, 4 out of memory or disk, 5
 training that is not finite, 130 and 143 interrupted after a clean checkpoint.
@@ -34,12 +34,39 @@ def page() -> str:
 
 def _row(call: ast.Call, tree: ast.Module) -> str:
     named = {keyword.arg: keyword.value for keyword in call.keywords}
-    expected = named.get("expected", call.args[-1])  # short forms give it as the last argument
+    last = call.args[-1] if len(call.args) > 2 else ast.Constant("")  # short forms give it as the last argument
+    if getattr(call.func, "id", "") == "damaged_model" and len(call.args) < 4:
+        last = ast.Constant("")  # it was not said what is expected
+    expected = named.get("expected", last)
     if getattr(call.func, "id", "") == "no_such_name":
         expected = ast.Constant("the nearest known name, or one of all")
     next_step = named.get("next") or _next_of(call, tree)
-    cells = [_text(node) for node in (call.args[1], expected, next_step)]
+    values = _values_before(call, tree)
+    cells = [
+        _text(values.get(node.id, node) if isinstance(node, ast.Name) else node)
+        for node in (call.args[1], expected, next_step)
+    ]
     return f"| {_code(call.args[0])} | " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n"
+
+
+def _values_before(call: ast.Call, tree: ast.Module) -> dict[str, ast.expr]:
+    """Return what the names of the innermost function around a call were last set to before it."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= call.lineno <= (node.end_lineno or 0)
+    ]
+    values: dict[str, ast.expr] = {}
+    sets = [each for node in around[-1:] for each in ast.walk(node) if isinstance(each, ast.Assign)]
+    for each in sorted(sets, key=lambda each: each.lineno):
+        if each.lineno < call.lineno:
+            target, value = each.targets[0], each.value
+            if isinstance(target, ast.Name):
+                values[target.id] = value
+            elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = zip(target.elts, value.elts, strict=True)
+                values |= {name.id: one for name, one in pairs if isinstance(name, ast.Name)}
+    return values
 
 
 def _next_of(call: ast.Call, tree: ast.Module) -> ast.expr:

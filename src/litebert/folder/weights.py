@@ -45,8 +45,8 @@ _KINDS = {
 
 def damaged_model(code: str, what: str, received: object, expected: str | None = None) -> DamagedError:
     """Return the error for a model's file whose contents cannot be used."""
-    next_step = "fetch or make the model again, or correct the file"
-    return DamagedError(code, what, received=received, expected=expected, next=next_step)
+    again = "fetch or make the model again, or correct the file"
+    return DamagedError(code, what, received=received, expected=expected, next=again)
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
