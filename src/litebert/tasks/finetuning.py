@@ -141,8 +141,8 @@ class Finetuning(Generic[Example, Answer]):
         groups = list(by_length([feature.num_tokens for feature in features]))
         mine = self._world.share(groups)
         chosen = [features[number] for numbers in mine for number in numbers]
-        found = self._world.gathered(outputs_of(self.network, self.family, chosen))
-        outputs = dict[int, Output]()
+        found = self._world.gathered(outputs_of(self.network, self.family.outputs, chosen))
+        outputs: dict[int, Output] = {}
         for rank, theirs in enumerate(found):
             numbers = chain.from_iterable(groups[rank :: self._world.size])
             outputs.update(zip(numbers, theirs, strict=True))
@@ -211,31 +211,29 @@ def answer(
 
     `progress` is called with the number of features done since its last call.
     """
-    outputs = outputs_of(network, family, features, progress=progress)
-    return family.answers(examples, features, outputs)
+    return family.answers(examples, features, outputs_of(network, family.outputs, features, progress=progress))
 
 
 @torch.inference_mode()
 def outputs_of(
     network: AlbertForTask,
-    family: Family[Example, Answer],
+    compute: Callable[[AlbertForTask, Batch], Sequence[Output]],
     features: Sequence[Feature],
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Output]:
-    """Return the outputs of features; those of similar length are computed together."""
+    """Return what `compute` gives for each feature; those of similar length are computed together."""
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
     device = device_of(network)
-    outputs: list[Output | None] = [None] * len(features)
+    outputs: dict[int, Output] = {}
     for numbers in by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device)
-        for number, output in zip(numbers, family.outputs(network, batch), strict=True):
-            outputs[number] = output
+        outputs.update(zip(numbers, compute(network, batch), strict=True))
         if progress is not None:
             progress(len(numbers))
-    return [output for output in outputs if output is not None]
+    return [outputs[number] for number in range(len(features))]
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -287,9 +285,10 @@ def taught(
         advice = "omit teacher.hidden, or choose model.pooling=cls for both"
         raise LitebertError("LB-889", what, received=received, next=advice)
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
-    given = outputs_of(teacher, family, read)
+    given = outputs_of(teacher, family.outputs, read)
     if state_size is not None:
-        given = [np.concatenate(both) for both in zip(given, _states(teacher, read), strict=True)]
+        states = outputs_of(teacher, lambda *given: list(read_by_head(*given).float().cpu().numpy()), read)
+        given = [np.concatenate(both) for both in zip(given, states, strict=True)]
     return [replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32)) for feature in features]
 
 
@@ -326,16 +325,6 @@ def read_by_head(network: AlbertForTask, batch: Batch) -> Tensor:
     if isinstance(network.head, VectorHead):
         return network.head.rows(network.albert(batch).float(), batch)
     return network.albert.pool(network.albert(batch, batch.first_tokens))
-
-
-@torch.inference_mode()
-def _states(network: AlbertForTask, features: Sequence[Feature]) -> list[Output]:
-    """Return what the head reads for each feature; `outputs_of` has packed the network."""
-    states: dict[int, Output] = {}
-    for numbers in by_length([feature.num_tokens for feature in features]):
-        batch = joined([features[number] for number in numbers]).to(device_of(network))
-        states.update(zip(numbers, read_by_head(network, batch).float().cpu().numpy(), strict=True))
-    return [states[number] for number in range(len(features))]
 
 
 # What a result is compared with

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -303,16 +302,11 @@ def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int)
     return int(rng.integers(seed, "elastic-depth", least, deepest - 1, step))
 
 
-def select_hardest(network: AlbertForPretraining, *, keep: int, micro_batch_size: int | None = None) -> Select:
-    """Return a function that chooses the `keep` sequences with the largest loss (hard example mining)."""
-    return partial(hardest, network, keep=keep, micro_batch_size=micro_batch_size)
-
-
 @torch.no_grad()
 def hardest(
     network: AlbertForPretraining, batch: PretrainingBatch, keep: int, *, micro_batch_size: int | None = None
 ) -> PretrainingBatch:
-    """Return the `keep` sequences of a batch whose loss is largest, without dropout."""
+    """Return the `keep` sequences of a batch whose loss is largest, without dropout (hard example mining)."""
     ordered = longest_first(batch)
     network.eval()
     works = micro_batches(ordered, micro_batch_size, device_of(network))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from litebert.optim import MomentOptimizer, averaged, load_state_tensors
 from litebert.runs import read_metrics, recorded_setting
 from litebert.tasks.base import Task
 from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Surface, Teacher
-from litebert.tasks.pretraining import Pretraining, depth_at, pretraining_measures, select_hardest
+from litebert.tasks.pretraining import Pretraining, depth_at, hardest, pretraining_measures
 from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
@@ -130,7 +131,7 @@ def task_of(
     train, select = config.train, None
     require_alone(config.mining, world)
     if config.mining.pool > 1:
-        select = select_hardest(network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
+        select = partial(hardest, network, keep=train.batch_size, micro_batch_size=train.micro_batch_size)
     task = Pretraining(
         network,
         open_loader=sources.pairs(config),

@@ -74,9 +74,8 @@ class GlueTask:
         return tuple(chain.from_iterable((folder + name, name) for folder, name in places))
 
 
-GLUE_TASKS = TypeAdapter(tuple[GlueTask, ...]).validate_python(
-    tomllib.loads(Path(__file__).with_name("glue.toml").read_text(encoding="utf-8"))["tasks"]
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("glue.toml").read_text(encoding="utf-8"))
+GLUE_TASKS = TypeAdapter(tuple[GlueTask, ...]).validate_python(_TABLE["tasks"])
 
 # Reading
 
