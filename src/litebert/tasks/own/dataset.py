@@ -198,11 +198,8 @@ def _read(
     if split not in SPLITS:
         advice = "--split dev for rows with labels, --split test for rows without"
         raise LitebertError("LB-867", f"your own files have no split {split}", next=advice)
-    is_train, reading, is_labelled = (
-        train is not None and path.absolute() == train.absolute(),
-        settled.reading,
-        split != "test",
-    )
+    reading, is_labelled = settled.reading, split != "test"
+    is_train = train is not None and path.absolute() == train.absolute()
     if is_train and dev and split == "dev":
         path = dev
     table = settled.open(path, is_labelled=is_labelled)
