@@ -44,11 +44,7 @@ class Results(tuple[Item, ...]):
         return "\n".join([f"Results of {len(self):,}:", *lines, *more])
 
     def to_pandas(self) -> DataFrame:
-        """Return a DataFrame with a row per answer; several answers to one text are several rows.
-
-        Raises:
-            LitebertError: LB-929, pandas is not installed.
-        """
+        """Return a DataFrame with a row per answer; several answers to one text are several rows."""
         return data_frame(rows_of(self))
 
     def _repr_html_(self) -> str:
@@ -68,11 +64,7 @@ class Tabular:
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas name all fields
 
     def to_pandas(self) -> DataFrame:
-        """Return the table.
-
-        Raises:
-            LitebertError: LB-929, pandas is not installed.
-        """
+        """Return the table."""
         assert is_dataclass(self)
         values = [getattr(self, field.name) for field in fields(self)]
         tuples = [each for each in values if isinstance(each, tuple)]
@@ -92,11 +84,7 @@ def rows_of(results: Sequence[object]) -> list[dict[str, object]]:
 
 
 def data_frame(rows: Sequence[Mapping[str, object]]) -> DataFrame:
-    """Return rows as a pandas DataFrame.
-
-    Raises:
-        LitebertError: LB-929, pandas is not installed.
-    """
+    """Return rows as a pandas DataFrame."""
     if find_spec("pandas") is None:
         raise LitebertError(
             "LB-929",

@@ -13,10 +13,9 @@ import pytest
 
 from litebert.api.bulk import AnswerFile, count_rows
 from litebert.cli import VERBS, cli
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, harmless
 from litebert.inference import Model
 from litebert.inference.verbs import VERBS as ON_TEXTS
-from litebert.terminal import harmless
 
 from .conftest import Command, write_model
 

@@ -192,7 +192,7 @@ def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
 _TALK = """
 import sys
 from pathlib import Path
-from litebert.terminal import say
+from litebert.errors import say
 from litebert.train.log import RunLog
 log = RunLog(Path("."), 10)
 for step in range(5):

@@ -18,11 +18,10 @@ from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, ch
 from litebert.corpus.manifest import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts, text_settings
 from litebert.corpus.tools import QUANTILES, CorpusStats, corpus_stats, filter_documents, load_keep, merge_corpora
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_text
 from litebert.inference.model import count
 from litebert.report.figures import CountsFigure, draw
-from litebert.terminal import say
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.sources import shares_of

@@ -325,10 +325,10 @@ def hub_push(
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
     litebert hub push runs/mine OWNER/mine --private
     """
+    from litebert.errors import say
     from litebert.hub.card import CARD_FILE, card_of
     from litebert.hub.location import locate
     from litebert.hub.transfer import HubName, model_files, push
-    from litebert.terminal import say
 
     folder, to = locate(folder), HubName.read(name, revision=revision)
     card, is_kept = card_of(folder, name=to.repository, license=license, languages=languages)

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from litebert.terminal import say
+from litebert.errors import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

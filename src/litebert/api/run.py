@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NotRequired, cast
 from typing_extensions import TypedDict
 
 from litebert import runs
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say
 from litebert.files import Json, read_json
 from litebert.inference import Model
 from litebert.report import REPORT_FILE, write_report
 from litebert.report.comparison import doubts_of, spreads
 from litebert.report.tables import Frame, TableRow, frame
 from litebert.runs import METRICS_FILE, RESULT_FILE, Result, read_metrics
-from litebert.terminal import say
 
 if TYPE_CHECKING:
     from litebert.config import Precision

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from litebert.errors import LitebertError, missing_package
-from litebert.terminal import say
+from litebert.errors import LitebertError, missing_package, say
 
 PACKAGED_NAME = "litebert"
 

@@ -12,6 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from litebert.errors import say
 from litebert.files import require_new, require_replaceable, write_json, write_text
 from litebert.reading.lines import read_lines
 from litebert.reading.source import find_file
@@ -28,7 +29,6 @@ from litebert.study.findings import (
     layers_part,
     read_parts,
 )
-from litebert.terminal import say
 
 # What is imported in the functions needs torch, which `litebert study layers --help` does without.
 

@@ -28,14 +28,13 @@ from litebert.api.settings import (
 from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Resolved, Setting, resolve, without_retired
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, counted, say
 from litebert.files import Json
 from litebert.inference import PACKAGED
 from litebert.inference.model import count
 from litebert.reading.source import find_texts, is_url
 from litebert.runs import RunFile, read_run
 from litebert.tasks.check import DataReport, check_dataset, check_files
-from litebert.terminal import counted, say
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none

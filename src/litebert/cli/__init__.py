@@ -217,7 +217,7 @@ def run(words: Sequence[str]) -> int:
         _discard_stdout()
         return 128 + signal.SIGPIPE
     except (KeyboardInterrupt, click.Abort):
-        from litebert.terminal import say
+        from litebert.errors import say
 
         say("interrupted")
         return 128 + signal.SIGINT
@@ -253,7 +253,7 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> LitebertError:
 
 
 def _described(found: LitebertError, error: BaseException, is_debugged: bool) -> int:
-    from litebert.terminal import say
+    from litebert.errors import say
 
     if is_debugged:
         raise error

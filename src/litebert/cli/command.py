@@ -24,8 +24,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Required, Union, get_arg
 import click
 from annotated_types import Ge, Gt, Le
 
-from litebert.errors import NonFiniteError
-from litebert.terminal import harmless, say
+from litebert.errors import NonFiniteError, harmless, say
 
 ABSENT: Any = inspect.Parameter.empty
 

@@ -27,11 +27,10 @@ from litebert.cli.command import (
     show,
     show_json,
 )
-from litebert.errors import LitebertError, RequestError
+from litebert.errors import LitebertError, RequestError, counted
 from litebert.files import read_capped
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
-from litebert.terminal import counted
 
 SHOWN_ERRORS = 5
 

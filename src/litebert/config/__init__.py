@@ -16,9 +16,9 @@ from litebert.config.load import (
     settings_from_words,
     without_retired,
 )
-from litebert.config.presets import PRESETS, preset
 from litebert.config.schema import (
     ATTENTION_KINDS,
+    PRESETS,
     AlbertConfig,
     AttentionKind,
     Backend,
@@ -38,6 +38,7 @@ from litebert.config.schema import (
     TaskDataConfig,
     TeacherConfig,
     TrainConfig,
+    preset,
 )
 
 __all__ = [

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from litebert.config.allowed import allowed, expected
-from litebert.config.presets import preset
+from litebert.config.schema import preset
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json, read_capped
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
 from litebert.config.allowed import expected
-from litebert.config.presets import PRESETS
+from litebert.config.schema import PRESETS
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk

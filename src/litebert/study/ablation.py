@@ -18,14 +18,13 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
-from litebert.errors import no_such_name
+from litebert.errors import counted, no_such_name
 from litebert.files import read_json
 from litebert.metrics import Spread
 from litebert.report.figures import RowPoint, RowsFigure
 from litebert.report.page import Part
 from litebert.report.tables import Cell, Table
 from litebert.study.sizes import forward_flops
-from litebert.terminal import counted
 
 Words = tuple[str, ...]
 Known = TypeVar("Known")

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from litebert.config import HeadConfig
-from litebert.errors import DamagedError, LitebertError, MissingFileError, RequestError
+from litebert.errors import DamagedError, LitebertError, MissingFileError, RequestError, counted
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.reading.tables import Row
 from litebert.tasks.own.columns import LEARNT, chosen_header
 from litebert.tasks.own.table import TableFile, open_table
-from litebert.terminal import counted
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 

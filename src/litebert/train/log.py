@@ -13,12 +13,11 @@ from typing import Protocol
 
 import torch
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, counted, say, show_status
 from litebert.files import Json
 from litebert.nn import Network
 from litebert.runs import DAMAGED_FILE, append_row, require_run, sync_metrics, truncate_after
 from litebert.tasks.base import Measure
-from litebert.terminal import counted, say, show_status
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import Interruption, write_model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
 from litebert.reading.source import Source, find_file, find_files
 from litebert.reading.tables import read_layout
@@ -26,7 +26,6 @@ from litebert.tasks.kinds.spans import (
     gold,
     require_bounded_context,
 )
-from litebert.terminal import say
 
 # The files
 
