@@ -1,6 +1,5 @@
 """Files are written whole or not at all."""
 
-import contextlib
 import errno
 import os
 import resource
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from litebert import files
 from litebert.errors import DamagedError, LitebertError, ResourceError, as_litebert_error, disk_errors
 from litebert.files import (
     append_line,
@@ -95,10 +93,9 @@ def test_files_that_are_missing_or_too_large_are_refused(tmp_path: Path) -> None
 
 
 def test_json_round_trips_with_any_string(tmp_path: Path) -> None:
-    value = {"a": ["é", "\ud800", 1.5, None]}
-    write_json(tmp_path / "x.json", {"a": ["é", 1.5, None]})
-    assert read_json(tmp_path / "x.json", command="ls") == {"a": ["é", 1.5, None]}
-    assert value["a"][1] == "\ud800"
+    value = {"a": ["é", "\u2028", 1.5, None]}
+    write_json(tmp_path / "x.json", value)
+    assert read_json(tmp_path / "x.json", command="ls") == value
 
 
 def test_lines_are_appended_and_hashes_are_of_the_content(tmp_path: Path) -> None:
@@ -167,12 +164,8 @@ def test_every_allocator_that_fails_is_out_of_memory() -> None:
         assert told and (told.code, told.exit_code) == ("LB-007", 4)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a"), BrokenPipeError()])
-def test_faults_of_the_program_stay_faults(error: Exception) -> None:
-    assert as_litebert_error(error) is None
-
-
-def test_our_own_errors_pass_unchanged() -> None:
+def test_faults_of_the_program_stay_faults_and_our_own_errors_pass_unchanged() -> None:
+    assert not any(map(as_litebert_error, (RuntimeError("a bug"), KeyError("a"), BrokenPipeError())))
     error = LitebertError("LB-000", "what", received="a", expected="b", next="c")
     assert as_litebert_error(error) is error
 
@@ -194,20 +187,3 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(LitebertError, match="LB-003"):
         read_capped(tmp_path / name, 50, command="ls")
-
-
-def test_control_a_file_that_is_written_in_place_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_staged_sibling", lambda path: path)
-    with pytest.raises((AssertionError, FileNotFoundError)):
-        test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path)
-
-
-def test_control_on_a_full_disk_a_plain_write_leaves_a_part_under_the_final_name(tmp_path: Path) -> None:
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
-        with contextlib.suppress(OSError):
-            (tmp_path / "big").write_bytes(b"x" * 10_000)
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert (tmp_path / "big").stat().st_size == 1_000
