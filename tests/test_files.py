@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from litebert import files
 from litebert.errors import DamagedError, LitebertError, ResourceError, as_litebert_error, disk_errors
 from litebert.files import (
     append_line,
@@ -187,3 +188,9 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(LitebertError, match="LB-003"):
         read_capped(tmp_path / name, 50, command="ls")
+
+
+def test_control_a_file_that_is_written_in_place_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_staged_sibling", lambda path: path)
+    with pytest.raises((AssertionError, FileNotFoundError)):
+        test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path)

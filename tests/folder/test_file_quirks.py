@@ -277,3 +277,8 @@ def test_absurd_numbers_in_a_configuration_are_refused_soon(
         load_model(tmp_path)
     assert time.process_time() - begun < 1
     assert len(str(caught.value)) < 2_000
+
+
+def test_control_a_network_of_absurd_size_would_be_allocated() -> None:
+    with pytest.raises(RuntimeError, match=r"allocate|overflow"):
+        AlbertForPretraining(AlbertConfig.model_construct(**{**dict(SHAPE), "vocab_size": 2**50}))

@@ -95,3 +95,11 @@ def test_the_shell_exits_with_3(folder: Callable[[HeadConfig | None, str], Path]
     shown = CliRunner().invoke(cli, ["fill", "Anna [MASK].", "--model", str(path), "--json"])
     assert shown.stdout == ""
     assert (getattr(shown.exception, "exit_code", None) or shown.exit_code) == 3
+
+
+def test_control_without_the_check_such_outputs_are_answers(
+    folder: Callable[[HeadConfig | None, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.folder.model.refuse_non_finite", lambda _: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_every_verb_refuses_what_is_no_number(folder, "embed")

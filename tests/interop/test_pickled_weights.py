@@ -240,3 +240,10 @@ def test_a_huge_file_is_not_read_before_it_is_understood(tmp_path: Path, magic: 
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_the_payloads_would_run(tmp_path: Path) -> None:
+    for name, payload in _payloads(tmp_path / "ran").items():
+        pickle.loads(payload)
+        assert (tmp_path / "ran").exists(), name
+        (tmp_path / "ran").unlink()

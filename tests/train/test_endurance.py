@@ -14,31 +14,34 @@ import pytest
 
 from litebert.config import PretrainConfig, Resolved
 from litebert.files import Json
+from litebert.train import run
 from litebert.train.pretrain import pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
 
 class Usage:
-    """Notes memory and open files at five steps of a run."""
+    """Notes memory and open files at five steps of a run; what it is asked to keep, it keeps."""
 
-    def __init__(self, first: int, last: int) -> None:
+    def __init__(self, first: int, last: int, kept_bytes: int = 0) -> None:
         self.steps = [first + (last - first) * part // 4 for part in range(5)]
         self.memory, self.files = list[int](), list[int]()
+        self.kept_bytes, self.kept = kept_bytes, list[bytearray]()
 
     def row(self, row: dict[str, Json]) -> None:
+        self.kept.append(bytearray(b"x" * self.kept_bytes))
         if row["kind"] == "train" and int(str(row["step"])) in self.steps:
             resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4_096
             self.memory.append(resident)
             self.files.append(len([*Path("/proc/self/fd").iterdir()]))
 
 
-def _require_no_leak(run: Path, configure: Configure, first: int, last: int) -> None:
+def _require_no_leak(run: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0) -> None:
     """Require a quarter of the run that adds less than 500 KB: a leak adds in every one.
 
     An allocator takes new memory now and then, so the whole says nothing.
     """
-    usage = Usage(first, last)
+    usage = Usage(first, last, kept_bytes)
     small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=25")
     pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
     pretrain(configure(*small, *pace), run, is_quiet=True, listeners=(usage,))
@@ -54,6 +57,11 @@ def test_five_hundred_steps_leak_nothing(tmp_path: Path, configure: Configure) -
 @pytest.mark.slow
 def test_twenty_thousand_steps_leak_nothing(tmp_path: Path, configure: Configure) -> None:
     _require_no_leak(tmp_path, configure, 10_000, 20_000)
+
+
+def test_control_what_is_kept_at_each_row_is_noticed(tmp_path: Path, configure: Configure) -> None:
+    with pytest.raises(AssertionError):
+        _require_no_leak(tmp_path, configure, 100, 200, kept_bytes=20_000_000)
 
 
 class At:
@@ -86,6 +94,17 @@ def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Con
     assert (outcome.exit_code, outcome.model) == (128 + number, None)
     newest = max(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert newest == f"step-{outcome.step:09d}"
+
+
+@pytest.mark.usefixtures("heard")
+def test_control_without_handlers_a_signal_leaves_no_checkpoint(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(run, "STOP_SIGNALS", ())
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(3, signal.SIGINT),))
+    assert not list((tmp_path / "checkpoints").glob("step-*"))
 
 
 SLEEPING = """

@@ -22,7 +22,7 @@ from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining
-from litebert.train import log, loop
+from litebert.train import checkpoint, log, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.log import RunLog
 from litebert.train.pretrain import cost_of_steps, pretrain
@@ -280,3 +280,37 @@ def test_the_time_left_counts_evaluations_and_steps_that_will_be_slower(configur
     timed = log.RunLog(Path("unused"), 20, eval_every=5, cost=cost, evaluation_seconds=60)
     assert timed._left(10, 1.0) == "2m10s"  # ten steps, and the evaluations at 15 and 20
     assert log.RunLog(Path("unused"), 20, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"
+
+
+def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "first_not_finite", lambda _: None)
+    monkeypatch.setattr(checkpoint, "save_model", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(tmp_path, configure)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000002"]
+
+
+def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = loop.counted_step
+
+    def careless(trainer: loop.Trainer, progress: RunProgress, result: loop.StepResult) -> RunProgress:
+        after = counted(trainer, progress, result)
+        if after.skipped_in_a_row:
+            trainer.checkpoints.save(trainer.network, trainer.optimizer, after)
+        return after
+
+    monkeypatch.setattr(loop, "counted_step", careless)
+    with pytest.raises(AssertionError):
+        test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path, configure, monkeypatch)
+
+
+def test_a_lost_terminal_leaves_a_checkpoint(tmp_path: Path, configure: Configure) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    hang_up = At(6, lambda: os.kill(os.getpid(), signal.SIGHUP))
+    outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(hang_up,))
+    assert (outcome.exit_code, outcome.model) == (129, None)
+    assert _steps(tmp_path)[-1] == f"step-{outcome.step:09d}"

@@ -2,6 +2,10 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -353,3 +357,37 @@ def test_without_a_model_training_starts_from_the_packaged_one(words: list[str],
     assert PACKAGED in done.stderr.splitlines()[0]
     assert Run.open(tmp_path / "runs" / "train").settings["model.start"] == str(packaged_model())
     assert "--model" not in model_card(tmp_path / "runs" / "train" / "model")
+
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from litebert.config import FinetuneConfig, resolve, settings_from_words
+from litebert.train.finetune import finetune
+import torch
+from click.testing import CliRunner
+torch.set_num_threads(1)
+words = json.loads(sys.argv[2])
+sys.exit(finetune(resolve(FinetuneConfig, settings_from_words(words)), Path(sys.argv[1])).exit_code)
+"""
+
+
+def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(tmp_path: Path, words: list[str]) -> None:
+    def start(run: str) -> subprocess.Popen[bytes]:
+        changes = [*words, "train.epochs=20", "model.hidden_dropout_prob=0.1"]
+        command = [sys.executable, "-c", CHILD, str(tmp_path / run), json.dumps(changes)]
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    assert start("whole").wait() == 0
+    metrics, killed = tmp_path / "killed" / "metrics.jsonl", 0
+    for lines in (4, 20):
+        child = start("killed")
+        while child.poll() is None:
+            if metrics.exists() and len(metrics.read_bytes().splitlines()) >= lines:
+                child.send_signal(signal.SIGKILL)
+                killed += 1
+            time.sleep(0.005)
+    assert killed
+    while start("killed").wait():
+        pass
+    assert _state(tmp_path / "killed") == _state(tmp_path / "whole")

@@ -1,5 +1,6 @@
-"""Checkpoints are whole or absent, whenever a writer is killed; whatever damages one is noticed."""
+"""Killed at the operations of a save, a run ends with the same bits and a reader finds whole checkpoints."""
 
+import json
 import random
 import subprocess
 import sys
@@ -13,17 +14,66 @@ from litebert.config import PretrainConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
+from litebert.train import checkpoint
 from litebert.train.checkpoint import Checkpoints, RunProgress, verify
 
+from .test_resume import _state, _words
+
 Configure = Callable[..., Resolved[PretrainConfig]]
+FORGETFUL = "checkpoint.load_state_tensors = lambda *_: None"
+IN_PLACE = """
+from contextlib import contextmanager
+@contextmanager
+def in_place(final):
+    final.mkdir(parents=True, exist_ok=True)
+    yield final
+checkpoint.staged_folder = in_place
+"""
 
 
-@pytest.mark.parametrize("task", ["saves", "readers"])
-def test_a_save_killed_at_any_operation_leaves_whole_checkpoints_to_every_reader(
-    tmp_path: Path, small_model: Path, task: str
+def _kills(task: str, folder: Path, words: str, without: str = "") -> int:
+    script = Path(__file__).with_name("kills.py")
+    command = [sys.executable, str(script), task, str(folder), words, without]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("most", [3, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_run_killed_at_operations_of_a_save_equals_an_uninterrupted_one(
+    tmp_path: Path, configure: Configure, most: int, without: str = ""
 ) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("kills.py")), task, str(tmp_path), str(small_model)]
-    assert int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout) == 0
+    changes = ("train.steps=3", "train.save_every=1", "train.keep_checkpoints=1")
+    words = json.loads(_words(configure, *changes, "train.eval_every=3", "train.log_every=1"))
+    points = _kills("sweep", tmp_path, json.dumps([str(most), *words]), without)
+    whole = _state(tmp_path / "whole")
+    runs = [path for path in tmp_path.glob("run-*") if path.is_dir()]
+    assert len(runs) == points >= 3
+    assert [run.name for run in runs if _state(run) != whole] == []
+
+
+@pytest.mark.parametrize("without", ["", pytest.param(IN_PLACE, marks=pytest.mark.slow)])
+def test_a_save_killed_at_any_operation_leaves_whole_checkpoints(
+    tmp_path: Path, small_model: Path, without: str
+) -> None:
+    """Written in place, which is the negative control, it leaves one that is not whole."""
+    invalid = _kills("saves", tmp_path, json.dumps([str(small_model)]), without)
+    assert (invalid > 0) == bool(without)
+
+
+def test_a_reader_never_finds_a_checkpoint_that_is_not_whole(
+    tmp_path: Path, small_model: Path, without: str = ""
+) -> None:
+    assert _kills("readers", tmp_path, json.dumps([str(small_model)]), without) == 0
+
+
+def test_control_moments_that_are_not_restored_change_the_run(tmp_path: Path, configure: Configure) -> None:
+    with pytest.raises(AssertionError, match=r"run-\d"):
+        test_a_run_killed_at_operations_of_a_save_equals_an_uninterrupted_one(tmp_path, configure, 3, FORGETFUL)
+
+
+def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: Path, small_model: Path) -> None:
+    with pytest.raises(AssertionError):
+        test_a_reader_never_finds_a_checkpoint_that_is_not_whole(tmp_path, small_model, IN_PLACE)
 
 
 @pytest.fixture
@@ -95,3 +145,12 @@ def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Call
     damage(saved)
     with pytest.raises(LitebertError, match=r"LB-(501|00\d)"):
         verify(saved)
+
+
+def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "hash_file", lambda _: "")
+    manifest = checkpoint.manifest_of(saved, 7)
+    manifest["files"].pop("manifest.json")  # type: ignore[union-attr, call-arg, arg-type]
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(pytest.fail.Exception):
+        test_every_damage_of_a_checkpoint_is_noticed(saved)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from litebert.config import PretrainConfig, Resolved
 from litebert.errors import LitebertError
 from litebert.files import hash_file
 from litebert.runs import read_metrics
+from litebert.train import checkpoint
 from litebert.train.pretrain import pretrain
 
 Configure = Callable[..., Resolved[PretrainConfig]]
@@ -134,3 +136,36 @@ def test_a_run_begun_with_a_setting_that_is_gone_says_so(
     (tmp_path / "run.json").write_text(json.dumps(recorded))
     with pytest.raises(LitebertError, match=f"LB-103: {setting}={value} is no longer part"):
         pretrain(configure(), tmp_path, is_quiet=True)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(
+    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretrain(configure(), tmp_path / "whole", is_quiet=True)
+    run = tmp_path / "run"
+    pretrain(configure(), run, is_quiet=True)
+    shutil.rmtree(run / "model")  # as a run that was killed before its end
+    newest = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    pretrain(configure(), run)
+    assert "passed over a damaged checkpoint" in capsys.readouterr().err
+    assert _state(run) == _state(tmp_path / "whole")
+
+
+def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
+    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "verify", lambda _: None)
+    monkeypatch.setattr("litebert.folder.weights._stored_hash", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path, configure, capsys)
+
+
+def test_control_without_the_lock_two_processes_meet(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.files.fcntl.flock", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_two_processes_cannot_train_in_one_folder(tmp_path, configure)

@@ -484,3 +484,18 @@ def test_the_command_says_so_in_four_lines_and_leaves_nothing(
     assert len(done.stderr.splitlines()) <= 4
     assert done.stdout == ""
     assert set(tmp_path.rglob("*")) == before
+
+
+def test_control_names_that_nobody_looks_at_are_written_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tarfile, "data_filter", tarfile.fully_trusted_filter)
+    monkeypatch.setitem(tarfile._NAMED_FILTERS, "data", tarfile.fully_trusted_filter)
+    (tmp_path / "out").mkdir()
+    locate.unpack(_archive(tmp_path / "x.tgz", _file("../escaped")), tmp_path / "out")
+    assert (tmp_path / "escaped").exists()
+
+
+def test_control_without_a_limit_a_bomb_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "MAX_RATIO", 100_000)
+    _refused(_bomb(tmp_path / "in"), "LB-718")  # unpacked: it holds no checkpoint
