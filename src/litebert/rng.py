@@ -37,11 +37,17 @@ def torch_seed(seed: int, purpose: str, step: int, rank: int = 0) -> int:
 
 
 def hashed(seed: int, purpose: str, *indices: IntLike | np.int64) -> Hashes:
-    """Return 64 random bits for each combination of indices (arrays broadcast together)."""
+    """Return 64 random bits for each combination of indices (arrays broadcast together).
+
+    Each index is added and mixed in by SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
+    """
     with np.errstate(over="ignore"):
         bits = np.asarray(np.uint64(_purpose_key(seed, purpose)))
         for index in indices:
-            bits = _mixed(bits + _GOLDEN + np.asarray(index).astype(np.uint64))
+            bits = bits + _GOLDEN + np.asarray(index).astype(np.uint64)
+            bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
+            bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
+            bits = bits ^ (bits >> np.uint64(31))
         return bits
 
 
@@ -79,13 +85,6 @@ def _feistel(seed: int, purpose: str, step: int, values: Hashes, half_bits: np.u
         scrambled = hashed(seed, purpose, step, round_index, right.astype(np.int64))
         left, right = right, left ^ (scrambled & mask)
     return (left << half_bits) | right
-
-
-def _mixed(bits: Hashes) -> Hashes:
-    """Apply SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014)."""
-    bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
-    bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
-    return bits ^ (bits >> np.uint64(31))
 
 
 def _purpose_key(seed: int, purpose: str) -> int:

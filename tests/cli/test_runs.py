@@ -221,10 +221,3 @@ def test_listing_runs_loads_no_torch(runs: Path) -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert shown.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize("verb", ["list", "compare"])
-def test_the_help_shows_examples(verb: str) -> None:
-    shown = called("runs", "--help").stdout
-
-    assert f"litebert runs {verb}" in shown

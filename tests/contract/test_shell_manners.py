@@ -55,6 +55,11 @@ def test_version_help_and_completion_are_told() -> None:
     assert "_LITEBERT_COMPLETE" in litebert("completion", "bash").stdout
 
 
+@pytest.mark.parametrize("words", [[], ["runs"], ["config"]], ids=str)
+def test_without_a_verb_the_help_is_shown(words: list[str]) -> None:
+    assert litebert(*words) == litebert(*words, "--help")
+
+
 MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "a verb": (2, ["pretran"], ["pretran", "pretrain"]),
     "an option": (2, ["fill", "[MASK]", "--precsion", "fp32"], ["--precsion", "--precision"]),

@@ -124,7 +124,7 @@ def test_a_student_whose_embeddings_are_as_wide_as_its_layers_embeds_as_its_teac
     student = AlbertForPretraining(source.config.model_copy(update={"sharing": "all"}))
     convert(student, tokenizer, Teacher(source.albert, tokenizer))
     known = [n for n, p in enumerate(tokenizer.pieces) if tokenizer.encode(p.replace("▁", " ")).ids == [n]]
-    assert len(known) > 5
+    assert known
     batch = Batch.from_lists([known])
     ours, theirs = (next(network.eval().albert.states(batch)) for network in (student, source))
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)

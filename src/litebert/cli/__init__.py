@@ -159,12 +159,13 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs with their summaries, without importing them."""
+        """List the commands with their summaries; of the verbs, without importing their functions."""
+        rows = sorted(VERBS.items())
         if self.name != "litebert":
-            super().format_commands(ctx, formatter)
-            return
+            commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+            rows = [(name, command.get_short_help_str(limit=200)) for name, command in commands if command]
         with formatter.section("Verbs"):
-            formatter.write_dl(sorted(VERBS.items()))
+            formatter.write_dl(rows)
 
 
 @click.group("litebert", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -221,6 +222,9 @@ def run(words: Sequence[str]) -> int:
 
         say("interrupted")
         return 128 + signal.SIGINT
+    except click.exceptions.NoArgsIsHelpError as asked:
+        print(asked.format_message())
+        return _flushed(0)
     except click.ClickException as error:
         return _described(_usage(error, words), error, is_debugged)
     except Exception as error:

@@ -28,7 +28,7 @@ def show_help(*verb: str, schema: Annotated[bool, "The JSON Schema of what VERB 
         show_json(schema_of(" ".join(verb)), indent=2)
         return
     command: click.Command = cli
-    context = click.Context(cli, info_name="litebert")
+    context = click.Context(cli, info_name="litebert", **cli.context_settings)
     for word in verb:
         found = command.get_command(context, word) if isinstance(command, click.Group) else None
         if found is None:

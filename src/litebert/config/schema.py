@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from litebert.config.allowed import Section
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import no_such_name
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Length = Annotated[int, Field(ge=8)]
@@ -166,21 +166,6 @@ class AlbertConfig(Section):
     def num_steps(self) -> int:
         """How many blocks are applied to a token: layers times inner groups."""
         return self.num_hidden_layers * self.inner_group_num
-
-    def require_room(self, num_tokens: int) -> None:
-        """Check the length of a sequence.
-
-        Raises:
-            LitebertError: LB-451, it is longer than the position table.
-        """
-        if num_tokens > self.max_position_embeddings:
-            raise LitebertError(
-                "LB-451",
-                "a sequence is longer than the model's position table",
-                received=f"{num_tokens} tokens",
-                expected=f"at most {self.max_position_embeddings} (max_position_embeddings)",
-                next="shorten the text, or split it into windows",
-            )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -163,7 +163,7 @@ class Model:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
         from litebert.inference import pretrained
 
-        network, texts = self._able("score"), self._read(text, "score", is_bounded=True)
+        texts, network = self._read(text, "score", is_bounded=True), self._able("score")
         found = [pretrained.score(network, self.tokenizer, each) for each in texts]
         return found[0] if isinstance(text, str) else Results(found)
 
@@ -178,10 +178,11 @@ class Model:
         """
         from litebert.inference import pretrained
 
-        network = self._able("order")
         if second is None:
-            return pretrained.coherence(network, self.tokenizer, *self._read([first], "order", is_bounded=True))
-        return pretrained.order(network, self.tokenizer, *self._read([first, second], "order"))
+            (text,) = self._read([first], "order", is_bounded=True)
+            return pretrained.coherence(self._able("order"), self.tokenizer, text)
+        first, second = self._read([first, second], "order")
+        return pretrained.order(self._able("order"), self.tokenizer, first, second)
 
     def embed(
         self,

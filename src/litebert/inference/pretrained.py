@@ -25,8 +25,7 @@ from litebert.corpus.text import TextSettings, split_sentences
 from litebert.errors import LitebertError
 from litebert.folder.sentence_vectors import Pooling, SentenceVectors
 from litebert.nn import AlbertForPretraining, Batch, Network
-from litebert.nn.batch import mean_by_sequence
-from litebert.tasks.finetuning import by_length
+from litebert.nn.batch import by_length, mean_by_sequence
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 

@@ -20,7 +20,7 @@ from litebert.hub.location import locate
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.interop.reports import Quantized
 from litebert.nn import Batch, Network
-from litebert.tasks.finetuning import by_length
+from litebert.nn.batch import by_length
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tokenizer import Tokenizer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
@@ -12,6 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.errors import LitebertError
+
+TOKENS_AT_ONCE = 8_192
+"""Tokens that are computed together at inference."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,22 @@ def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
     """Move a tensor to a device; from pinned memory a GPU copies while the host continues."""
     is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
+
+
+def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield groups of indices by similar length, longest first, of at most TOKENS_AT_ONCE tokens.
+
+    >>> list(by_length([3, 9, 5]))
+    [[1, 2, 0]]
+    """
+    numbers: list[int] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if numbers and (len(numbers) + 1) * lengths[numbers[0]] > TOKENS_AT_ONCE:
+            yield numbers
+            numbers = []
+        numbers.append(number)
+    if numbers:
+        yield numbers
 
 
 def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.config.schema import Activation
+from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
 
 ACTIVATIONS: dict[Activation, nn.Module] = {
@@ -42,7 +43,7 @@ class Embedding(nn.Module):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.config, size = config, config.embedding_size
+        size = config.embedding_size
         self.word = nn.Embedding(config.vocab_size, size)
         self.position = nn.Embedding(config.max_position_embeddings, size)
         self.segment = nn.Embedding(config.type_vocab_size, size)
@@ -54,7 +55,15 @@ class Embedding(nn.Module):
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Embed every token; a sequence longer than the position table is refused."""
-        self.config.require_room(max(batch.lengths))
+        longest, room = max(batch.lengths), len(self.position.weight)
+        if longest > room:
+            raise LitebertError(
+                "LB-451",
+                "a sequence is longer than the model's position table",
+                received=f"{longest} tokens",
+                expected=f"at most {room} (max_position_embeddings)",
+                next="shorten the text, or split it into windows",
+            )
         total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)
         embedded: Tensor = self.projection(self.dropout(self.norm(total)))
         return embedded

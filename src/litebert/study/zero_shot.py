@@ -17,10 +17,10 @@ from litebert.inference.model import Model
 from litebert.inference.pretrained import frame
 from litebert.metrics import regression_measures
 from litebert.nn import AlbertForPretraining
+from litebert.nn.batch import by_length
 from litebert.reading.lines import read_rows
 from litebert.reading.source import find_table
 from litebert.reading.tables import Dialect, scan_delimited, scan_json, scan_json_lines
-from litebert.tasks.finetuning import by_length
 
 _PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
 _MOST_BLOCKED = 4_096

@@ -21,7 +21,7 @@ from litebert.distributed.world import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
-from litebert.nn.batch import moved
+from litebert.nn.batch import by_length, moved
 from litebert.tasks.base import Loss, device_of, summed
 from litebert.tasks.kinds.family import (
     Answer,
@@ -42,9 +42,6 @@ Select: TypeAlias = Callable[[list[Feature]], list[Feature]]
 """Chooses the features of a step, when the network has the weights that the step will change."""
 TaughtLosses: TypeAlias = Callable[[AlbertForTask, Batch, Tensor, Tensor], Tensor]
 """The loss of each feature from network, batch, targets and a teacher's outputs; see `taught_losses`."""
-
-TOKENS_AT_ONCE = 8_192
-"""Tokens that are computed together at inference."""
 
 
 @dataclass(frozen=True)
@@ -234,22 +231,6 @@ def outputs_of(
         if progress is not None:
             progress(len(numbers))
     return [outputs[number] for number in range(len(features))]
-
-
-def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices by similar length, longest first, of at most TOKENS_AT_ONCE tokens.
-
-    >>> list(by_length([3, 9, 5]))
-    [[1, 2, 0]]
-    """
-    numbers: list[int] = []
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if numbers and (len(numbers) + 1) * lengths[numbers[0]] > TOKENS_AT_ONCE:
-            yield numbers
-            numbers = []
-        numbers.append(number)
-    if numbers:
-        yield numbers
 
 
 # Learning from a fine-tuned run as well: its softened logits (arXiv 1503.02531), and what its head reads

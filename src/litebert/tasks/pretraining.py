@@ -69,8 +69,8 @@ class Objective:
 
 def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> tuple[Tensor, list[Tensor]]:
     """Return the mean cross-entropy of the masked tokens, from logits (masked, vocab)."""
-    loss = masked_loss(logits, work.masked_ids)
-    return loss / (work.step_masked + EPSILON), [loss, _correct(logits, work.masked_ids), _count(work.masked_ids)]
+    loss, count = masked_loss(logits, work.masked_ids), logits.new_full((), len(logits), dtype=torch.int64)
+    return loss / (work.step_masked + EPSILON), [loss, _correct(logits, work.masked_ids), count]
 
 
 def sentence_objective(logits: Tensor, work: PretrainingWork) -> tuple[Tensor, list[Tensor]] | None:
@@ -223,7 +223,7 @@ class Pretraining:
                     is_hidden = work.batch.ids[work.masked_positions] == self._mask_id
                     scores, labels = logits.masked_lm[is_hidden].float(), work.masked_ids[is_hidden]
                     loss = F.cross_entropy(scores, labels, reduction="sum")
-                    hidden += summed([loss, _correct(scores, labels), _count(labels)])
+                    hidden += summed([loss, _correct(scores, labels), is_hidden.sum()])
         self.network.train()
         self.world.sum_([sums, hidden])
         measured = self.measures(sums.tolist())
@@ -382,7 +382,3 @@ def _correct(logits: Tensor, labels: Tensor) -> Tensor:
         candidates = (own == logits.amax(-1)).nonzero().squeeze(-1)
         logits, labels = logits[candidates], labels[candidates]
     return (logits.argmax(-1) == labels).sum()
-
-
-def _count(labels: Tensor) -> Tensor:
-    return torch.full((), len(labels), device=labels.device)  # no copy from the host

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -142,16 +142,15 @@ def replace_surrogates(text: str) -> str:
     return text
 
 
-def refuse_lone_string(texts: Iterable[str]) -> None:
-    """Check that texts are not a single string, which would be read letter by letter."""
-    if isinstance(texts, str):
-        raise LitebertError(
-            "LB-216",
-            "a list of texts is needed, this is a single one",
-            received=f"the string {texts!r}",
-            expected='a list such as ["one text", "another"]',
-            next="put the text in a list, or use encode",
-        )
+def lone_string(text: str) -> LitebertError:
+    """Return the error for a single string in place of a list, which would be read letter by letter."""
+    return LitebertError(
+        "LB-216",
+        "a list of texts is needed, this is a single one",
+        received=f"the string {text!r}",
+        expected='a list such as ["one text", "another"]',
+        next="put the text in a list, or use encode",
+    )
 
 
 def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:

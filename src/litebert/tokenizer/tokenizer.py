@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, read_model
-from litebert.tokenizer.normalize import LONG, Normalizer, Spans, parts_of, refuse_lone_string, replace_surrogates
+from litebert.tokenizer.normalize import LONG, Normalizer, Spans, lone_string, parts_of, replace_surrogates
 from litebert.tokenizer.tokenizer_json import (
     VocabularyFile,
     config_for,
@@ -200,7 +200,8 @@ class Tokenizer:
         self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
     ) -> list[list[int]]:
         """Return only the ids of many texts, without [CLS] and [SEP]; this is the fastest way."""
-        refuse_lone_string(texts)
+        if isinstance(texts, str):
+            raise lone_string(texts)
         if special_tokens:
             rows = [self._around_special(text) for text in texts]
             plain = iter(self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads))

@@ -12,7 +12,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from litebert.errors import LitebertError
 from litebert.tokenizer.modelfile import NORMAL, ends_in_number_comma
-from litebert.tokenizer.normalize import Normalizer, refuse_lone_string
+from litebert.tokenizer.normalize import Normalizer, lone_string
 from litebert.tokenizer.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer_json import NUMBER_COMMA_PENALTY
 
@@ -50,7 +50,8 @@ def train_tokenizer(
     >>> tokenizer.decode(tokenizer.encode("THE fat cat").ids)
     'the fat cat'
     """
-    refuse_lone_string(texts)
+    if isinstance(texts, str):
+        raise lone_string(texts)
     normalizer, num_lines = Normalizer(lowercase=lowercase), 0
     failure: BaseException | None = None
 
