@@ -61,6 +61,10 @@ def require(file: str, name: str, found: Value, *, rel: float = 1e-5, is_exact: 
         path.write_text(laid_out(kept) + "\n", "utf-8")
     expected = kept["values"][name]
     if is_exact and kept["machine"] == machine():
+        if isinstance(expected, list):
+            # A CPU evaluates with the kernels that were fastest when the process began: their last bits may differ.
+            is_measured = [isinstance(row, dict) and row.get("kind") == "eval" for row in expected]
+            expected = [near(row, rel) if own else row for row, own in zip(expected, is_measured, strict=True)]
         assert found == expected
     else:
         assert found == near(expected, rel)
