@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -73,13 +74,8 @@ def is_run(folder: Path) -> bool:
 def require_run(folder: Path) -> None:
     """Refuse to go on where the folder of a run was deleted or moved while it was running."""
     if not is_run(folder):
-        raise LitebertError(
-            "LB-543",
-            f"the folder of this run is gone: {folder}",
-            received=f"{folder / RUN_FILE} missing",
-            expected="a folder that is not deleted or moved during the run",
-            next="run the same command again: it starts afresh, or resumes a restored folder",
-        )
+        again = "run the same command again: it starts afresh, or resumes a restored folder"
+        raise LitebertError("LB-543", f"{folder} was deleted or moved while its run was running", next=again)
 
 
 def read_run(folder: Path) -> RunFile | None:
@@ -87,17 +83,19 @@ def read_run(folder: Path) -> RunFile | None:
     path = folder / RUN_FILE
     if not path.exists():
         return None
-    table = read_json(path, command=f"ls {folder}")
+    again = f"restore {path}, or start again under another --name"
+    return _read_record(RunFile, path, "LB-540", "the record of a run", next=again)
+
+
+Record = TypeVar("Record", bound=BaseModel)
+
+
+def _read_record(kind: type[Record], path: Path, code: str, what: str, *, next: str) -> Record:
+    table = read_json(path, command=f"ls {path.parent}")
     try:
-        return RunFile.model_validate(table)
+        return kind.model_validate(table)
     except ValidationError as error:
-        raise DamagedError(
-            "LB-540",
-            f"{path} is not the record of a run",
-            received=refused(error),
-            expected="settings, origins, data and environment, as litebert writes them",
-            next=f"restore {path}, or start again under another --name",
-        ) from error
+        raise DamagedError(code, f"{path} is not {what}", received=refused(error), next=next) from error
 
 
 def write_run(folder: Path, run: RunFile) -> None:
@@ -117,13 +115,9 @@ def locked(folder: Path) -> Iterator[None]:
     holder = folder / ".lock"
 
     def busy() -> LitebertError:
-        return LitebertError(
-            "LB-504",
-            f"another process trains in {folder}",
-            received=holder.read_text("utf-8").strip() if holder.exists() else "a locked folder",
-            expected="one process at a time for one run",
-            next="wait for it, stop it, or choose another --name",
-        )
+        who = holder.read_text("utf-8").strip() if holder.exists() else None
+        advice = "wait for it, stop it, or choose another --name"
+        return LitebertError("LB-504", f"another process trains in {folder}", received=who, next=advice)
 
     with files.locked(folder, busy):
         holder.unlink(missing_ok=True)
@@ -165,12 +159,14 @@ class DamagedRow:
 
 
 def append_row(folder: Path, row: dict[str, Json]) -> None:
-    """Append one row; numbers that are not finite are written as null."""
-    append_line(folder / METRICS_FILE, json.dumps(_without_nan(row), allow_nan=False))
+    """Append one row."""
+    append_line(folder / METRICS_FILE, _line(row))
 
 
-def _without_nan(row: dict[str, Json]) -> dict[str, Json]:
-    return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in row.items()}
+def _line(row: dict[str, Json]) -> str:
+    """Write a row as JSON; numbers that are not finite become null."""
+    values = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in row.items()}
+    return json.dumps(values, allow_nan=False)
 
 
 def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedRow]]:
@@ -196,14 +192,9 @@ def read_metrics(folder: Path) -> list[dict[str, Json]]:
     rows, damaged = read_log(folder)
     if damaged:
         path, first = folder / METRICS_FILE, damaged[0]
-        raise DamagedError(
-            "LB-651",
-            f"{path} is damaged",
-            received=f"line {first.line}: {first.problem}"
-            + (f", and {len(damaged) - 1} more lines" if damaged[1:] else ""),
-            expected="one JSON object per line, as litebert writes them",
-            next=f"delete line {first.line} of {path}",
-        )
+        others = f", and {len(damaged) - 1} more lines" if damaged[1:] else ""
+        found, advice = f"line {first.line}: {first.problem}{others}", f"delete line {first.line} of {path}"
+        raise DamagedError("LB-651", f"{path} is damaged", received=found, next=advice)
     return rows
 
 
@@ -214,7 +205,7 @@ def truncate_after(folder: Path, step: int) -> list[DamagedRow]:
     rows, damaged = read_log(folder)
     for each in damaged:
         append_line(folder / DAMAGED_FILE, f"line {each.line}: {each.text}")
-    kept = [json.dumps(_without_nan(row)) for row in rows if LogRow.read(row).step <= step]
+    kept = [_line(row) for row in rows if LogRow.read(row).step <= step]
     write_text(folder / METRICS_FILE, "".join(f"{line}\n" for line in kept))
     return damaged
 
@@ -293,17 +284,8 @@ def read_result(folder: Path) -> Result | None:
     path = folder / RESULT_FILE
     if not path.exists():
         return None
-    table = read_json(path, command=f"ls {folder}")
-    try:
-        return Result.model_validate(table)
-    except ValidationError as error:
-        raise DamagedError(
-            "LB-653",
-            f"{path} is not the result of a run",
-            received=refused(error),
-            expected="task, key_measure, last, best, evaluations and fresh",
-            next=f"delete {path} and run the litebert finetune command again",
-        ) from error
+    again = f"delete {path} and run the litebert finetune command again"
+    return _read_record(Result, path, "LB-653", "the result of a run", next=again)
 
 
 def write_result(folder: Path, result: Result) -> None:
@@ -346,12 +328,9 @@ def read_answers(folder: Path) -> dict[str, list[Answered]]:
                 if row["expected"] is not None and row["score"] is not None:
                     rows.append(_ANSWERED.validate_json(line, strict=True))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
+                what, advice = f"line {number}: {error!r}", "run litebert finetune under another --name"
                 raise DamagedError(
-                    "LB-654",
-                    f"{path} cannot be read",
-                    received=f"line {number}: {error!r}",
-                    expected="one answer per line, as litebert finetune writes them",
-                    next=f"delete {path}, or run litebert finetune under another --name",
+                    "LB-654", f"{path} cannot be read", received=what, next=f"delete {path}, or {advice}"
                 ) from error
         if rows:
             found[path.stem] = rows
@@ -359,6 +338,8 @@ def read_answers(folder: Path) -> dict[str, list[Answered]]:
 
 
 # ---- the run --------------------------------------------------------------------------------------------------------
+
+_SEED = re.compile(r"seed-([0-9]{1,19})")
 
 
 @dataclass(frozen=True)
@@ -379,13 +360,8 @@ class Run:
         """Open a run that was begun earlier."""
         run = cls(Path(folder))
         if not is_run(run.folder) and not run.seeds:
-            raise LitebertError(
-                "LB-650",
-                f"{run.folder} is not a run",
-                received="a folder without run.json" if run.folder.is_dir() else "no such folder",
-                expected="a folder made by litebert pretrain or litebert finetune",
-                next="litebert runs list",
-            )
+            found = "a folder without run.json" if run.folder.is_dir() else "no such folder"
+            raise LitebertError("LB-650", f"{run.folder} is not a run", received=found, next="litebert runs list")
         return run
 
     @cached_property
@@ -393,8 +369,14 @@ class Run:
         """The runs seed-1, seed-2, ... of one command with several seeds, in the order of their numbers."""
         if is_run(self.folder):
             return ()
-        found = {int(seed): path.parent for path in self.folder.glob(f"seed-*/{RUN_FILE}") if (seed := _seed_of(path))}
-        return tuple(type(self)(found[seed]) for seed in sorted(found))
+        folders = (path.parent for path in self.folder.glob(f"seed-*/{RUN_FILE}"))
+        found = [type(self)(folder) for folder in folders if _SEED.fullmatch(folder.name)]
+        return tuple(sorted(found, key=lambda run: run.seed))
+
+    @property
+    def seed(self) -> int:
+        """The number in the name of one run of several seeds."""
+        return int(self.folder.name.removeprefix("seed-"))
 
     @property
     def name(self) -> str:
@@ -425,6 +407,18 @@ class Run:
     def has_model(self) -> bool:
         """Whether the model of the last step was written."""
         return (self.folder / "model" / "config.json").is_file()
+
+    @cached_property
+    def config(self) -> dict[str, Json]:
+        """The config.json of the model."""
+        folder = self.folder / "model"
+        return read_json(folder / "config.json", command=f"ls {folder}") if self.has_model else {}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the model in order; none if its head has none."""
+        names = self.config.get("id2label")
+        return tuple(map(str, names.values())) if isinstance(names, dict) else ()
 
     @property
     def is_finished(self) -> bool:
@@ -471,31 +465,14 @@ class Run:
     @property
     def seconds(self) -> float:
         """The time spent on training, without evaluations."""
-        return sum(
-            row.values["tokens"] / row.values["tokens_per_second"]
-            for row in self.training
-            if row.values.get("tokens_per_second", 0) > 0 and "tokens" in row.values
-        )
+        speeds = [row.values for row in self.training if row.values.get("tokens_per_second", 0) > 0]
+        return sum(values["tokens"] / values["tokens_per_second"] for values in speeds if "tokens" in values)
 
     @property
     def trains_sentences(self) -> bool:
         """Whether a second objective, sentence order or next sentence, was measured."""
         rows = (*self.training[-1:], *self.evaluations[-1:])
         return any("sentence_order_accuracy" in row.values for row in rows)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of the run's model in order; none if its head has none."""
-        path = self.folder / "model" / "config.json"
-        table = read_json(path, command=f"ls {path.parent}") if path.exists() else {}
-        names = table.get("id2label")
-        return tuple(map(str, names.values())) if isinstance(names, dict) else ()
-
-
-def _seed_of(path: Path) -> str:
-    """Return the number in seed-N/run.json, or nothing."""
-    seed = path.parent.name.removeprefix("seed-")
-    return seed if seed.isdecimal() and len(seed) < 20 else ""
 
 
 # ---- free disk space ------------------------------------------------------------------------------------------------
@@ -516,12 +493,11 @@ def clean(folder: Path, *, is_dry: bool = False) -> list[Waste]:
     """
     found: list[Waste] = []
     for record in sorted(folder.rglob(RUN_FILE)):
-        run = record.parent
-        is_finished = (run / "model" / "config.json").is_file()
-        with locked(run):
-            for path in sorted((run / "checkpoints").glob("*")):
+        run = Run(record.parent)
+        with locked(run.folder):
+            for path in sorted((run.folder / "checkpoints").glob("*")):
                 is_left = path.name.startswith("damaged-") or files.STAGING_MARK in path.name
-                if path.is_dir() and (is_finished or is_left):
+                if path.is_dir() and (run.has_model or is_left):
                     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
                     found.append(Waste(path, size))
                     if not is_dry:

@@ -33,7 +33,7 @@ class GlueRuns:
 
     def __str__(self) -> str:
         """Write the table."""
-        return "" if self.exit_code else self.table.as_text()
+        return "" if self.exit_code else str(self.table)
 
     def as_json(self) -> list[dict[str, Cell]]:
         """Return each row of the table by heading."""

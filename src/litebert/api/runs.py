@@ -33,7 +33,7 @@ class RunList:
 
     def __str__(self) -> str:
         """Return aligned columns."""
-        return self.table.as_text()
+        return str(self.table)
 
     def as_json(self) -> list[dict[str, Cell]]:
         """Return each row by heading."""

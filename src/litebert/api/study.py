@@ -70,7 +70,7 @@ class Study(Generic[Found]):
 
     def __str__(self) -> str:
         """Return the tables in aligned columns."""
-        return "\n\n".join(table.as_text() for table in self.part.tables)
+        return "\n\n".join(map(str, self.part.tables))
 
     def as_json(self) -> Found:
         """Return what the metrics files hold."""

@@ -17,9 +17,6 @@ def write_report(folder: Path) -> Path:
     The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
     """
     run = Run.open(folder)
-    if run.seeds:
-        page = finetuning.page_of_seeds(run)
-    else:
-        page = pretraining.page(run) if run.kind == "pretraining" else finetuning.page(run)
-    write_text(folder / REPORT_FILE, page.html())
+    page = pretraining.page if run.kind == "pretraining" else finetuning.page
+    write_text(folder / REPORT_FILE, (finetuning.page_of_seeds if run.seeds else page)(run).html())
     return folder / REPORT_FILE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeAlias
@@ -27,9 +27,9 @@ PRETRAINING_MEASURE = "masked_lm_accuracy"
 class Reached:
     """The key measure of a run with its last and its best evaluation."""
 
-    measure: str | None
-    last: EvaluatedStep | None
-    best: EvaluatedStep | None
+    measure: str | None = None
+    last: EvaluatedStep | None = None
+    best: EvaluatedStep | None = None
 
 
 def reached_by(run: Run) -> list[Reached]:
@@ -38,11 +38,11 @@ def reached_by(run: Run) -> list[Reached]:
         return [found for seed in run.seeds if seed.outcome for found in reached_by(seed)]
     if run.kind == "fine-tuning":
         result = run.outcome
-        return [Reached(result.key_measure, result.last, result.best) if result else Reached(None, None, None)]
+        return [Reached(result.key_measure, result.last, result.best) if result else Reached()]
     measured = [EvaluatedStep.of(row) for row in run.evaluations]
     measured = [each for each in measured if PRETRAINING_MEASURE in each.measures]
     if not measured:
-        return [Reached(None, None, None)]
+        return [Reached()]
     best = max(measured, key=lambda each: each.measures[PRETRAINING_MEASURE])
     return [Reached(PRETRAINING_MEASURE, measured[-1], best)]
 
@@ -55,13 +55,13 @@ def doubts_of(run: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys(doubt for result in results if result for doubt in result.doubts))
 
 
-def median(measure: str | None, evaluations: list[EvaluatedStep | None]) -> float | None:
+def median(measure: str | None, evaluations: Sequence[EvaluatedStep | None]) -> float | None:
     """Return the median of a measure over the evaluations that have it."""
     values = [each.measures[measure] for each in evaluations if each and measure]
     return Spread.of(values).median if values else None
 
 
-def spreads(evaluations: list[EvaluatedStep]) -> dict[str, Spread]:
+def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
     """Summarise each measure that all evaluations have; there is one evaluation per seed."""
     names = [name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)]
     return {name: Spread.of([each.measures[name] for each in evaluations]) for name in names}
@@ -76,12 +76,9 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
     Several seeds are one row, with the medians of those that finished.
     """
     if not folder.is_dir():
+        found = "a file" if folder.exists() else "no such folder"
         raise LitebertError(
-            "LB-655",
-            f"there are no runs in {folder}",
-            received="a file" if folder.exists() else "no such folder",
-            expected="the folder in which litebert pretrain and litebert finetune write runs",
-            next="litebert runs list --runs FOLDER",
+            "LB-655", f"there are no runs in {folder}", received=found, next="litebert runs list --runs FOLDER"
         )
     rows, errors = [], []
     for run in _runs_below(folder, DEEPEST):
@@ -89,8 +86,8 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
             rows.append(_row(str(run.folder.relative_to(folder)), run))
         except LitebertError as error:
             errors.append(error)
-    headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished")
-    return Table((*headings, "measure", "last", "best", "doubts"), tuple(rows)), errors
+    headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
+    return Table(headings, tuple(rows)), errors
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
@@ -107,24 +104,16 @@ def _row(name: str, run: Run) -> tuple[Cell, ...]:
 
     parts, reached = run.seeds or (run,), reached_by(run)
     is_finetuning = run.kind == "fine-tuning"
-    measure = reached[0].measure if reached else None
+    trained = (run.setting("task.name"), start_of(run)) if is_finetuning else (None, network_of(run))
     is_timed = run.settings.get("train.minutes") is not None  # its steps are an estimate
     steps = None if is_timed else run.settings.get("train.steps")
-    last, best = (median(measure, [getattr(each, name) for each in reached]) for name in ("last", "best"))
-    return (
-        name,
-        run.kind,
-        run.setting("task.name") if is_finetuning else None,
-        start_of(run) if is_finetuning else network_of(run),
-        len(parts),
-        min(each.step for each in parts),
-        steps if isinstance(steps, int) else None,
-        all(each.has_model for each in parts),
-        measure,
-        None if last is None else round(last, DECIMALS),
-        None if best is None else round(best, DECIMALS),
-        "; ".join(doubts_of(run)) or None,
-    )
+    progress = (min(each.step for each in parts), steps if isinstance(steps, int) else None)
+    measure = reached[0].measure if reached else None
+    found = (median(measure, [getattr(each, kind) for each in reached]) for kind in ("last", "best"))
+    values = (None if value is None else round(value, DECIMALS) for value in found)
+    is_finished = all(each.has_model for each in parts)
+    doubted = "; ".join(doubts_of(run)) or None
+    return (name, run.kind, *trained, len(parts), *progress, is_finished, measure, *values, doubted)
 
 
 # ---- runs side by side ----------------------------------------------------------------------------------------------
@@ -137,6 +126,13 @@ class Fact:
     value: JsonValue
     origin: str
 
+    def __str__(self) -> str:
+        return f"{written(self.value)} ({self.origin})" if self.origin else written(self.value)
+
+
+Statistics: TypeAlias = dict[str, float]
+"""Median, mean and spread of a measure over n seeds."""
+
 
 @dataclass(frozen=True)
 class ComparedMeasure:
@@ -144,64 +140,43 @@ class ComparedMeasure:
 
     of: str
     measure: str
-    runs: dict[str, dict[str, float]]
+    runs: dict[str, Statistics]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What differs between runs, in the form of its JSON; runs without a value are omitted."""
+class Comparison:
+    """What differs between runs; runs without a value are omitted."""
 
     runs: tuple[str, ...]
     settings: dict[str, dict[str, Fact]]
     measures: tuple[ComparedMeasure, ...]
     doubts: dict[str, tuple[str, ...]]
-
-
-Statistics: TypeAlias = dict[str, float]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What differs between runs, as tables for readers and for machines."""
-
-    found: Compared
-    formats: ClassVar = ("json", "csv", "markdown")
-
-    def as_json(self) -> Compared:
-        """Return the comparison as one JSON object."""
-        return self.found
+    formats: ClassVar = Table.formats
 
     def __str__(self) -> str:
-        """Return the tables as text."""
-        return "\n\n".join(table.as_text() for table in self.tables())
+        return "\n\n".join(map(str, self.tables()))
 
     def as_markdown(self) -> str:
-        """Return the tables as Markdown."""
         return "\n\n".join(table.as_markdown() for table in self.tables())
 
     def as_csv(self) -> str:
         """Return everything as one table with a line per value."""
-        found = self.found
         rows: list[tuple[Cell, ...]] = [
             ("setting", setting, name, written(one.value), one.origin)
-            for setting, by_run in found.settings.items()
+            for setting, by_run in self.settings.items()
             for name, one in by_run.items()
         ]
         rows += [
             (f"{each.of} {statistic}", each.measure, name, value, None)
-            for each in found.measures
+            for each in self.measures
             for name, statistics in each.runs.items()
             for statistic, value in statistics.items()
         ]
-        rows += [("doubt", None, name, doubt, None) for name, some in found.doubts.items() for doubt in some]
+        rows += [("doubt", None, name, doubt, None) for name, some in self.doubts.items() for doubt in some]
         return Table(("part", "name", "run", "value", "origin"), tuple(rows)).as_csv()
 
     def tables(self) -> list[Table]:
         """Return settings, measures and doubts for readers, the first two with a column per run."""
-        found, names = self.found, self.found.runs
-
-        def fact(one: Fact | None) -> Cell:
-            return None if one is None else f"{written(one.value)} ({one.origin})" if one.origin else written(one.value)
 
         def measure(statistics: Statistics | None) -> Cell:
             if statistics is None:
@@ -209,14 +184,15 @@ class Comparison:
             middle, mean, spread = (word(statistics[name]) for name in ("median", "mean", "spread"))
             return middle if statistics["n"] == 1 else f"{middle} (mean {mean} ± {spread}, n {statistics['n']})"
 
-        settings = tuple((name, *(fact(by_run.get(run)) for run in names)) for name, by_run in found.settings.items())
-        measures = tuple(
-            (each.of, each.measure, *(measure(each.runs.get(run)) for run in names)) for each in found.measures
-        )
-        doubtful = tuple((name, doubt) for name, some in found.doubts.items() for doubt in some)
+        def facts(by_run: Mapping[str, Fact]) -> Iterator[Cell]:
+            return (str(by_run[run]) if run in by_run else None for run in self.runs)
+
+        settings = tuple((name, *facts(by_run)) for name, by_run in self.settings.items())
+        measures = tuple((e.of, e.measure, *(measure(e.runs.get(run)) for run in self.runs)) for e in self.measures)
+        doubtful = tuple((name, doubt) for name, some in self.doubts.items() for doubt in some)
         tables = [
-            Table(("setting", *names), settings, title="Settings that differ (who set them)"),
-            Table(("of", "measure", *names), measures, title="Measures"),
+            Table(("setting", *self.runs), settings, title="Settings that differ (who set them)"),
+            Table(("of", "measure", *self.runs), measures, title="Measures"),
         ]
         return [*tables, Table(("run", "doubt"), doubtful, title="Doubts")] if doubtful else tables
 
@@ -234,7 +210,7 @@ def compare(runs: Mapping[str, Run]) -> Comparison:
         ComparedMeasure(*key, {name: one[key] for name, one in reached.items() if key in one})
         for key in dict.fromkeys(key for one in reached.values() for key in one)
     )
-    return Comparison(Compared(tuple(runs), differing, measures, {n: doubts_of(run) for n, run in runs.items()}))
+    return Comparison(tuple(runs), differing, measures, {name: doubts_of(run) for name, run in runs.items()})
 
 
 def _facts(run: Run) -> dict[str, Fact]:
@@ -242,7 +218,7 @@ def _facts(run: Run) -> dict[str, Fact]:
     file = run.file
     settings = dict(file.settings)
     if run.seeds:
-        settings["train.seed"] = [int(seed.folder.name.removeprefix("seed-")) for seed in run.seeds]
+        settings["train.seed"] = [each.seed for each in run.seeds]
     environment = {"litebert": file.litebert, **file.environment}
     return {
         **{name: Fact(value, str(file.origins.get(name, ""))) for name, value in settings.items()},
@@ -253,16 +229,18 @@ def _facts(run: Run) -> dict[str, Fact]:
 
 def _statistics(run: Run) -> dict[tuple[str, str], Statistics]:
     """Return median, mean and spread of every measure, rounded once for every format."""
+
+    def rounded(value: float) -> float:
+        is_count = abs(value) > 1 and float(value).is_integer()
+        return int(value) if is_count else round(float(value), DECIMALS)
+
     found = {}
     for kind in ("last", "best"):
         evaluations = [each for reached in reached_by(run) if (each := getattr(reached, kind)) is not None]
-        named = {"step": Spread.of([each.step for each in evaluations]), **spreads(evaluations)} if evaluations else {}
-        for name, spread in named.items():
+        if not evaluations:
+            continue
+        steps = {"step": Spread.of([each.step for each in evaluations])}
+        for name, spread in (steps | spreads(evaluations)).items():
             values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
-            found[kind, name] = {**{each: _rounded(value) for each, value in values.items()}, "n": spread.number}
+            found[kind, name] = {**{each: rounded(value) for each, value in values.items()}, "n": spread.number}
     return found
-
-
-def _rounded(value: float) -> float:
-    is_count = abs(value) > 1 and float(value).is_integer()
-    return int(value) if is_count else round(float(value), DECIMALS)

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from litebert.errors import LitebertError
 from litebert.metrics import Calibration
 from litebert.report.tables import word
-from litebert.runs import LogRow, Run
+from litebert.runs import LogRow, Run, finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +111,6 @@ class Chart:
         return f"{self.title}: {'; '.join(parts)}."
 
     def fill(self, axes: Axes) -> None:
-        """Draw lines and rules."""
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
         if self.is_logarithmic:
@@ -120,74 +119,62 @@ class Chart:
             axes.yaxis.set_minor_locator(NullLocator())
         for line in self.lines:
             steps, color = [point.step for point in line.points], PALETTE[line.color]
-            if any(point.low < point.high for point in line.points):
-                lows, highs = [p.low for p in line.points], [p.high for p in line.points]
+            lows, means, highs = zip(*((p.low, p.mean, p.high) for p in line.points), strict=True)
+            if lows != highs:
                 axes.fill_between(steps, lows, highs, color=color, alpha=0.16, linewidth=0)
-            axes.plot(
-                steps,
-                [point.mean for point in line.points],
-                color=color,
-                linewidth=1.0 if line.has_markers else 1.6,
-                marker="o" if line.has_markers or len(steps) == 1 else None,
-                markersize=3.0,
-                markevery=max(1, len(steps) // 25),
-                label=line.label,
-            )
+            width, marker = 1.0 if line.has_markers else 1.6, "o" if line.has_markers or len(steps) == 1 else None
+            sparse = max(1, len(steps) // 25)
+            style: dict[str, Any] = {"linewidth": width, "marker": marker, "markersize": 3.0, "markevery": sparse}
+            axes.plot(steps, means, color=color, label=line.label, **style)
         for rule in self.rules:
             label = f"{rule.label} ({self.written(rule.value)})"
-            axes.axhline(rule.value, color=PALETTE["rule"], linestyle=(0, (5, 3)), linewidth=1.1, label=label)
+            axes.axhline(rule.value, label=label, **DASHED)
         axes.set_xlabel("step")
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.yaxis.set_major_formatter(_share_tick if self.is_share else "{x:,g}")
         if len(self.lines) + len(self.rules) > 1:
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+            axes.legend(ncols=3, **ABOVE)
 
 
-def lines_of(run: Run, name: str) -> tuple[Line, ...]:
-    """Return the curves of one number: in training, held out, or both."""
+def chart_of(
+    run: Run,
+    name: str,
+    title: str,
+    caption: str,
+    written: Callable[[float], str],
+    *,
+    rules: tuple[Rule, ...] = (),
+    is_share: bool = False,
+    is_logarithmic: bool = False,
+) -> Chart:
+    """Return the figure of one number of a run, in training, held out, or both; its caption counts the gaps."""
     held_out = curve_of(run.evaluations, name, most_points=MOST_EVALUATIONS)
     lines = (
         Line("training", "train", curve_of(run.training, name)),
         Line("held out", "held-out", held_out, has_markers=True),
     )
-    return tuple(line for line in lines if line.points)
-
-
-def left_out(run: Run, name: str) -> str:
-    """Say how many values of a curve are not finite, so that its gaps do not go unnoticed."""
-    count = sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*run.training, *run.evaluations))
-    return f"{count:,} non-finite values are omitted. " if count else ""
+    gaps = sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*run.training, *run.evaluations))
+    caption = f"{gaps:,} non-finite values are omitted. {caption}" if gaps else caption
+    return Chart(title, caption, tuple(line for line in lines if line.points), written, rules, is_share, is_logarithmic)
 
 
 def rate_charts(run: Run) -> list[Chart]:
     """Return the figures that any training has: learning rate, gradient norm, speed."""
-    norms = lines_of(run, "gradient_norm")
-    lows = [point.low for line in norms for point in line.points]
-    highs = [point.high for line in norms for point in line.points]
-    clip = run.settings.get("optim.clip_norm")
+    number = "{:.3g}".format
+    norms, clip = finite((*run.training, *run.evaluations), "gradient_norm"), run.settings.get("optim.clip_norm")
     # A limit far above the norms would flatten their curve.
-    is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(highs, default=0.0)
-    number, speed = "{:.3g}".format, "tokens_per_second"
+    is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(norms, default=0.0)
+    rules = (Rule("clipped at", float(str(clip))),) if is_near else ()
+    is_wide, before = (
+        bool(norms) and 0 < 10 * min(norms) < max(norms),
+        "Before clipping, of the last step of each log line.",
+    )
     return [
-        Chart(
-            "Learning rate", f"{left_out(run, 'learning_rate')}As scheduled.", lines_of(run, "learning_rate"), number
-        ),
-        Chart(
-            "Gradient norm",
-            f"{left_out(run, 'gradient_norm')}Before clipping, of the last step of each log line.",
-            norms,
-            number,
-            rules=(Rule("clipped at", float(str(clip))),) if is_near else (),
-            is_logarithmic=bool(lows) and 0 < 10 * min(lows) < max(highs),
-        ),
-        Chart(
-            "Tokens per second",
-            f"{left_out(run, speed)}Padding is not counted.",
-            lines_of(run, speed),
-            "{:,.0f}".format,
-        ),
+        chart_of(run, "learning_rate", "Learning rate", "As scheduled.", number),
+        chart_of(run, "gradient_norm", "Gradient norm", before, number, rules=rules, is_logarithmic=is_wide),
+        chart_of(run, "tokens_per_second", "Tokens per second", "Padding is not counted.", "{:,.0f}".format),
     ]
 
 
@@ -221,29 +208,20 @@ class RowsFigure:
         return f"{self.title}: {'; '.join(findings)}."
 
     def fill(self, axes: Axes) -> None:
-        """Draw a point with its spread for each row."""
-        places = range(len(self.rows), 0, -1)
-        ours = [(place, row) for place, row in zip(places, self.rows, strict=True) if row.values]
-        axes.errorbar(
-            [fmean(row.values) for _, row in ours],
-            [place for place, _ in ours],
-            xerr=[stdev(row.values) if len(row.values) > 1 else 0.0 for _, row in ours],
-            fmt="o",
-            color=PALETTE["train"],
-            markersize=4.0,
-            capsize=2.0,
-            label="ours (below)",
-        )
-        axes.set_yticks(list(places), [row.label for row in self.rows])
-        handles, labels = axes.get_legend_handles_labels()
-        if paper := [(place, row.paper) for place, row in zip(places, self.rows, strict=True) if row.paper]:
-            above = axes.twiny()
+        placed = list(zip(range(len(self.rows), 0, -1), self.rows, strict=True))
+        axes.set_yticks([place for place, _ in placed], [row.label for row in self.rows])
+        axes.set_xlabel("ours (below)" if any(row.values for row in self.rows) else "nothing measured")
+        ours = [(place, row.values) for place, row in placed if row.values]
+        means = [fmean(values) for _, values in ours]
+        bars = [stdev(values) if len(values) > 1 else 0.0 for _, values in ours]
+        style: dict[str, Any] = {"fmt": "o", "color": PALETTE["train"], "markersize": 4.0, "capsize": 2.0}
+        axes.errorbar(means, [place for place, _ in ours], xerr=bars, **style)
+        if paper := [(row.paper, place) for place, row in placed if row.paper]:
+            above, color = axes.twiny(), PALETTE["held-out"]
             above.grid(visible=False)
-            color = PALETTE["held-out"]
-            above.plot([x for _, x in paper], [y for y, _ in paper], "D", color=color, markersize=4.0)
+            above.plot(*zip(*paper, strict=True), "D", color=color, markersize=4.0)
             above.tick_params(labelcolor=color)
             above.set_xlabel("paper", color=color)
-        axes.set_xlabel(labels[0] if handles else "nothing measured")
 
 
 @dataclass(frozen=True)
@@ -261,26 +239,18 @@ class ReliabilityFigure:
         return f"{self.title}: {'; '.join(points)}."
 
     def fill(self, axes: Axes) -> None:
-        """Draw a bar for each bin, and the diagonal."""
         bins = self.calibration.bins
-        axes.bar(
-            [part.low for part in bins],
-            [part.accuracy for part in bins],
-            width=[part.high - part.low for part in bins],
-            align="edge",
-            color=PALETTE["train"],
-            edgecolor=PALETTE["paper"],
-            label="right",
-        )
-        ends, color = (0, 1), PALETTE["rule"]
-        axes.plot(ends, ends, color=color, linestyle=(0, (5, 3)), linewidth=1.1, label="should be")
-        axes.set_xlim(ends)
+        lows, heights = [part.low for part in bins], [part.accuracy for part in bins]
+        widths, colors = [part.high - part.low for part in bins], (PALETTE["train"], PALETTE["paper"])
+        axes.bar(lows, heights, widths, align="edge", color=colors[0], edgecolor=colors[1], label="right")
+        axes.plot((0, 1), (0, 1), label="should be", **DASHED)
+        axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         axes.set_xlabel("confidence")
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_formatter(_share_tick)
         axes.yaxis.set_major_formatter(_share_tick)
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+        axes.legend(ncols=2, **ABOVE)
 
 
 @dataclass(frozen=True)
@@ -292,7 +262,6 @@ class CountsFigure:
     counts: Sequence[int]
 
     def fill(self, axes: Axes) -> None:
-        """Draw the bars."""
         axes.bar(range(len(self.counts)), self.counts, width=1.0, color=PALETTE["ink"])
         axes.set_xlabel(self.title)
 
@@ -317,27 +286,16 @@ PALETTE = {
     "rule": "#6d6a63",
 }
 """The light colours of page.css; an inline figure names the variables, which are others in the dark."""
+DASHED: dict[str, Any] = {"color": PALETTE["rule"], "linestyle": (0, (5, 3)), "linewidth": 1.1}
+ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+"""How values to compare with are drawn, and where a legend stands."""
 SIZE = (5.4, 2.9)  # inches; the page scales them
-SETTINGS = {
-    "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.edgecolor": PALETTE["grid"],
-    "axes.labelcolor": PALETTE["quiet"],
-    "grid.color": PALETTE["grid"],
-    "xtick.color": PALETTE["grid"],
-    "ytick.color": PALETTE["grid"],
-    "xtick.labelcolor": PALETTE["quiet"],
-    "ytick.labelcolor": PALETTE["quiet"],
-    "ytick.major.size": 0.0,
-    "legend.frameon": False,
-    "legend.labelcolor": PALETTE["ink"],
-}
+SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9.0}
+SETTINGS |= {"axes.grid": True, "axes.axisbelow": True, "ytick.major.size": 0.0, "legend.frameon": False}
+SETTINGS |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
+SETTINGS |= dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), PALETTE["grid"])
+SETTINGS |= dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), PALETTE["quiet"])
+SETTINGS |= {"legend.labelcolor": PALETTE["ink"]}
 
 
 def picture(figure: Figure | CountsFigure, kind: Literal["svg", "png"], *, is_inline: bool = False) -> bytes:
@@ -347,11 +305,7 @@ def picture(figure: Figure | CountsFigure, kind: Literal["svg", "png"], *, is_in
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
         raise LitebertError(
-            "LB-652",
-            "figures need matplotlib",
-            received=str(error),
-            expected="the package matplotlib, which comes with the extra [report]",
-            next="pip install 'litebert[report]'",
+            "LB-652", "figures need matplotlib", received=str(error), next="pip install 'litebert[report]'"
         ) from error
     buffer = io.BytesIO()
     omitted = dict.fromkeys(("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",))

@@ -11,23 +11,22 @@ from heapq import nsmallest
 import numpy as np
 
 from litebert.config import HEADS, kind_of_class
-from litebert.files import Json, read_json
-from litebert.metrics import Calibration, Spread, calibration
+from litebert.files import Json
+from litebert.metrics import Spread, calibration
 from litebert.report.comparison import spreads
 from litebert.report.figures import (
     MOST_EVALUATIONS,
     Chart,
     Line,
-    Point,
     ReliabilityFigure,
     Rule,
+    chart_of,
     curve_across,
     curve_of,
-    left_out,
-    lines_of,
     rate_charts,
 )
 from litebert.report.page import (
+    NEIGHBOURS,
     Block,
     Page,
     Section,
@@ -36,7 +35,7 @@ from litebert.report.page import (
     details,
     effort,
     figures,
-    footer_of,
+    next_steps,
     page_of_run,
     paragraph,
     report_line,
@@ -65,17 +64,16 @@ def page(run: Run) -> Page:
     sections = (
         _results(run, answers, labels),
         *beside_yours(run, columns),
-        curves(_charts(run, answers, labels), run),
+        curves(_charts(run, answers, labels), run, bands=NEIGHBOURS),
         *_confusion(answers, labels),
         *_calibration(answers, labels),
         *_worst(answers),
-        _next_steps(run, answers),
+        _use(run, answers),
     )
     folder = run.folder.resolve()
     name = f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name
-    return page_of_run(
-        run, _facts(run), sections, name=name, sources="run.json, metrics.jsonl, result.json and answers"
-    )
+    sources = "run.json, metrics.jsonl, result.json and answers"
+    return page_of_run(run, _facts(run), sections, name=name, sources=sources)
 
 
 # ---- overview and figures -------------------------------------------------------------------------------------------
@@ -83,8 +81,7 @@ def page(run: Run) -> Page:
 
 def _facts(run: Run, seeds: str = "") -> dict[str, str]:
     setting, result = run.setting, None if seeds else run.outcome
-    path = (run.seeds[0] if seeds else run).folder / "model" / "config.json"
-    config = read_json(path, command=f"ls {path.parent}") if path.exists() else {}
+    config = (run.seeds[0] if seeds else run).config
     shape = [config.get(name) for name in ("num_hidden_layers", "hidden_size")]
     fresh = sorted({name.rpartition(".")[0] or name for name in result.fresh}) if result else []
 
@@ -122,17 +119,17 @@ def _measures_drawn(run: Run, result: Result | None) -> list[str]:
 
 
 def _charts(run: Run, answers: Answers, labels: Sequence[str]) -> list[Chart]:
-    caption = f"{left_out(run, 'loss')}Lower is better."
-    charts = [Chart("Training loss", caption, lines_of(run, "loss"), "{:.3g}".format)]
     rules = {
         accuracy_name(split, answers): (Rule("commonest label", commonest(rows)[1]),)
         for split, rows in answers.items()
         if are_labels(rows, labels)
     }
-    for name in _measures_drawn(run, run.outcome):
-        caption = f"{left_out(run, name)}Higher is better."
-        charts.append(Chart(f"Held-out {name}", caption, lines_of(run, name), number, rules.get(name, ())))
-    return [*charts, *rate_charts(run)]
+    held_out = [
+        chart_of(run, name, f"Held-out {name}", "Higher is better.", number, rules=rules.get(name, ()))
+        for name in _measures_drawn(run, run.outcome)
+    ]
+    loss = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
+    return [loss, *held_out, *rate_charts(run)]
 
 
 # ---- results --------------------------------------------------------------------------------------------------------
@@ -164,9 +161,8 @@ def _results(run: Run, answers: Answers, labels: Sequence[str]) -> Section:
         cells = [(name, number(value)) for name, value in row.values.items() if name != "step"]
         headings = ("Measure", f"At step {row.step:,}")
         so_far = table("The last evaluation so far", headings, cells, style="numbers")
-        return Section(
-            "Result", [paragraph("The run is not finished; its best evaluation is chosen when it is."), so_far]
-        )
+        said = "The run is not finished; its best evaluation is chosen when it is."
+        return Section("Result", [paragraph(said), so_far])
     last, best = result.last, result.best
     lines = [
         "The last step is what training ended with (model/). The best evaluation is that with "
@@ -186,14 +182,10 @@ def _results(run: Run, answers: Answers, labels: Sequence[str]) -> Section:
             f"At the last step {accuracy:.1%} of {split} are right{unlearnt}. With {len(rows):,} "
             f"examples, differences below {100 * error:.1f} points may be chance (two standard errors)."
         )
-    rows_shown = [
-        (
-            f"{name}, key measure" if name == result.key_measure else name,
-            number(value),
-            number(best.measures.get(name, math.nan)),
-        )
-        for name, value in last.measures.items()
-    ]
+    rows_shown = []
+    for name, value in last.measures.items():
+        title = f"{name}, key measure" if name == result.key_measure else name
+        rows_shown.append((title, number(value), number(best.measures.get(name, math.nan))))
     shown = ("Measure", f"Last step, {last.step:,}", f"Best evaluation, step {best.step:,}")
     caption = "Measured on held-out examples, without dropout"
     return Section("Result", [*map(paragraph, lines), table(caption, shown, rows_shown, style="numbers")])
@@ -212,14 +204,12 @@ def _confusion(answers: Answers, labels: Sequence[str]) -> list[Section]:
             words.append(f"On {split}, it answers '{rows[0].answer}' to every text.")
         counts = Counter((row.expected, row.answer) for row in rows)
         if len(labels) > MOST_LABELS:
-            wrong = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]]
+            wrong = [(*pair, f"{count:,}") for pair, count in counts.most_common() if pair[0] != pair[1]]
             shown = wrong[:MOST_PAIRS]
             caption = f"{split}: the {len(shown)} commonest of {len(wrong):,} confusions"
-            pairs = ((wanted, found, f"{count:,}") for (wanted, found), count in shown)
-            tables.append(table(caption, ("Expected", "Answered", "Times"), pairs))
+            tables.append(table(caption, ("Expected", "Answered", "Times"), shown))
             continue
-        totals = Counter(row.expected for row in rows)
-        cells = []
+        totals, cells = Counter(row.expected for row in rows), []
         for wanted in labels:
             total, right = totals[wanted], counts[wanted, wanted]
             shares = [(f"{counts[wanted, found]:,}", counts[wanted, found] / max(1, total)) for found in labels]
@@ -229,29 +219,23 @@ def _confusion(answers: Answers, labels: Sequence[str]) -> list[Section]:
     return [Section("Confusion", [*map(paragraph, words), *tables])] if tables else []
 
 
-def calibration_of(rows: Sequence[Answered]) -> Calibration:
-    """Measure how far the confidence of answers is from how often they are right."""
-    known = [(row.confidence, row.is_right) for row in rows if row.confidence is not None]
-    # The answer is the first of two columns, so a label of 0 means that it is right.
-    probabilities = np.array([(confidence, 0.0) for confidence, _ in known])
-    return calibration(np.array([0 if is_right else 1 for _, is_right in known]), probabilities)
-
-
 def _calibration(answers: Answers, labels: Sequence[str]) -> list[Section]:
     """Return the calibration of each held-out set with one answer and a confidence for each row."""
-    drawn, words, bins = [], list[Block](), list[Block]()
+    drawn, words, tables = [], list[Block](), list[Block]()
     for split, rows in answers.items():
+        known = [(row.confidence, row.is_right) for row in rows if row.confidence is not None]
         # no set of labels, no tags
-        if any(row.confidence is None for row in rows) or (labels and not are_labels(rows, labels)):
+        if len(known) < len(rows) or (labels and not are_labels(rows, labels)):
             continue
-        measured = calibration_of(rows)
-        total = sum(part.count for part in measured.bins)
-        confidence = sum(part.count * part.confidence for part in measured.bins) / total
-        accuracy = sum(part.count * part.accuracy for part in measured.bins) / total
+        # The answer is the first of two columns, so a label of 0 means that it is right.
+        columns = np.array([(confidence, 0.0) for confidence, _ in known])
+        measured = calibration(np.array([0 if is_right else 1 for _, is_right in known]), columns)
+        sums = [(part.count, part.count * part.confidence, part.count * part.accuracy) for part in measured.bins]
+        total, sure, right = map(sum, zip(*sums, strict=True))
         words.append(
             paragraph(
-                f"On {split} it is {measured.error:.4f}: the last step is {confidence:.1%} sure on average "
-                f"and {accuracy:.1%} right."
+                f"On {split} it is {measured.error:.4f}: the last step is {sure / total:.1%} sure on average "
+                f"and {right / total:.1%} right."
             )
         )
         caption = "Bars below the line: more confident than right."
@@ -261,19 +245,14 @@ def _calibration(answers: Answers, labels: Sequence[str]) -> list[Section]:
             for part in measured.bins
         )
         headings = ("Confidence", "Answers", "Mean confidence", "Right")
-        bins.append(table(f"Bins of {split} that have answers", headings, cells, style="numbers"))
+        tables.append(table(f"Bins of {split} that have answers", headings, cells, style="numbers"))
     if not drawn:
         return []
     what = (
         "Of the answers given with 80% confidence, 80% should be right. The expected calibration "
         "error is how far the two are apart on average: 0 is perfect."
     )
-    return [Section("Calibration", [paragraph(what), *words, figures(drawn), details("The bins in numbers", *bins)])]
-
-
-def badness(row: Answered) -> float:
-    """Return how bad an answer is: how wrong, times how confident (1 if unknown)."""
-    return (1 - row.score) * (1.0 if row.confidence is None else row.confidence)
+    return [Section("Calibration", [paragraph(what), *words, figures(drawn), details("The bins in numbers", *tables)])]
 
 
 def shortened(text: str, *, most: int) -> str:
@@ -294,17 +273,22 @@ def _worst(answers: Answers) -> list[Section]:
     """Return the worst errors of each held-out set, with their texts."""
     if not answers:
         return []
+
+    def rank(row: Answered) -> tuple[float, str]:
+        """How wrong, times how confident (1 if unknown), the worst first."""
+        return (row.score - 1) * (1.0 if row.confidence is None else row.confidence), row.id
+
     blocks = [paragraph("What the last step gets wrong: what it was surest of, or farthest off, comes first.")]
     for split, rows in answers.items():
         wrong = [row for row in rows if not row.is_right]
         if not wrong:
             blocks.append(paragraph(f"{split}: nothing is wrong."))
             continue
-        shown = nsmallest(MOST_ERRORS, wrong, key=lambda row: (-badness(row), row.id))
+        shown = nsmallest(MOST_ERRORS, wrong, key=rank)
         caption = f"{split}: the worst {len(shown)} of {len(wrong):,} errors in {len(rows):,}"
         if all(row.confidence is None for row in shown):
             caption = f"{split}: the {len(shown)} of {len(rows):,} answers that are farthest off"
-        cells = (
+        cells = [
             (
                 shortened(row.id, most=LONGEST_ID),
                 "not told" if row.confidence is None else f"{row.confidence:.1%}",
@@ -313,33 +297,25 @@ def _worst(answers: Answers) -> list[Section]:
                 shortened(row.text, most=LONGEST_TEXT),
             )
             for row in shown
-        )
+        ]
         blocks.append(table(caption, ("Id", "Sure", "Expected", "Answered", "Text"), cells, style="texts"))
     return [Section("Worst errors", blocks)]
 
 
-def _next_steps(run: Run, answers: Answers) -> Section:
+def _use(run: Run, answers: Answers) -> Section:
     """Return the commands that use a finished run, or resume it."""
-    again = [report_line(run.folder)]
-    if not run.has_model:
-        words = "Rerun the litebert finetune command that began this run to resume it; then:"
-        return Section("Resume", [paragraph(words), commands(again)])
-    folder = run.folder / "model"
-    classes = read_json(folder / "config.json", command=f"ls {folder}").get("architectures")
+    classes = run.config.get("architectures")
     kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
-    shell, python = "", "verbs"
+    place, model = shlex.quote(str(run.folder)), shlex.quote(str(run.folder / "model"))
+    shell, python = [f"litebert evaluate {place}", f"litebert evaluate {place} --best"], "verbs"
     if kind:
-        shell, python = HEADS[kind].shell_example, HEADS[kind].python_example
+        words, python = HEADS[kind].shell_example, HEADS[kind].python_example
         rows = [row for some in answers.values() for row in some]
         if HEADS[kind].verb == "classify" and rows and all(BETWEEN in row.text for row in rows):
-            shell, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
-    place, model = shlex.quote(str(run.folder)), shlex.quote(str(folder))
-    lines = [f"litebert evaluate {place}", f"litebert evaluate {place} --best"]
-    lines += [f"litebert {shell} --model {model}"] if shell else []
-    code = ["import litebert", f"model = litebert.load({str(folder)!r})", f"print(model.{python})"]
+            words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
+        shell += [f"litebert {words} --model {model}"] if words else []
     said = "In the shell: the last step measured again, the best evaluation, a use of its head."
-    blocks = [paragraph(said), commands(lines), paragraph("In Python:"), commands(code)]
-    return Section("Use the model", [*blocks, paragraph("This page again:"), commands(again)])
+    return next_steps(run, shell, python, said=said)
 
 
 # ---- several seeds --------------------------------------------------------------------------------------------------
@@ -347,43 +323,33 @@ def _next_steps(run: Run, answers: Answers) -> Section:
 
 def page_of_seeds(run: Run) -> Page:
     """Return the page of several seeds: their mean results and their spread."""
-    seeds = ", ".join(str(_seed(each)) for each in run.seeds)
+    seeds = ", ".join(str(each.seed) for each in run.seeds)
     results = [each.outcome for each in run.seeds if each.outcome]
     kept = {"median of last steps": [r.last for r in results], "median of best": [r.best for r in results]}
-    medians = {
-        name: {measure: spread.median for measure, spread in spreads(each).items()}
-        for name, each in kept.items()
-        if each
-    }
+    medians = {name: {m: s.median for m, s in spreads(each).items()} for name, each in kept.items() if each}
     words = "Confusion, calibration and the worst errors are on the page of each seed:"
-    lines = [report_line(each.folder) for each in run.seeds]
+    lines = [report_line(each.folder) for each in (*run.seeds, run)]
     bands = "Lines are means of the seeds; bands show their lowest and highest."
     sections = (
         _summary(run, results),
         *beside_yours(run, medians),
-        curves(_charts_of_seeds(run), run, bands=bands),
-        Section("Each seed", [paragraph(words), commands([*lines, report_line(run.folder)])]),
+        curves(_charts_of_seeds(run, results), run, bands=bands),
+        Section("Each seed", [paragraph(words), commands(lines)]),
         settings_of(run, {"train.seed": seeds}),
         surroundings_of(run),
     )
-    status = f"{len(results)} of {len(run.seeds)} seeds are finished."
-    footer = footer_of("seed folders")
-    return Page(run.name, "Fine-tuning run, several seeds", sections, footer, status, _facts(run, seeds))
-
-
-def _seed(run: Run) -> int:
-    return int(run.folder.name.removeprefix("seed-"))
+    kind, status = "Fine-tuning run, several seeds", f"{len(results)} of {len(run.seeds)} seeds are finished."
+    return Page(run.name, kind, sections, "the run's seed folders", status, _facts(run, seeds))
 
 
 def _summary(run: Run, results: Sequence[Result]) -> Section:
     rows = []
     for each in run.seeds:
-        if (result := each.outcome) is None:
-            rows.append((str(_seed(each)), f"not finished, step {each.step:,}", "", "", ""))
-            continue
-        key, last, best = result.key_measure, result.last, result.best
-        cells = (f"{last.step:,}", number(last.measures[key]), f"{best.step:,}", number(best.measures[key]))
-        rows.append((str(_seed(each)), *cells))
+        cells = [f"not finished, step {each.step:,}", "", "", ""]
+        if result := each.outcome:
+            kept = (result.last, result.best)
+            cells = [text for e in kept for text in (f"{e.step:,}", number(e.measures[result.key_measure]))]
+        rows.append((str(each.seed), *cells))
     headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
     by_seed = table("Each seed by the key measure", headings, rows, style="numbers")
     if not results:
@@ -398,27 +364,19 @@ def _summary(run: Run, results: Sequence[Result]) -> Section:
     def cells_of(spread: Spread) -> tuple[str, str]:
         return number(spread.median), f"{number(spread.mean)} ± {number(spread.spread)}"
 
-    shown = (
-        (name, *cells_of(last_steps[name]), *cells_of(best_steps[name])) for name in last_steps if name in best_steps
-    )
-    measures = (
-        f"{what}: {statistic}" for what in ("Last steps", "Best evaluations") for statistic in ("median", "mean")
-    )
+    names = [name for name in last_steps if name in best_steps]
+    shown = ((name, *cells_of(last_steps[name]), *cells_of(best_steps[name])) for name in names)
+    headings = ("Measure", *(f"{w}: {s}" for w in ("Last steps", "Best evaluations") for s in ("median", "mean")))
     caption = f"Over {len(results)} {'seeds' if len(results) > 1 else 'seed'}"
-    summary = table(caption, ("Measure", *measures), shown, style="numbers")
-    return Section("Result", [paragraph(words), summary, by_seed])
+    return Section("Result", [paragraph(words), table(caption, headings, shown, style="numbers"), by_seed])
 
 
-def _charts_of_seeds(run: Run) -> list[Chart]:
-    def line(points: tuple[Point, ...], *, is_held_out: bool = False) -> tuple[Line, ...]:
-        label, color = ("held out", "held-out") if is_held_out else ("training", "train")
-        return (Line(label, color, points, has_markers=is_held_out),) if points else ()
-
-    losses = line(curve_across([curve_of(each.training, "loss") for each in run.seeds]))
-    charts = [Chart("Training loss", "Lower is better.", losses, "{:.3g}".format)]
-    result = next((each.outcome for each in run.seeds if each.outcome), None)
-    for name in _measures_drawn(run.seeds[0], result):
-        points = [curve_of(each.evaluations, name, most_points=MOST_EVALUATIONS) for each in run.seeds]
-        measured = line(curve_across(points), is_held_out=True)
-        charts.append(Chart(f"Held-out {name}", "Higher is better.", measured, number))
+def _charts_of_seeds(run: Run, results: Sequence[Result]) -> list[Chart]:
+    losses = curve_across([curve_of(each.training, "loss") for each in run.seeds])
+    lines = (Line("training", "train", losses),) if losses else ()
+    charts = [Chart("Training loss", "Lower is better.", lines, "{:.3g}".format)]
+    for name in _measures_drawn(run.seeds[0], results[0] if results else None):
+        points = curve_across([curve_of(s.evaluations, name, most_points=MOST_EVALUATIONS) for s in run.seeds])
+        lines = (Line("held out", "held-out", points, has_markers=True),) if points else ()
+        charts.append(Chart(f"Held-out {name}", "Higher is better.", lines, number))
     return charts

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -29,11 +28,11 @@ from litebert.report.tables import Table, word
 from litebert.runs import Kind, Run, finite
 
 Block: TypeAlias = Mapping[str, Any]
-"""A part of a section: its kind, and what page.html shows of it."""
+"""A part of a section: its kind, and what page.html shows of it. A style is a CSS class."""
+MOST_NOTES, LONGEST_VALUE = 50, 300
 
 
 def paragraph(text: str, *, style: str = "") -> Block:
-    """Return a paragraph, of a CSS class."""
     return {"kind": "paragraph", "text": text, "style": style}
 
 
@@ -67,12 +66,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, its overview, and its sections in order."""
+    """A page: its title, its overview, its sections in order, and the files that it was written from."""
 
     name: str
     kind: str
     sections: Sequence[Section]
-    footer: str
+    sources: str
     status: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     of: str = "report"
@@ -80,7 +79,7 @@ class Page:
     def html(self) -> str:
         """Return the page as one file."""
         style = (files("litebert.report") / "page.css").read_text("utf-8").partition("*/\n")[2]
-        return _template().render(page=self, style=style, draw=draw)
+        return _template().render(page=self, style=style, draw=draw, version=litebert.__version__)
 
 
 @cache
@@ -90,21 +89,16 @@ def _template() -> jinja2.Template:
         is_text = isinstance(value, str) and not isinstance(value, Markup)
         return value.encode("utf-8", "replace").decode("utf-8") if is_text else value  # type: ignore[attr-defined]
 
-    undefined = jinja2.StrictUndefined
     environment = jinja2.Environment(
-        autoescape=True, finalize=plain, undefined=undefined, trim_blocks=False, keep_trailing_newline=True
+        autoescape=True, finalize=plain, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     return environment.from_string((files("litebert.report") / "page.html").read_text("utf-8"))
 
 
 # ---- what every run has ---------------------------------------------------------------------------------------------
 
-MOST_NOTES, LONGEST_VALUE = 50, 300
 
-
-def page_of_run(
-    run: Run, facts: Mapping[str, str], sections: Sequence[Section], *, name: str = "", sources: str
-) -> Page:
+def page_of_run(run: Run, facts: Mapping[str, str], sections: Sequence[Section], *, name: str, sources: str) -> Page:
     """Return the page of a run with its own sections, and those that every run has."""
     if run.has_model:
         status = f"Finished after {run.step:,} steps."
@@ -112,26 +106,29 @@ def page_of_run(
         status = "Not finished: no training step was logged yet."
     else:
         status = f"Not finished: step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
-    return Page(
-        name or run.name,
-        "Pretraining run" if run.kind == "pretraining" else "Fine-tuning run",
-        (*sections, settings_of(run), surroundings_of(run), remarks_of(run)),
-        footer_of(sources),
-        status,
-        facts,
-    )
-
-
-def footer_of(sources: str) -> str:
-    """Say what the page was written from."""
-    return (
-        f"Written by litebert {litebert.__version__} from the run's {sources}. This page is one file and loads nothing."
-    )
+    kind = "Pretraining run" if run.kind == "pretraining" else "Fine-tuning run"
+    common = (settings_of(run), surroundings_of(run), remarks_of(run))
+    return Page(name, kind, (*sections, *common), f"the run's {sources}", status, facts)
 
 
 def report_line(folder: Path) -> str:
     """Return the command that writes a page again."""
     return f"litebert report {shlex.quote(str(folder))}"
+
+
+def next_steps(run: Run, shell: Sequence[str], python: str, *, said: str) -> Section:
+    """Return the lines that use the model of a run, and the one that writes its page again.
+
+    `python` is a call of the model. A run that has no model yet is resumed.
+    """
+    again = [report_line(run.folder)]
+    if not run.has_model:
+        verb = "pretrain" if run.kind == "pretraining" else "finetune"
+        words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
+        return Section("Resume", [paragraph(words), commands(again)])
+    code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
+    blocks = [paragraph(said), commands(shell), paragraph("In Python:"), commands(code)]
+    return Section("Use the model", [*blocks, paragraph("This page again:"), commands(again)])
 
 
 def effort(run: Run) -> dict[str, str]:
@@ -159,17 +156,17 @@ def large(count: int) -> str:
     return f"{count / 1e9:,.2f} billion" if count >= 1e9 else f"{count / 1e6:,.1f} million"
 
 
-def curves(charts: Sequence[Chart], run: Run, *, bands: str = "") -> Section:
+def curves(charts: Sequence[Chart], run: Run, *, bands: str) -> Section:
     """Return the figures that have data; `bands` explains the bands around their lines."""
     drawn = [chart for chart in charts if chart.lines]
     if not drawn:
         return Section("Curves", [paragraph("No step was logged yet.")])
-    neighbours = "Lines are means of neighbouring log lines; bands show their lowest and highest."
-    prefix = f"{bands or neighbours} " if any(chart.has_bands for chart in drawn) else ""
-    words = f"{prefix}A log line is the mean of {run.settings.get('train.log_every')} training steps."
+    words = f"{bands} " if any(chart.has_bands for chart in drawn) else ""
+    words += f"A log line is the mean of {run.settings.get('train.log_every')} training steps."
     return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
 
 
+NEIGHBOURS = "Lines are means of neighbouring log lines; bands show their lowest and highest."
 _EXAMPLES: dict[Kind, BaseModel] = {
     "pretraining": PretrainConfig(data=DataConfig(corpus="")),
     # model_construct does not validate: the defaults have no data, which validation would refuse.
@@ -187,25 +184,16 @@ def settings_of(run: Run, changed: Mapping[str, Json] = {}) -> Section:
     described = {setting.name: setting for setting in describe(type(example))}
     required = {name: each.default for name, each in described.items() if each.default == "required"}
     defaults = flattened(example) | required
-    rows = [
-        (
-            name,
-            written(value),
-            written(defaults.get(name, "unknown")),
-            written(str(run.file.origins.get(name, "unknown"))),
-            described[name].description if name in described else "not a setting of this version",
-        )
-        for name, value in {**run.settings, **changed}.items()
-    ]
+    rows = []
+    for name, value in {**run.settings, **changed}.items():
+        meaning = described[name].description if name in described else "not a setting of this version"
+        origin = str(run.file.origins.get(name, "unknown"))
+        rows.append((name, written(value), written(defaults.get(name, "unknown")), written(origin), meaning))
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
     differing = [row for row in rows if row[1] != row[2]]
-    return Section(
-        "Settings",
-        [
-            table("Settings that differ from their defaults", headings, differing, style="names"),
-            details(f"All {len(rows)} settings", table("All settings of the run", headings, rows, style="names")),
-        ],
-    )
+    every = table("All settings of the run", headings, rows, style="names")
+    first = table("Settings that differ from their defaults", headings, differing, style="names")
+    return Section("Settings", [first, details(f"All {len(rows)} settings", every)])
 
 
 def surroundings_of(run: Run) -> Section:
@@ -213,13 +201,9 @@ def surroundings_of(run: Run) -> Section:
     environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
     machine = [(name, "none" if value is None else written(value)) for name, value in environment.items()]
     data = [(n, f"{value:,}" if isinstance(value, int) else written(value)) for n, value in run.file.data.items()]
-    return Section(
-        "Environment and data",
-        [
-            table("Environment", ("Name", "Value"), machine, style="names"),
-            table("Data, hashes are blake2b", ("Name", "Value"), data, style="names"),
-        ],
-    )
+    tables = {"Environment": machine, "Data, hashes are blake2b": data}
+    blocks = [table(caption, ("Name", "Value"), rows, style="names") for caption, rows in tables.items()]
+    return Section("Environment and data", blocks)
 
 
 def remarks_of(run: Run) -> Section:
@@ -269,19 +253,19 @@ def study_page(title: str, parts: Sequence[Part]) -> Page:
             rows = ([word(cell, decimals=each.decimals) for cell in row] for row in each.rows)
             blocks.append(table(each.title, each.headings, rows, style="numbers"))
         sections.append(Section(part.title, blocks))
-    footer = (
-        f"Written by litebert {litebert.__version__} from the metrics files of the studies. "
-        "The paper is arXiv 1909.11942. This page is one file and loads nothing."
-    )
-    return Page(title, "Study", sections, footer, of="study")
+    sources = "the metrics files of the studies. The paper is arXiv 1909.11942"
+    return Page(title, "Study", sections, sources, of="study")
 
 
 def write_pictures(folder: Path, parts: Sequence[Part]) -> list[Path]:
     """Write every figure of studies as an SVG and a PNG file, and return their paths."""
     kinds: tuple[Literal["svg", "png"], ...] = ("svg", "png")
-    paths = []
-    for part, kind in product(parts, kinds):
-        for number, each in enumerate(part.figures, start=1):
-            paths.append(folder / f"{part.name}-{number}.{kind}")
-            write_bytes(paths[-1], picture(each, kind))
-    return paths
+    drawn = {
+        folder / f"{part.name}-{number}.{kind}": picture(each, kind)
+        for part in parts
+        for kind in kinds
+        for number, each in enumerate(part.figures, start=1)
+    }
+    for path, data in drawn.items():
+        write_bytes(path, data)
+    return list(drawn)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import shlex
-from typing import TYPE_CHECKING
 
-from litebert.report.figures import Chart, Rule, left_out, lines_of, rate_charts
-from litebert.report.page import Page, Section, commands, curves, effort, page_of_run, paragraph, report_line, table
+from litebert.report.figures import Chart, Rule, chart_of, rate_charts
+from litebert.report.page import NEIGHBOURS, Page, Section, curves, effort, next_steps, page_of_run, paragraph, table
 from litebert.runs import LogRow, Run
-
-if TYPE_CHECKING:
-    from litebert.tasks.base import Measure
 
 CHANCE = 0.5
 """Share of sentence pairs that guessing gets right; its loss is ln 2."""
@@ -46,20 +42,23 @@ def perplexity(value: float) -> str:
 
 def page(run: Run) -> Page:
     """Return the page of a pretraining run."""
-    sections = (_results(run), curves(charts(run), run), _next_steps(run))
-    return page_of_run(run, _facts(run), sections, sources="run.json and metrics.jsonl")
-
-
-def _facts(run: Run) -> dict[str, str]:
-    setting = run.setting
-    return {
+    setting, model = run.setting, shlex.quote(str(run.folder / "model"))
+    embedding, length = setting("model.embedding_size"), setting("objective.max_seq_length")
+    facts = {
         "Network": f"{network_of(run)}, {setting('model.num_attention_heads')} heads, "
         f"sharing {setting('model.sharing')}",
-        "Embedding": f"{setting('model.vocab_size')} tokens x {setting('model.embedding_size')}",
-        "Batch": f"{setting('train.batch_size')} sequences of at most {setting('objective.max_seq_length')} tokens",
+        "Embedding": f"{setting('model.vocab_size')} tokens x {embedding}",
+        "Batch": f"{setting('train.batch_size')} sequences of at most {length} tokens",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
         **effort(run),
     }
+    shell = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
+    if run.trains_sentences and run.settings.get("objective.sentence") != "next":
+        shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
+    shell.append(f'litebert embed "A sentence." --model {model}')
+    use = next_steps(run, shell, 'fill("The cat sat on the [MASK].")', said="In the shell:")
+    sections = (_results(run), curves(charts(run), run, bands=NEIGHBOURS), use)
+    return page_of_run(run, facts, sections, name=run.name, sources="run.json and metrics.jsonl")
 
 
 def network_of(run: Run) -> str:
@@ -67,14 +66,6 @@ def network_of(run: Run) -> str:
     origin = run.file.origins.get("model.hidden_size")
     preset = f"{origin.detail}: " if origin and origin.kind == "preset" else ""
     return f"{preset}{run.setting('model.num_hidden_layers')} layers of {run.setting('model.hidden_size')}"
-
-
-def _sentence_task(run: Run) -> str:
-    """Return the paper's name of the second objective."""
-    return "Next sentence" if run.settings.get("objective.sentence") == "next" else "Sentence order"
-
-
-# ---- results --------------------------------------------------------------------------------------------------------
 
 
 def _results(run: Run) -> Section:
@@ -87,13 +78,13 @@ def _results(run: Run) -> Section:
         return Section(title, [words, paragraph(f"Evaluated once so far, at step {first.step:,}.")])
     size = run.settings.get("model.vocab_size")
     vocabulary = size if isinstance(size, int) and size > 0 else math.nan
-    baseline = last.values.get("masked_lm_baseline", math.nan)
+    baseline = share(last.values.get("masked_lm_baseline", math.nan))
     task = _sentence_task(run)
     # label, name, format, and its value without any learning
     measures = (
         ("Masked-LM loss", "masked_lm_loss", loss, f"{loss(math.log(vocabulary))}, all tokens alike"),
         ("Masked-LM perplexity", "masked_lm_loss", perplexity, f"{vocabulary:,}, all tokens alike"),
-        ("Masked-LM accuracy", "masked_lm_accuracy", share, f"{share(baseline)}, always the commonest token"),
+        ("Masked-LM accuracy", "masked_lm_accuracy", share, f"{baseline}, always the commonest token"),
         (f"{task} loss", "sentence_order_loss", loss, f"{loss(-math.log(CHANCE))}, chance"),
         (f"{task} accuracy", "sentence_order_accuracy", share, f"{share(CHANCE)}, chance"),
     )
@@ -124,10 +115,9 @@ def verdict(run: Run, last: LogRow) -> list[str]:
     elif not run.trains_sentences:
         setting = run.setting("objective.sentence")
         sentences.append(f"No sentence objective was trained (objective.sentence = {setting}).")
-    best = _lowest_loss(run)
-    if best and best.step != last.step:
-        lowest = loss(best.values["masked_lm_loss"])
-        sentences.append(f"The held-out masked-LM loss was lowest, {lowest}, at step {best.step:,}.")
+    lowest, step = _lowest_loss(run)
+    if step is not None and step != last.step:
+        sentences.append(f"The held-out masked-LM loss was lowest, {loss(lowest)}, at step {step:,}.")
     return sentences
 
 
@@ -136,17 +126,23 @@ def doubts(run: Run) -> tuple[str, ...]:
     if not run.evaluations:
         return ()
     last, found = run.evaluations[-1], list[str]()
-    best, now = _lowest_loss(run), last.values.get("masked_lm_loss", math.nan)
-    if best and best.step < last.step and now > best.values["masked_lm_loss"] + WORSE:
-        lowest = loss(best.values["masked_lm_loss"])
-        found.append(f"the held-out loss is {loss(now)}; it was lowest, {lowest}, at step {best.step:,}")
-    accuracy, baseline = (last.values.get(f"masked_lm_{name}", math.nan) for name in ("accuracy", "baseline"))
+    now, accuracy, baseline, order = (
+        last.values.get(name, math.nan)
+        for name in ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_baseline", "sentence_order_accuracy")
+    )
+    lowest, step = _lowest_loss(run)
+    if step is not None and step < last.step and now > lowest + WORSE:
+        found.append(f"the held-out loss is {loss(now)}; it was lowest, {loss(lowest)}, at step {step:,}")
     if round(accuracy, 3) <= round(baseline, 3):
         found.append(f"{share(accuracy)} of masked words are right, always giving the commonest gets {share(baseline)}")
-    order = last.values.get("sentence_order_accuracy", math.nan)
     if _is_chance(run, order):
         found.append(f"{_sentence_task(run).lower()}: {share(order)} right, no better than chance")
     return tuple(found)
+
+
+def _sentence_task(run: Run) -> str:
+    """Return the paper's name of the second objective."""
+    return "Next sentence" if run.settings.get("objective.sentence") == "next" else "Sentence order"
 
 
 def _is_chance(run: Run, accuracy: float) -> bool:
@@ -157,53 +153,27 @@ def _is_chance(run: Run, accuracy: float) -> bool:
     return abs(accuracy - CHANCE) < 2 * math.sqrt(CHANCE * (1 - CHANCE) / sequences)
 
 
-def _lowest_loss(run: Run) -> LogRow | None:
-    measured = [row for row in run.evaluations if math.isfinite(row.values.get("masked_lm_loss", math.nan))]
-    return min(measured, key=lambda row: row.values["masked_lm_loss"], default=None)
-
-
-# ---- figures and next steps -----------------------------------------------------------------------------------------
+def _lowest_loss(run: Run) -> tuple[float, int | None]:
+    """Return the lowest masked-LM loss that was measured, and its step; no step if there is none."""
+    losses = [(row.values.get("masked_lm_loss", math.nan), row.step) for row in run.evaluations]
+    measured = [each for each in losses if math.isfinite(each[0])]
+    return min(measured, key=lambda each: each[0], default=(math.nan, None))
 
 
 def charts(run: Run) -> list[Chart]:
-    """Return the figures of all measures for which the run has values."""
+    """Return the figures of all measures, and of what any training has."""
     # torch comes with them, which only a page needs
     from litebert.tasks.distillation import DISTILLATION_MEASURES
     from litebert.tasks.pretraining import pretraining_measures
 
-    def rules(measure: Measure) -> tuple[Rule, ...]:
-        """Return the line of what is reached without any learning."""
-        if isinstance(measure.chance, float):
-            return (Rule("chance", measure.chance),)
-        shares = [row.values.get(measure.chance or "", math.nan) for row in run.evaluations]
-        return tuple(Rule("commonest token", each) for each in shares[-1:] if math.isfinite(each))
-
-    drawn = [
-        Chart(
-            title=each.title.replace("Sentence order", _sentence_task(run)),
-            caption=f"{left_out(run, each.name)}{each.caption}",
-            lines=lines_of(run, each.name),
-            written=share if each.is_share else loss,
-            rules=rules(each),
-            is_share=each.is_share,
-        )
-        for each in (*pretraining_measures(), *DISTILLATION_MEASURES)
-        if each.title
-    ]
-    return [*drawn, *rate_charts(run)]
-
-
-def _next_steps(run: Run) -> Section:
-    again = [report_line(run.folder)]
-    if not run.has_model:
-        words = "Rerun the litebert pretrain command that began this run to resume it; then:"
-        return Section("Resume", [paragraph(words), commands(again)])
-    model = shlex.quote(str(run.folder / "model"))
-    shell = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
-    if run.trains_sentences and run.settings.get("objective.sentence") != "next":
-        shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
-    shell.append(f'litebert embed "A sentence." --model {model}')
-    loaded = f"model = litebert.load({str(run.folder / 'model')!r})"
-    python = ["import litebert", loaded, 'print(model.fill("The cat sat on the [MASK]."))']
-    blocks = [paragraph("In the shell:"), commands(shell), paragraph("In Python:"), commands(python)]
-    return Section("Use the model", [*blocks, paragraph("This page again:"), commands(again)])
+    found, last = [], run.evaluations[-1].values if run.evaluations else {}
+    for each in (*pretraining_measures(), *DISTILLATION_MEASURES):
+        if not each.title:
+            continue
+        # What is reached without any learning: a number, or a measure of its own.
+        is_number = isinstance(each.chance, float)
+        level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
+        rules = (Rule("chance" if is_number else "commonest token", level),) if math.isfinite(level) else ()
+        title, write = each.title.replace("Sentence order", _sentence_task(run)), share if each.is_share else loss
+        found.append(chart_of(run, each.name, title, each.caption, write, rules=rules, is_share=each.is_share))
+    return [*found, *rate_charts(run)]

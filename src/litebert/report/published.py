@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from litebert.config import PRESETS
 from litebert.report.comparison import median, reached_by
-from litebert.report.page import Section, commands, details, paragraph, table
+from litebert.report.page import Block, Section, commands, details, paragraph, table
 from litebert.report.tables import Cell, Table
 from litebert.runs import Run
 
@@ -78,45 +78,45 @@ def named(measure: str, names: Sequence[str]) -> str | None:
 
 def beside_yours(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[Section]:
     """Return published figures beside the reader's own, given by column and measure, and what the recipe says."""
-    scores, preset, blocks = published_on_dev(run.setting("task.name")), preset_of(run), []
-    if scores:
-        models = {score.model for score in scores}
-        shown = {preset} if preset in models else models.intersection(NEAREST) or models
-        near = [score for score in scores if score.model in shown]
-        others = [score for score in scores if score.model not in shown]
-        headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in columns), "Source")
-        caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
-
-        def cells(score: PublishedScore) -> tuple[str, ...]:
-            yours = []
-            for measures in columns.values():
-                name = named(score.measure, list(measures))
-                yours.append(f"{percent(score.task, measures[name]):.1f}" if name else "")
-            return score.model, score.measure, f"{score.percent:.1f}", *yours, f"{score.table}, row {score.row}"
-
-        blocks = [paragraph(comparability(run)), table(caption, headings, map(cells, near), style="numbers")]
-        if others:
-            folded = table(caption, headings, map(cells, others), style="numbers")
-            blocks.append(details(f"{len(others)} published figures of other models", folded))
-    recipes = sorted({origin.detail for origin in run.file.origins.values() if origin.kind == "recipe"})
-    if recipes:
-        recipe = recipes[0]
-        typed = [
-            f"{name} = {run.settings.get(name)}"
-            for name, origin in run.file.origins.items()
-            if origin.kind == "flag"
-            and name.startswith(("optim.", "train.", "task.max", "model.random"))
-            and name != "train.seed"
-        ]
-        words = f"All values are those of the recipe {recipe}."
-        if typed:
-            words = f"Set otherwise than the recipe {recipe} says: {'; '.join(typed)}."
-        path = package_files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        said = [line.lstrip("# ") for line in lines if line.startswith("#")]
-        says = commands(said or ["It is not in this version."])
-        blocks += [paragraph(words), details(f"What the recipe {recipe} says", says)]
+    blocks = [*_published(run, columns), *_recipe(run)]
     return [Section("Paper, recipe, yours", blocks)] if blocks else []
+
+
+def _published(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[Block]:
+    scores, preset = published_on_dev(run.setting("task.name")), preset_of(run)
+    if not scores:
+        return []
+    models = {score.model for score in scores}
+    shown = {preset} if preset in models else models.intersection(NEAREST) or models
+    near, others = list[Sequence[str]](), list[Sequence[str]]()
+    for score in scores:
+        names = [(measures, named(score.measure, list(measures))) for measures in columns.values()]
+        yours = [f"{percent(score.task, measures[name]):.1f}" if name else "" for measures, name in names]
+        cells = (score.model, score.measure, f"{score.percent:.1f}", *yours, f"{score.table}, row {score.row}")
+        (near if score.model in shown else others).append(cells)
+    headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in columns), "Source")
+    caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
+    blocks = [paragraph(comparability(run)), table(caption, headings, near, style="numbers")]
+    folded = table(caption, headings, others, style="numbers")
+    return [*blocks, details(f"{len(others)} published figures of other models", folded)] if others else blocks
+
+
+def _recipe(run: Run) -> list[Block]:
+    """Return what was set otherwise than the recipe says, and its comments."""
+    origins = run.file.origins
+    recipe = min((origin.detail for origin in origins.values() if origin.kind == "recipe"), default=None)
+    if recipe is None:
+        return []
+    told = ("optim.", "train.", "task.max", "model.random")
+    typed = [name for name, origin in origins.items() if origin.kind == "flag" and name.startswith(told)]
+    changed = "; ".join(f"{name} = {run.settings.get(name)}" for name in typed if name != "train.seed")
+    words = f"Set otherwise than the recipe {recipe} says: {changed}." if changed else ""
+    path = package_files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    said = [line.lstrip("# ") for line in lines if line.startswith("#")]
+    says = commands(said or ["It is not in this version."])
+    first = paragraph(words or f"All values are those of the recipe {recipe}.")
+    return [first, details(f"What the recipe {recipe} says", says)]
 
 
 # ---- GLUE -----------------------------------------------------------------------------------------------------------
@@ -124,7 +124,6 @@ def beside_yours(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[S
 
 def glue_table(runs: Mapping[str, Run]) -> Table:
     """Return a row per finished task, in percent; for several seeds, their median."""
-    headings = ("task", "measure", "last", "best", "seeds", "published", "model", "source")
     rows = []
     for task, run in runs.items():
         reached = reached_by(run)
@@ -134,12 +133,12 @@ def glue_table(runs: Mapping[str, Run]) -> Table:
         yours = [None if value is None else round(percent(task, value), DECIMALS) for value in found]
         # that of the model itself, or else of the smallest ALBERT that has one
         by_model = {s.model: s for s in reversed(published_on_dev(task)) if named(measure, [s.measure])}
-        models = (model for model in (preset_of(run), *NEAREST) if model in by_model)
-        score = next((by_model[model] for model in models if model), None)
+        score = next((by_model[model] for model in (preset_of(run), *NEAREST) if model in by_model), None)
         cited: tuple[Cell, ...] = (None, None, None)
         if score is not None:
             cited = (score.percent, score.model, f"{score.table}, row {score.row}")
         rows.append((task, measure, *yours, len(reached), *cited))
+    headings = ("task", "measure", "last", "best", "seeds", "published", "model", "source")
     return Table(headings, tuple(rows), decimals=DECIMALS)
 
 

@@ -15,7 +15,6 @@ from litebert.files import Json
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 Cell: TypeAlias = str | int | float | bool | None
 TableRow: TypeAlias = Mapping[str, Json]
 Frame: TypeAlias = Union["DataFrame", "Table"]
@@ -24,7 +23,17 @@ Frame: TypeAlias = Union["DataFrame", "Table"]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; numbers are already rounded, and unknown values are None."""
+    """Rows under headings; numbers are already rounded, and unknown values are None.
+
+    >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))))
+    run      f1
+    one  0.5000
+    two       -
+    >>> print(Table(("run", "f1"), (("a|b", 0.5),)).as_markdown())
+    | run | f1 |
+    |:--|--:|
+    | a\\|b | 0.5000 |
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -32,45 +41,20 @@ class Table:
     decimals: int = 4
     formats: ClassVar = ("json", "csv", "markdown")
 
-    def as_text(self) -> str:
-        """Return aligned columns, with numbers to the right.
-
-        >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))).as_text())
-        run      f1
-        one  0.5000
-        two       -
-        """
-        cells = [self.headings, *(tuple(map(self._word, row)) for row in self.rows)]
-        columns = list(zip(*cells, strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        numeric = [self._is_numeric(place) for place in range(len(self.headings))]
-        lines = [
-            "  ".join(
-                f"{text:>{width}}" if is_number else f"{text:<{width}}"
-                for text, width, is_number in zip(row, widths, numeric, strict=True)
-            ).rstrip()
-            for row in cells
+    def __str__(self) -> str:
+        lines = [self.headings, *self._words()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = [
+            f"{'>' if is_number else '<'}{width}" for is_number, width in zip(self._numeric(), widths, strict=True)
         ]
-        return "\n".join([self.title, *lines] if self.title else lines)
+        text = ["  ".join(map(format, line, sides)).rstrip() for line in lines]
+        return "\n".join([self.title, *text] if self.title else text)
 
     def as_markdown(self) -> str:
-        """Return a Markdown table.
-
-        >>> print(Table(("run", "f1"), (("a|b", 0.5),)).as_markdown())
-        | run | f1 |
-        |:--|--:|
-        | a\\|b | 0.5000 |
-        """
-        rules = ("--:" if self._is_numeric(at) else ":--" for at in range(len(self.headings)))
-
-        def escape(cell: Cell) -> str:
-            return " ".join(self._word(cell).replace("|", "\\|").split())
-
-        lines = [
-            f"| {' | '.join(self.headings)} |",
-            f"|{'|'.join(rules)}|",
-            *(f"| {' | '.join(map(escape, row))} |" for row in self.rows),
-        ]
+        rules = ("--:" if is_number else ":--" for is_number in self._numeric())
+        cells = [[" ".join(text.replace("|", "\\|").split()) for text in row] for row in self._words()]
+        lines = [f"| {' | '.join(row)} |" for row in (self.headings, *cells)]
+        lines.insert(1, f"|{'|'.join(rules)}|")
         return "\n".join([f"**{self.title}**", "", *lines] if self.title else lines)
 
     def as_csv(self) -> str:
@@ -78,27 +62,23 @@ class Table:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)
-        writer.writerows(
-            ["" if cell is None else word(cell) if isinstance(cell, bool) else cell for cell in row]
-            for row in self.rows
-        )
+        writer.writerows([word(cell) if isinstance(cell, bool) else cell for cell in row] for row in self.rows)
         return buffer.getvalue().rstrip("\n")
 
-    def __str__(self) -> str:
-        """Return aligned columns."""
-        return self.as_text()
-
     def as_json(self) -> list[dict[str, Cell]]:
-        """Return each row as a dictionary by heading, for JSON."""
+        """Return each row as a dictionary by heading."""
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
-    def _word(self, cell: Cell) -> str:
-        return word(cell, decimals=self.decimals)
+    def _words(self) -> list[list[str]]:
+        return [[word(cell, decimals=self.decimals) for cell in row] for row in self.rows]
 
-    def _is_numeric(self, place: int) -> bool:
-        column: Sequence[Cell] = [row[place] for row in self.rows if row[place] is not None]
-        numbers = [isinstance(c, int | float) and not isinstance(c, bool) for c in column]
-        return bool(numbers) and all(numbers)
+    def _numeric(self) -> list[bool]:
+        """Tell which columns have numbers alone, and stand to the right."""
+        columns = ([row[at] for row in self.rows if row[at] is not None] for at in range(len(self.headings)))
+        return [
+            bool(column) and all(type(cell) is not bool and not isinstance(cell, str) for cell in column)
+            for column in columns
+        ]
 
 
 def word(cell: Cell, *, decimals: int = 4) -> str:
@@ -127,21 +107,10 @@ def frame(rows: Sequence[TableRow]) -> Frame:
     >>> frame([{"step": 1, "loss": 2.0}, {"step": 2, "accuracy": 0.5}]).shape
     (2, 3)
     """
-    if find_spec("pandas") is None:
-        return table(rows)
-    from pandas import DataFrame
+    if find_spec("pandas") is not None:
+        from pandas import DataFrame
 
-    return DataFrame(list(rows))
-
-
-def table(rows: Sequence[TableRow]) -> Table:
-    """Return rows as our own table; a value that a row lacks is None.
-
-    >>> print(table([{"step": 1, "loss": 2.0}, {"step": 2}]).as_text())
-    step    loss
-       1  2.0000
-       2       -
-    """
+        return DataFrame(list(rows))
     names = tuple(dict.fromkeys(name for row in rows for name in row))
 
     def cell(value: Json) -> Cell:
