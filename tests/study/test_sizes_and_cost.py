@@ -151,7 +151,7 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
         intermediate_size=32,
         num_hidden_layers=2,
     )
-    unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 6})
+    unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 24})
     found = measure_costs([Claim("shared", shape, "unshared", unshared, 1.7)], tokens=16, seq_length=8, rounds=3)
     (result,) = found.claims
     assert result.training_speed.low <= result.training_speed.median <= result.training_speed.high

@@ -366,9 +366,10 @@ def _summary(run: Run, results: Sequence[Result]) -> Section:
 
     names = [name for name in last_steps if name in best_steps]
     shown = ((name, *cells_of(last_steps[name]), *cells_of(best_steps[name])) for name in names)
-    headings = ("Measure", *(f"{w}: {s}" for w in ("Last steps", "Best evaluations") for s in ("median", "mean")))
+    measures = (f"{what}: {how}" for what in ("Last steps", "Best evaluations") for how in ("median", "mean"))
     caption = f"Over {len(results)} {'seeds' if len(results) > 1 else 'seed'}"
-    return Section("Result", [paragraph(words), table(caption, headings, shown, style="numbers"), by_seed])
+    over_seeds = table(caption, ("Measure", *measures), shown, style="numbers")
+    return Section("Result", [paragraph(words), over_seeds, by_seed])
 
 
 def _charts_of_seeds(run: Run, results: Sequence[Result]) -> list[Chart]:

@@ -15,13 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Costs", "Layers", "Sizes", "ablate", "measure_costs", "measure_layers", "sizes_of"]
 
-_HOMES = {
-    "Costs": "findings",
-    "Layers": "findings",
-    "ablate": "trials",
-    "measure_costs": "cost",
-    "measure_layers": "layers",
-}
+_HOMES = {"Costs": "findings", "Layers": "findings", "ablate": "trials"}
+_HOMES |= {"measure_costs": "cost", "measure_layers": "layers"}
 """What is imported when it is first used: measuring needs torch."""
 
 

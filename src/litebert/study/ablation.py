@@ -8,17 +8,16 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
-from litebert.errors import counted, no_such_name
+from litebert.errors import counted
 from litebert.files import read_json
 from litebert.metrics import Spread
 from litebert.report.figures import RowPoint, RowsFigure
@@ -27,7 +26,6 @@ from litebert.report.tables import Cell, Table
 from litebert.study.sizes import forward_flops
 
 Words = tuple[str, ...]
-Known = TypeVar("Known")
 
 HELP = "litebert study ablation --help"
 MEASURE = "mask_token_accuracy"
@@ -35,7 +33,7 @@ MEASURE = "mask_token_accuracy"
 CLEAR = 2.0
 """A difference counts if it is at least this many standard errors."""
 
-# Scales and tables
+# ---- scales and tables ----------------------------------------------------------------------------------------------
 
 
 class _Described(BaseModel):
@@ -92,15 +90,15 @@ class Variant(_Described):
         """Return the settings of the network and those of the row."""
         shape = scale.base if self.shape == "base" else scale.large
         hidden = self.width * shape.hidden_size
-        embedding = scale.embedding_sizes[self.embedding] if self.embedding else hidden
-        if self.embedding is None:
-            embedding = scale.usual_embedding or hidden
+        embedding = scale.usual_embedding
+        if self.embedding is not None:
+            embedding = scale.embedding_sizes[self.embedding] if self.embedding else hidden
         return (
             f"model.hidden_size={hidden}",
             f"model.num_hidden_layers={self.num_layers(scale)}",
             f"model.num_attention_heads={hidden // shape.head_size}",
             f"model.intermediate_size={4 * hidden}",
-            f"model.embedding_size={embedding}",
+            f"model.embedding_size={embedding or hidden}",
             *self.settings,
         )
 
@@ -137,31 +135,27 @@ class Grid(_Described):
         return {label: row.model_copy(update={"steps": middle / flops[label]}) for label, row in found.items()}
 
 
+Described = TypeVar("Described", Scale, Grid)
+
+
+def _described(kind: str, record: type[Described]) -> dict[str, Described]:
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[kind]
+    return {name: record.model_validate({"name": name, **each}) for name, each in tables.items()}
+
+
 @cache
 def scales() -> dict[str, Scale]:
     """Return the scales by name."""
-    return {name: Scale.model_validate({"name": name, **each}) for name, each in _described("scales").items()}
+    return _described("scales", Scale)
 
 
 @cache
 def grids() -> dict[str, Grid]:
     """Return the tables by name, the paper's first."""
-    return {name: Grid.model_validate({"name": name, **each}) for name, each in _described("tables").items()}
+    return _described("tables", Grid)
 
 
-def _described(kind: str) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[kind]
-    return found
-
-
-def known(code: str, what: str, name: str, table: dict[str, Known]) -> Known:
-    """Return the entry of a table, or say which one was meant."""
-    if name not in table:
-        raise no_such_name(code, what, name, table, next=HELP)
-    return table[name]
-
-
-# What a training costs
+# ---- what a training costs ------------------------------------------------------------------------------------------
 
 
 def config_of(words: Sequence[str]) -> PretrainConfig:
@@ -191,7 +185,7 @@ def training_flops(words: Sequence[str]) -> float:
     return passes(config) * forward_flops(config.model, seq_length=length) * tokens
 
 
-# What was measured
+# ---- what was measured ----------------------------------------------------------------------------------------------
 
 
 class Trial(BaseModel):
@@ -236,11 +230,6 @@ class Ablation(BaseModel):
     rows: list[AblationRow]
 
     @property
-    def compared(self) -> list[list[float]]:
-        """The deciding measure of each row, for every seed."""
-        return [row.values(self.measure) for row in self.rows]
-
-    @property
     def orderings(self) -> dict[str, Ordering]:
         """Whether the rows of each part of the table are in the paper's order."""
         parts: dict[str, list[AblationRow]] = {}
@@ -256,10 +245,11 @@ class Ablation(BaseModel):
         """Say in one sentence what was and was not reproduced."""
         if not any(row.trials for row in self.rows):
             return "Nothing was trained: the costs are predictions."
+        first, *others = self.rows
         if all(row.paper is None for row in self.rows):
-            compared = zip(self.rows[1:], differences(self.compared), strict=True)
+            compared = zip(others, differences([row.values(self.measure) for row in self.rows]), strict=True)
             return (
-                f"The paper has no figures for this table. By {self.measure}, beside {self.rows[0].label}: "
+                f"The paper has no figures for this table. By {self.measure}, beside {first.label}: "
                 f"{', '.join(f'{row.label} {each}' for row, each in compared)} (scale {self.scale})."
             )
         seeds = sorted({len(row.trials) for row in self.rows if row.trials})
@@ -277,11 +267,10 @@ def read_ablation(path: Path) -> Ablation:
     return Ablation.model_validate(read_json(path, command=HELP))
 
 
-# Whether our rows are in the paper's order, pair by pair, as far as the noise allows
+# ---- whether our rows are in the paper's order, as far as the noise allows ------------------------------------------
 
 
-@dataclass(frozen=True)
-class Ordering:
+class Ordering(NamedTuple):
     """How many pairs of rows are in the paper's order, in the reverse order, or undecided."""
 
     same: int
@@ -291,22 +280,16 @@ class Ordering:
     @property
     def verdict(self) -> str:
         """Say in a few words whether the paper's order is reproduced."""
-        pairs = self.same + self.reversed + self.unclear
-        if not pairs:
+        if not (pairs := sum(self)):
             return "nothing to compare"
-        if self.same == pairs:
-            return "reproduced"
-        if self.reversed == pairs:
-            return "reversed"
-        if self.unclear == pairs:
-            return "undecided"
+        if pairs in self:
+            return ("reproduced", "reversed", "undecided")[self.index(pairs)]
         return "partly reproduced" if self.same > self.reversed else "not reproduced"
 
     def __str__(self) -> str:
-        """Return the verdict with its counts."""
         return (
-            f"{self.verdict}: of {self.same + self.reversed + self.unclear} pairs of rows {self.same} in the paper's "
-            f"order, {self.reversed} the other way, {self.unclear} undecided"
+            f"{self.verdict}: of {sum(self)} pairs of rows {self.same} in the paper's order, {self.reversed} the "
+            f"other way, {self.unclear} undecided"
         )
 
 
@@ -375,7 +358,7 @@ def _difference(first: Sequence[float], second: Sequence[float], noise: float | 
     return difference if abs(difference) > CLEAR * error else None
 
 
-# The table and its figure
+# ---- the table and its figure ---------------------------------------------------------------------------------------
 
 
 def shared_probes(rows: Sequence[AblationRow]) -> list[str]:
@@ -384,30 +367,30 @@ def shared_probes(rows: Sequence[AblationRow]) -> list[str]:
     return sorted({n for names in by_row for n in names if sum(n in each for each in by_row) > 1})
 
 
-def measures_of(found: Ablation) -> list[str]:
-    """Return the measures that a table wants and some row has; a row that other tables share may have more."""
-    grid = grids()[found.name]
-    wanted = [MEASURE, "masked_lm_loss", "sentence_order_accuracy"]
-    if grid.crosses_objectives:
-        wanted += ["nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest"]
+def other_measures(found: Ablation) -> list[str]:
+    """Return the measures beside MEASURE that a table is made for; a row that other tables share may have more."""
+    grid, names = grids()[found.name], {n for row in found.rows for trial in row.trials for n in trial.measures}
+    wanted = ["nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest"] if grid.crosses_objectives else []
     if grid.measures_depths:
-        at_depth = {name for row in found.rows for t in row.trials for name in t.measures if "_at_" in name}
+        at_depth = (name for name in names if name.startswith(f"{MEASURE}_at_"))
         wanted += sorted(at_depth, key=lambda name: int(name.rpartition("_")[2]))
-    return [name for name in wanted if any(row.values(name) for row in found.rows)]
+    return [name for name in wanted if name in names]
 
 
 def ablation_part(found: Ablation) -> Part:
     """Return a table of the paper with our rows beside it."""
-    measures, probes = measures_of(found), shared_probes(found.rows)
+    common = [MEASURE, "masked_lm_loss", "sentence_order_accuracy"]
+    measures = [name for name in common if any(row.values(name) for row in found.rows)] + other_measures(found)
+    probes = shared_probes(found.rows)
     headings = ["row", "paper", "seeds", *(f"{name}{x}" for name in measures for x in ("", " ±")), *probes]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
     rows: list[tuple[Cell, ...]] = []
     for row in found.rows:
-        cells: list[Cell] = [row.label, row.paper, len(row.trials)]
+        trials = row.trials
+        cells: list[Cell] = [row.label, row.paper, len(trials)]
         for name in measures:
             spread = Spread.of(row.values(name)) if row.values(name) else None
             cells += [None, None] if spread is None else [spread.mean, spread.spread]
-        trials = row.trials
         cells += [_mean(t.probes[name] for t in trials if name in t.probes) for name in probes]
         cells += [sum(t.tokens for t in trials) // len(trials) if trials else None]
         cells += [_mean(t.cpu_seconds for t in trials)]

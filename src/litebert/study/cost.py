@@ -49,12 +49,11 @@ def measure_costs(
 ) -> Costs:
     """Time a training step and a forward pass of each pair, one after the other in every round.
 
-    A step is the forward and the backward pass and an update (a plain one: it reads and writes every weight once); the
-    ratio of each round is taken, so that other work on the machine cancels.
+    The ratio of each round is taken, so that other work on the machine cancels.
     """
     batch = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length))
     results = []
-    for claim in claims if claims is not None else paper_claims():
+    for claim in paper_claims() if claims is None else claims:
         say(f"{claim.name} beside {claim.beside}")
         pair = (claim.config, claim.beside_config)
         networks = []
@@ -62,16 +61,16 @@ def measure_costs(
             draws = torch.Generator().manual_seed(SEED)
             networks.append(AlbertForPretraining(config, dtype=DTYPES[precision], generator=draws).train())
             accelerate(networks[-1])
-            _forward_seconds(networks[-1], batch)  # the first call of a kernel prepares it
-        steps = [[_step_seconds(each, batch) for each in networks] for _ in range(rounds)]
+            forward_seconds(networks[-1], batch)  # the first call of a kernel prepares it
+        steps = [[step_seconds(each, batch) for each in networks] for _ in range(rounds)]
         for each in networks:
             pack(each.albert.eval())
-        passes = [[_forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
+        passes = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
         own, beside = map(sizes_of, pair)
         flops, beside_flops = (forward_flops(config, seq_length=seq_length) for config in pair)
         gradients = (own.bytes_fp32, beside.bytes_fp32)
         # A ring all-reduce sends the gradients about twice; a byte has 8 bits.
-        sent = {speed: [2 * 8 * size / (speed * 1e9) for size in gradients] for speed in GIGABITS}
+        sent = {gigabits: [2 * 8 * size / (gigabits * 1e9) for size in gradients] for gigabits in GIGABITS}
         results.append(
             ClaimResult(
                 name=claim.name,
@@ -84,7 +83,7 @@ def measure_costs(
                 gradient_bytes=gradients,
                 training_bytes=(4 * gradients[0], 4 * gradients[1]),
                 training_seconds=(median(one for one, _ in steps), median(other for _, other in steps)),
-                network_seconds={speed: (seconds[0], seconds[1]) for speed, seconds in sent.items()},
+                network_seconds={gigabits: (seconds[0], seconds[1]) for gigabits, seconds in sent.items()},
             )
         )
     return Costs(
@@ -97,7 +96,8 @@ def measure_costs(
     )
 
 
-def _step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
+def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
+    """Return the CPU seconds of a forward and a backward pass and a plain update, which touches every weight once."""
     masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
     begun = time.process_time()
     output = network(batch, masked)
@@ -112,7 +112,8 @@ def _step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
 
 
 @torch.no_grad()
-def _forward_seconds(network: AlbertForPretraining, batch: Batch) -> float:
+def forward_seconds(network: AlbertForPretraining, batch: Batch) -> float:
+    """Return the CPU seconds of the encoder."""
     begun = time.process_time()
     network.albert(batch)
     return time.process_time() - begun

@@ -13,7 +13,7 @@ from litebert.errors import LitebertError
 from litebert.files import read_json
 from litebert.report.figures import Chart, Line, Point
 from litebert.report.page import Part
-from litebert.report.tables import Table
+from litebert.report.tables import Cell, Table
 from litebert.study.ablation import Ablation, ablation_part, grids
 
 GIGABITS = (1, 10, 100)
@@ -21,7 +21,7 @@ COLORS = ("train", "held-out", "ink", "rule", "quiet")
 Verdict = Literal["converges", "closes in", "oscillates", "wanders"]
 Record = TypeVar("Record", bound=BaseModel)
 
-# Figure 1 of the paper: what each step changes
+# ---- Figure 1 of the paper: what each step changes ------------------------------------------------------------------
 
 
 class StepChange(BaseModel):
@@ -42,12 +42,10 @@ class StepChange(BaseModel):
 
 
 class Fate(BaseModel):
-    """Where the iterates stand at a depth beyond the trained one.
+    """Where the iterates stand at a depth beyond the trained one; `layers.fate_of` has the criteria.
 
-    They converge if a step moves a state by less than 1 % of its length; oscillate if after some period a state is
-    within half a step of where it was; close in if the steps shrank to a half since half the depth; and wander
-    otherwise. `residual` is the mean over the last 8 steps; `period` and `return_residual` belong to the period of 2 to
-    8 steps after which the states come closest to where they were.
+    `residual` is the mean over the last 8 steps; `period` and `return_residual` belong to the period of 2 to 8 steps
+    after which the states come closest to where they were.
     """
 
     depth: int
@@ -100,36 +98,18 @@ class Layers(BaseModel):
 
 def layers_part(found: Sequence[Layers]) -> Part:
     """Return Figure 1: one line per model, within its depth and beyond it."""
-    fates = tuple(
-        (
-            each.source,
-            fate.depth,
-            fate.verdict,
-            round(fate.residual, 4),
-            fate.period,
-            round(fate.return_residual, 4),
-            round(each.eigenvalue_at_depth.modulus, 3),
-            round(each.eigenvalue_at_end.modulus, 3),
-            round(each.eigenvalue_at_end.turn, 3),
-        )
-        for each in found
-        for fate in each.fates
-    )
-    steps = tuple(
-        (
-            each.source,
-            step.step,
-            step.block,
-            step.step <= each.num_steps,
-            round(step.l2, 3),
-            round(step.angle, 2),
-            round(step.norm, 3),
-            round(step.residual, 4),
-        )
-        for each in found
-        for step in (*each.steps, *each.beyond)
-        if step.step <= each.num_steps or step.step in {fate.depth for fate in each.fates}
-    )
+    fates, steps = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    for each in found:
+        depth, end, judged = each.eigenvalue_at_depth, each.eigenvalue_at_end, {fate.depth for fate in each.fates}
+        values = (round(depth.modulus, 3), round(end.modulus, 3), round(end.turn, 3))
+        for fate in each.fates:
+            moved = (round(fate.residual, 4), fate.period, round(fate.return_residual, 4))
+            fates.append((each.source, fate.depth, fate.verdict, *moved, *values))
+        for step in (*each.steps, *each.beyond):
+            is_trained = step.step <= each.num_steps
+            if is_trained or step.step in judged:
+                sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
+                steps.append((each.source, step.step, step.block, is_trained, *sizes))
 
     def chart(title: str, caption: str, value: Callable[[StepChange], float], *, goes_beyond: bool = False) -> Chart:
         lines = []
@@ -141,7 +121,7 @@ def layers_part(found: Sequence[Layers]) -> Part:
 
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end", "turn")
     step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
-    moved = "Share of its length by which a step moves a state."
+    moved_by = "Share of its length by which a step moves a state."
     return Part(
         name="layers",
         title="Figure 1: what each step changes",
@@ -149,18 +129,18 @@ def layers_part(found: Sequence[Layers]) -> Part:
         "numbers and names no texts.",
         finding=" ".join(each.summary for each in found),
         tables=(
-            Table(fate_headings, fates, "Beyond the trained depth"),
-            Table(step_headings, steps, "Each trained step, and the depths judged"),
+            Table(fate_headings, tuple(fates), "Beyond the trained depth"),
+            Table(step_headings, tuple(steps), "Each trained step, and the depths judged"),
         ),
         figures=(
             chart("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
             chart("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
-            chart("Residual beyond the trained depth", moved, lambda step: step.residual, goes_beyond=True),
+            chart("Residual beyond the trained depth", moved_by, lambda step: step.residual, goes_beyond=True),
         ),
     )
 
 
-# Speed and cost
+# ---- speed and cost -------------------------------------------------------------------------------------------------
 
 
 class Timed(BaseModel):
@@ -172,7 +152,6 @@ class Timed(BaseModel):
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> Timed:
-        """Summarise the ratios of all rounds."""
         return cls(median=median(ratios), low=min(ratios), high=max(ratios))
 
 
@@ -232,20 +211,12 @@ def costs_part(found: Costs) -> Part:
     headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high", "by FLOPs"]
     headings += ["parameters", "beside", "gradient MB", "beside", "training GB", "beside"]
     headings += [f"at {speed} Gbit/s" for speed in GIGABITS]
-    rows = tuple(
-        (
-            f"{each.name} / {each.beside}",
-            each.paper_speed,
-            *each.training_speed.model_dump().values(),
-            *each.inference_speed.model_dump().values(),
-            each.flops_speed,
-            *each.parameters,
-            *(size / 1e6 for size in each.gradient_bytes),
-            *(size / 1e9 for size in each.training_bytes),
-            *(each.speed_at(speed) for speed in GIGABITS),
-        )
-        for each in found.claims
-    )
+    rows = list[tuple[Cell, ...]]()
+    for each in found.claims:
+        speeds = [x for timed in (each.training_speed, each.inference_speed) for x in timed.model_dump().values()]
+        sizes = [size / 1e6 for size in each.gradient_bytes] + [size / 1e9 for size in each.training_bytes]
+        own = (f"{each.name} / {each.beside}", each.paper_speed, *speeds, each.flops_speed, *each.parameters)
+        rows.append((*own, *sizes, *map(each.speed_at, GIGABITS)))
     title = (
         f"Speeds as multiples of the network beside; {found.tokens} tokens, sequences of {found.seq_length}, "
         f"{found.precision}, {found.threads} threads, {found.rounds} interleaved rounds of CPU time"
@@ -256,11 +227,11 @@ def costs_part(found: Costs) -> Part:
         paper="ALBERT-large trains 1.7 times as fast as BERT-large, ALBERT-xxlarge 0.3 times, on many TPUs with their "
         "communication.",
         finding=" ".join(each.summary for each in found.claims),
-        tables=(Table(tuple(headings), rows, title, decimals=2),),
+        tables=(Table(tuple(headings), tuple(rows), title, decimals=2),),
     )
 
 
-# Local attention
+# ---- local attention ------------------------------------------------------------------------------------------------
 
 
 class TokenCost(BaseModel):
@@ -325,7 +296,7 @@ def attention_part(found: LocalAttention) -> Part:
     )
 
 
-# Elastic depth
+# ---- elastic depth --------------------------------------------------------------------------------------------------
 
 
 class AtDepth(BaseModel):
@@ -368,7 +339,7 @@ def depths_part(found: Sequence[Depths]) -> Part:
     )
 
 
-# All studies of a folder
+# ---- all studies of a folder ----------------------------------------------------------------------------------------
 
 
 def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]:
@@ -389,7 +360,6 @@ def read_parts(folder: Path) -> list[Part]:
         raise LitebertError(
             "LB-764",
             f"there is no metrics file of a study in {folder}",
-            received="no layers-*.json, NAME.json, cost.json, attention-*.json or depth-*.json",
             expected="the folder that --output of a study names",
             next="litebert study layers --help",
         )

@@ -48,16 +48,10 @@ def measure_layers(
     """
     encoded = [ids for ids in model.tokenizer.encode_ids(texts) if ids]
     if not encoded:
-        raise LitebertError(
-            "LB-749",
-            "there are no texts to measure the steps on",
-            received=f"{len(texts)} texts, all of them empty",
-            expected="at least one text",
-            next="litebert study layers --help",
-        )
+        what = "there are no texts to measure the steps on, or all of them are empty"
+        raise LitebertError("LB-749", what, next="litebert study layers --help")
     batch = frame(model.network, model.tokenizer, encoded)
-    specials = torch.tensor([model.tokenizer.cls_id, model.tokenizer.sep_id])
-    counted = ~torch.isin(batch.ids, specials)
+    counted = ~torch.isin(batch.ids, torch.tensor([model.tokenizer.cls_id, model.tokenizer.sep_id]))
     return layers_of(model.network.albert, batch, counted, source=model.source, depths=depths, power_steps=power_steps)
 
 
@@ -66,22 +60,18 @@ def layers_of(
     albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int] = BEYOND, power_steps: int = 40
 ) -> Layers:
     """Measure an encoder on a batch; `counted` is true for the tokens that enter the means."""
-    trained = len(albert.plan)
-    blocks = list(dict.fromkeys(albert.plan))
+    trained, blocks = len(albert.plan), list(dict.fromkeys(albert.plan))
     if not depths or max(depths) <= trained or min(depths) < LEAST_DEPTH:
         raise LitebertError(
             "LB-761",
             "these depths say nothing about what lies beyond the trained one",
-            received=", ".join(map(str, depths)),
             expected=f"depths from {LEAST_DEPTH} on, one of them above {trained}",
             next="litebert study layers --help",
         )
-    changes: list[StepChange] = []
-    fates: list[Fate] = []
-    recent: list[Tensor] = []  # the counted tokens of the last states
+    changes, fates, recent = list[StepChange](), list[Fate](), list[Tensor]()
     at_depth = end = next(albert.states(batch))
     for number, state in enumerate(_iterates(albert, batch, max(depths))):
-        now = state[counted]
+        now = state[counted]  # `recent` are those of the last states
         if recent:
             block = 1 + blocks.index(albert.plan[min(number, trained) - 1])
             changes.append(_change(number, block, recent[-1], now))
@@ -114,16 +104,10 @@ def _iterates(albert: Albert, batch: Batch, depth: int) -> Iterator[Tensor]:
 
 def _change(step: int, block: int, before: Tensor, after: Tensor) -> StepChange:
     cosine = F.cosine_similarity(before, after, dim=-1).clamp(-1, 1)
-    distance = (after - before).norm(dim=-1)
-    return StepChange(
-        step=step,
-        block=block,
-        l2=float(distance.mean()),
-        cosine=float(cosine.mean()),
-        angle=float(cosine.arccos().mean() * 180 / math.pi),
-        norm=float(after.norm(dim=-1).mean()),
-        residual=float((distance / before.norm(dim=-1)).mean()),
-    )
+    distance, norm = (after - before).norm(dim=-1), after.norm(dim=-1)
+    means = {"l2": distance, "cosine": cosine, "angle": cosine.arccos() * 180 / math.pi, "norm": norm}
+    means["residual"] = distance / before.norm(dim=-1)
+    return StepChange(step=step, block=block, **{name: float(each.mean()) for name, each in means.items()})
 
 
 def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:

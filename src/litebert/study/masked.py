@@ -25,6 +25,7 @@ from litebert.inference.model import Model
 from litebert.inference.pretrained import frame
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import mask
+from litebert.study.cost import forward_seconds
 from litebert.study.findings import AtDepth, Depths, LocalAttention, MaskedLoss, TokenCost
 from litebert.train.run import write_model
 from litebert.train.sources import vocabulary_of
@@ -60,9 +61,8 @@ def masked_texts(model: Model, texts: Sequence[str], *, longest: int) -> MaskedT
     if "fill" not in model.verbs or not whole:
         raise LitebertError(
             "LB-763",
-            "this study needs a masked-LM head, and text for at least one sequence",
+            f"this study needs a masked-LM head, and {size:,} pieces of text or more",
             received=f"{model.source} with {', '.join(model.verbs)}; {len(joined):,} pieces",
-            expected=f"a pretrained model, and {size:,} pieces or more",
             next="give more texts, or lower --longest",
         )
     assert isinstance(model.network, AlbertForPretraining)
@@ -118,13 +118,8 @@ def measure_local_attention(
     weights, not trained with local attention, on sequences of `longest` tokens.
     """
     if not lengths or min(lengths) < 1:
-        raise LitebertError(
-            "LB-765",
-            "there is no length to time",
-            received=", ".join(map(str, lengths)) or "no number",
-            expected="numbers of tokens, such as 512,8192",
-            next="litebert study attention --help",
-        )
+        what = "the lengths to time are numbers of tokens, such as 512,8192"
+        raise LitebertError("LB-765", what, received=lengths, next="litebert study attention --help")
     masked = masked_texts(model, texts, longest=longest)
     network, positions = masked.network, masked.network.config.max_position_embeddings
 
@@ -140,18 +135,14 @@ def measure_local_attention(
 
     costs = []
     for length in lengths:
-        alberts = [lengthened(network, length, window=each) for each in (None, window)]
-        batch = Batch.from_lists([[5] * length])
-        for each in alberts:
+        networks = [lengthened(network, length, window=each) for each in (None, window)]
+        for each in networks:
             accelerate(each)
             pack(each.albert)
-        seconds: list[list[float]] = [[], []]
-        for _ in range(rounds):  # one after the other in every round, so that other work on the machine cancels
-            for each, taken in zip(alberts, seconds, strict=True):
-                begun = time.process_time()
-                each.albert(batch)
-                taken.append(time.process_time() - begun)
-        full_time, local_time = (1e6 * median(taken) / length for taken in seconds)
+        batch = Batch.from_lists([[5] * length])
+        # One after the other in every round, so that other work on the machine cancels.
+        rows = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
+        full_time, local_time = (1e6 * median(taken) / length for taken in zip(*rows, strict=True))
         costs.append(TokenCost(length=length, full=full_time, local=local_time))
 
     losses = []
@@ -198,8 +189,7 @@ def lengthened(
 
 def write_lengthened(
     model: Model, folder: Path, positions: int, window: int | None, *, trained: int | None = None
-) -> Path:
+) -> None:
     """Write a lengthened model, from which further training can start (`litebert pretrain --from`)."""
     assert isinstance(model.network, AlbertForPretraining)
     write_model(folder, lengthened(model.network, positions, window=window, trained=trained), model.tokenizer)
-    return folder

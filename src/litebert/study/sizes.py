@@ -94,21 +94,17 @@ def sizes_of(config: AlbertConfig) -> Sizes:
     def dense(inputs: int, outputs: int) -> int:
         return inputs * outputs + outputs
 
-    def norm(size: int) -> int:
-        return 2 * size
-
     shared = config.num_hidden_groups * config.inner_group_num  # distinct blocks, if all steps share them
     num_attention = shared if config.sharing in ("all", "attention") else config.num_steps
     num_ffn = shared if config.sharing in ("all", "ffn") else config.num_steps
-    inner = config.intermediate_size
-    square = hidden * hidden
+    inner, square = config.intermediate_size, hidden * hidden
     return Sizes(
-        embeddings=(vocab + config.max_position_embeddings + config.type_vocab_size) * embedding + norm(embedding),
+        embeddings=(vocab + config.max_position_embeddings + config.type_vocab_size) * embedding + 2 * embedding,
         projection=dense(embedding, hidden) if config.projects_embeddings else 0,
-        attention=num_attention * (4 * dense(hidden, hidden) + norm(hidden)),
-        ffn=num_ffn * (dense(hidden, inner) + dense(inner, hidden) + norm(hidden)),
+        attention=num_attention * (4 * dense(hidden, hidden) + 2 * hidden),
+        ffn=num_ffn * (dense(hidden, inner) + dense(inner, hidden) + 2 * hidden),
         pooler=dense(hidden, hidden),
-        masked_lm_head=dense(hidden, embedding) + norm(embedding) + vocab,
+        masked_lm_head=dense(hidden, embedding) + 2 * embedding + vocab,
         sentence_order_head=dense(hidden, 2),
         forward_flops_128=forward_flops(config, seq_length=128),
         forward_flops_512=forward_flops(config, seq_length=512),
@@ -137,7 +133,6 @@ class PresetSizes(dict[str, Sizes]):
     """The sizes of presets by name."""
 
     def __str__(self) -> str:
-        """Return aligned columns: the names to the left, figures to the right."""
         headings = "preset|body|with heads|paper|MB fp32|MB bf16|MFLOP/token 128|512|formula|cost"
         rows = [tuple(headings.split("|"))]
         for name, each in self.items():

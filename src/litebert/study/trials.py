@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import torch
 from pydantic import TypeAdapter
 
 from litebert.config import FinetuneConfig, PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, no_such_name
 from litebert.fast import accelerate
 from litebert.fast.steps import DTYPES
 from litebert.files import read_json, write_json
@@ -36,11 +34,11 @@ from litebert.study.ablation import (
     Words,
     config_of,
     grids,
-    known,
     scales,
     training_flops,
 )
-from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
+from litebert.study.cost import step_seconds
+from litebert.study.sizes import forward_flops, sizes_of
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
@@ -75,18 +73,15 @@ def ablate(
     would take more than `most_cpu_seconds` (None: no limit), or is not among `only`, is listed with its predicted cost.
     `more` is a second corpus, which the table of additional data needs.
     """
-    grid = known("LB-746", "there is no ablation of this name", name, grids())
-    bench = Bench(
-        grid,
-        known("LB-745", "no study has this scale", scale, scales()),
-        Path(corpus).absolute(),
-        Path(output) / "runs",
-        Path(more).absolute() if more else None,
-    )
+    if name not in grids():
+        raise no_such_name("LB-746", "there is no ablation of this name", name, grids(), next=HELP)
+    if scale not in scales():
+        raise no_such_name("LB-745", "no study has this scale", scale, scales(), next=HELP)
+    runs, second = Path(output) / "runs", Path(more).absolute() if more else None
+    bench = Bench(grids()[name], scales()[scale], Path(corpus).absolute(), runs, second)
     for label in only:
         if label not in bench.variants:
-            labels = ", ".join(bench.variants)
-            raise LitebertError("LB-748", "this table has no such row", received=label, expected=labels, next=HELP)
+            raise no_such_name("LB-748", "this table has no such row", label, bench.variants, next=HELP)
     flops = {label: training_flops(bench.words(row, 0)) for label, row in bench.variants.items()}
     rate = measured_rate(bench.scale)
     rows = [
@@ -100,17 +95,20 @@ def ablate(
         )
         for label, row in bench.variants.items()
     ]
-    # Constructed without a check, so that the table keeps these very rows, which are filled below.
-    found = Ablation.model_construct(
-        name=name,
-        title=grid.title,
-        source=grid.source,
-        scale=scale,
-        paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
-        measure=MEASURE,
-        rows=rows,
-    )
-    path = Path(output) / f"{name}.json"
+
+    def written() -> Ablation:
+        found = Ablation(
+            name=name,
+            title=bench.grid.title,
+            source=bench.grid.source,
+            scale=scale,
+            paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
+            measure=MEASURE,
+            rows=rows,
+        )
+        write_json(Path(output) / f"{name}.json", found.model_dump(mode="json"))
+        return found
+
     for seed in seeds:
         for row in rows:
             variant = bench.variants[row.label]
@@ -120,11 +118,10 @@ def ablate(
                 if not trained:
                     say(f"{name}, {row.label}, seed {seed}")
                 row.trials.append(bench.trial(variant, seed, probes))
-                write_json(path, found.model_dump(mode="json"))
+                written()
             elif trained:
                 row.trials.append(trained)
-    write_json(path, found.model_dump(mode="json"))
-    return found
+    return written()
 
 
 def measured_rate(scale: Scale) -> float:
@@ -133,18 +130,10 @@ def measured_rate(scale: Scale) -> float:
     length = config.objective.max_seq_length
     network = AlbertForPretraining(config.model, dtype=DTYPES["bf16" if config.train.precision == "bf16" else "fp32"])
     accelerate(network)
-    network.train()
     batch = Batch.from_lists([[5] * length] * max(1, RATE_TOKENS // length))
-    masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
-    seconds = []
     with threads(config.train.threads):  # waiting threads would count as CPU time, too
-        for _ in range(3):
-            begun = time.process_time()
-            output = network(batch, masked)
-            loss = output.masked_lm.float().logsumexp(-1).sum() + output.sentence_order.sum()
-            loss.backward()
-            seconds.append(time.process_time() - begun)
-    return 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / min(seconds)
+        seconds = min(step_seconds(network.train(), batch) for _ in range(3))
+    return 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / seconds
 
 
 @dataclass(frozen=True)
@@ -165,12 +154,8 @@ class Bench:
     def words(self, variant: Variant, seed: int) -> Words:
         """Return all settings of a row except the model that it starts from."""
         if variant.has_more_data and self.more is None:
-            raise LitebertError(
-                "LB-829",
-                "this table compares one corpus with two",
-                expected="a second corpus of the same vocabulary, beside that of --corpus",
-                next="litebert study ablation data --corpus CORPUS --more CORPUS",
-            )
+            again = "litebert study ablation data --corpus CORPUS --more CORPUS"
+            raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
         steps = max(1, round(self.scale.steps * variant.steps))
         return (
             f"data.corpus={self.corpus}",
@@ -237,8 +222,8 @@ class Bench:
             # The start has a shape of its own.
             words = (*(w for w in words if not w.startswith(("model.", "start."))), f"start.model={start}")
         # The CPU time of this process and its children adds up over interruptions.
-        earlier = 0.0
-        if (path := folder / CPU_FILE).is_file():
+        earlier, path = 0.0, folder / CPU_FILE
+        if path.is_file():
             earlier = TypeAdapter(dict[str, float]).validate_python(read_json(path, command=f"rm {path}"))["seconds"]
         begun = sum(os.times()[:4])
         try:
@@ -247,12 +232,7 @@ class Bench:
             seconds = earlier + sum(os.times()[:4]) - begun
             write_json(path, {"seconds": seconds})
         if outcome.model is None:
-            raise LitebertError(
-                "LB-747",
-                f"the run of the row {variant.label!r} was interrupted",
-                received=f"step {outcome.step}",
-                next="rerun the command to resume",
-            )
+            raise _interrupted(f"the run of the row {variant.label!r}", outcome.step)
         config, network = config_of(words), _network(folder)
         measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
         sizes = sizes_of(network.config)
@@ -261,7 +241,7 @@ class Bench:
             seed=seed,
             settings=[word for word in words if not word.startswith(("data.", "start.model"))],
             steps=config.train.steps,
-            tokens=sum(int(row.values["tokens"]) for row in Run.open(folder / "run").training),
+            tokens=Run(folder / "run").tokens,
             cpu_seconds=round(seconds, 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
@@ -269,6 +249,10 @@ class Bench:
         )
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
+
+
+def _interrupted(what: str, step: int) -> LitebertError:
+    return LitebertError("LB-830", f"{what} was interrupted at step {step}", next="rerun the command to resume")
 
 
 def _network(folder: Path) -> AlbertForPretraining:
@@ -293,23 +277,21 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None, "a study needs a corpus with a held-out part"
     tokenizer: Tokenizer = held_out.tokenizer()
-    batches = list(
-        evaluation_batches(
-            held_out.shards,
-            vocabulary=vocabulary_of(tokenizer),
-            config=config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}),
-            batch_size=32,
-            seed=EVALUATION_SEED,
-            num_sequences=EVALUATION_SEQUENCES,
-        )
+    found = evaluation_batches(
+        held_out.shards,
+        vocabulary=vocabulary_of(tokenizer),
+        config=config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}),
+        batch_size=32,
+        seed=EVALUATION_SEED,
+        num_sequences=EVALUATION_SEQUENCES,
     )
-    task = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id)
-    found = task.evaluate()
+    batches = list(found)
+    measures = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id).evaluate()
     labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
     if labels:
         share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
-        found["sentence_commonest"] = max(share, 1 - share)
-    return found
+        measures["sentence_commonest"] = max(share, 1 - share)
+    return measures
 
 
 @dataclass(frozen=True)
@@ -328,13 +310,8 @@ class Probe:
         """
         task, _, path = text.partition("=")
         if not (task and path):
-            raise LitebertError(
-                "LB-762",
-                "a probe is a task and its data",
-                received=text,
-                expected="TASK=PATH: a named task and its folder, or a name and a file of your own",
-                next=HELP,
-            )
+            wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
+            raise LitebertError("LB-762", "a probe is a task and its data", received=text, expected=wanted, next=HELP)
         return cls(task, Path(path))
 
     def measure(self, folder: Path, *, seed: int) -> float:
@@ -351,22 +328,13 @@ class Probe:
             f"task.doc_stride={longest // 4}",
             f"task.max_qa_length={longest // 2}",
             f"optim.learning_rate={PROBE_LEARNING_RATE}",
-            f"train.steps={PROBE_STEPS}",
-            f"train.eval_every={PROBE_STEPS}",
-            f"train.save_every={PROBE_STEPS}",
+            *(f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")),
             f"train.batch_size={PROBE_BATCH_SIZE}",
             f"train.seed={seed}",
             "train.loader_workers=0",
         ]
-        result = read_result(run)
-        if result is None:
+        if (result := read_result(run)) is None:
             outcome = finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-            result = read_result(run)
-        if result is None:
-            raise LitebertError(
-                "LB-830",
-                f"the probe {self.task} was interrupted",
-                received=f"step {outcome.step}",
-                next="rerun the command to resume",
-            )
+            if (result := read_result(run)) is None:
+                raise _interrupted(f"the probe {self.task}", outcome.step)
         return result.last.measures[result.key_measure]

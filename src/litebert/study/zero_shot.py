@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import mean
 from typing import Protocol
@@ -58,29 +59,22 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
 
 def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
-    rows = [row for row, _ in zip(_rows(data), range(limit or 1 << 40), strict=False)]
+    rows = list(islice(_rows(data), limit))
     names = next((names for names in _PAIR_COLUMNS if rows and set(names) <= set(rows[0])), None)
     if names is None:
+        found, wanted = ", ".join(rows[0]) if rows else "no rows", " or ".join(map(", ".join, _PAIR_COLUMNS))
+        example = "litebert evaluate MODEL --on sts --data STS-B/dev.tsv"
         raise LitebertError(
-            "LB-992",
-            f"{data} has no scored sentence pairs",
-            received=", ".join(rows[0]) if rows else "no rows",
-            expected=" or ".join(", ".join(names) for names in _PAIR_COLUMNS),
-            next="litebert evaluate MODEL --on sts --data STS-B/dev.tsv",
+            "LB-992", f"{data} has no scored sentence pairs", received=found, expected=wanted, next=example
         )
     first, second = (_unit(model.embed([str(row[name]) for row in rows])) for name in names[:2])
     try:
-        scores = np.array([_number(row[names[2]]) for row in rows])
+        scores = np.array([float(str(row[names[2]])) for row in rows])
     except ValueError as error:
-        raise LitebertError(
-            "LB-993",
-            f"{data} has a pair without a score",
-            received=str(error),
-            expected=f"a number in column {names[2]} of every row",
-            next="choose a split with labels",
-        ) from error
-    found = regression_measures(scores, (first * second).sum(1))
-    return {"sts_spearman": found["spearman"], "sts_pearson": found["pearson"]}
+        what = f"{data} has a pair without a number in column {names[2]}"
+        raise LitebertError("LB-993", what, received=str(error), next="choose a split with labels") from error
+    measures = regression_measures(scores, (first * second).sum(1))
+    return {"sts_spearman": measures["spearman"], "sts_pearson": measures["pearson"]}
 
 
 def retrieval(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
@@ -89,18 +83,17 @@ def retrieval(model: Embedder, data: Path, *, limit: int | None = None) -> dict[
     `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
     counts ranks beyond 10 as 0; recall at k is the share of questions found among the first k.
     """
-    rows = [row for row, _ in zip(_rows(data), range(limit or 1 << 40), strict=False)]
+    rows = list(islice(_rows(data), limit))
     contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
     number = {context: index for index, context in enumerate(contexts)}
     wanted = np.array([number[str(row["context"])] for row in rows])
     vectors = _unit(model.embed(contexts))
     questions = _unit(model.embed([str(row["question"]) for row in rows]))
-    ranks = np.concatenate(
-        [
-            _ranks(questions[start : start + _MOST_BLOCKED] @ vectors.T, wanted[start:])
-            for start in range(0, len(rows), _MOST_BLOCKED)
-        ]
-    )
+    ranks = np.zeros(len(rows), dtype=np.int64)  # how many paragraphs are nearer than the wanted one
+    for start in range(0, len(rows), _MOST_BLOCKED):
+        block = slice(start, start + _MOST_BLOCKED)
+        cosines = questions[block] @ vectors.T
+        ranks[block] = (cosines > np.take_along_axis(cosines, wanted[block, None], axis=1)).sum(1)
     return {
         "retrieval_mrr": float(np.where(ranks < 10, 1 / (1 + ranks), 0.0).mean()),
         **{f"retrieval_recall_at_{k}": float((ranks < k).mean()) for k in (1, 5, 10)},
@@ -138,13 +131,6 @@ def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.flo
     return found
 
 
-def _number(value: object) -> float:
-    """Read a number from a cell, which is a string in text formats."""
-    if not isinstance(value, (str, int, float)):
-        raise ValueError(f"{value!r}")
-    return float(value)
-
-
 def _rows(data: Path) -> RowStream:
     source = find_table(data)
     if source.kind == ".jsonl":
@@ -173,9 +159,3 @@ def _of_each(rows: RowStream, key: str, limit: int | None) -> RowStream:
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     normal: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return normal
-
-
-def _ranks(cosines: NDArray[np.float32], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many paragraphs are nearer than the wanted one, for each question."""
-    right = cosines[np.arange(len(cosines)), wanted[: len(cosines)]]
-    return np.asarray((cosines > right[:, None]).sum(1), dtype=np.int64)
