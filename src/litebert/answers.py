@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, SupportsIndex, TypeVar, overload
 
 from litebert.errors import LitebertError
 
@@ -14,6 +14,23 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Shown(Generic[Item]):
+    """What a command prints: a text for people, a value for `--json`, notes on stderr, and how it ends."""
+
+    value: Item
+    text: str
+    notes: tuple[str, ...] = ()
+    exit_code: int = 0
+
+    def as_json(self) -> Item:
+        """Return the value."""
+        return self.value
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Results(tuple[Item, ...]):

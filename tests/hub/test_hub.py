@@ -17,7 +17,7 @@ import torch
 from click.testing import CliRunner
 from huggingface_hub import ModelCard, constants
 
-from litebert.api.formats import DryRun, hub_push
+from litebert.api.formats import PublicationPlan, hub_push
 from litebert.cli import cli
 from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
@@ -335,7 +335,9 @@ def test_a_card_that_is_there_is_kept_and_one_of_ours_is_written_anew(hub, folde
     write_card(folder)
     assert "| masked_lm_loss | 7.25 |" in (folder / "README.md").read_text()
     planned = hub_push(folder, "me/new", license="mit", dry_run=True)
-    assert isinstance(planned, DryRun) and planned.plan.card == "made" and 'license: "mit"' in planned.words
+    assert (
+        isinstance(planned.value, PublicationPlan) and planned.value.card == "made" and 'license: "mit"' in planned.text
+    )
     (folder / "README.md").write_text("---\nlicense: mit\n---\nMine.\n")
     hub_push(folder, "me/new")
     assert hub.repositories["me/new"].files["README.md"] == (folder / "README.md").read_bytes()

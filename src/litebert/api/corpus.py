@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Required
 
 from typing_extensions import TypedDict
 
+from litebert.answers import Shown
 from litebert.api.settings import Paths, paths
 from litebert.config import DataConfig, PretrainConfig
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text
@@ -127,22 +128,6 @@ class TrainedVocabulary(TypedDict):
     vocab_size: int
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """A vocabulary in its folder."""
-
-    folder: Path
-    vocab_size: int
-
-    def as_json(self) -> TrainedVocabulary:
-        """Return what --json prints."""
-        return {"folder": str(self.folder), "vocab_size": self.vocab_size}
-
-    def __str__(self) -> str:
-        """Return a line."""
-        return f"{self.vocab_size:,} pieces in {self.folder}"
-
-
 def train(
     inputs: Texts,
     *,
@@ -150,14 +135,15 @@ def train(
     vocab_size: Annotated[int, "Pieces, specials included."] = 30_000,
     column: Column = "text",
     cased: Annotated[bool, "Keep upper case."] = False,
-) -> Vocabulary:
+) -> Shown[TrainedVocabulary]:
     """Train a SentencePiece vocabulary with the official settings.
 
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     """
     trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
-    return Vocabulary(output, trained.vocab_size)
+    text = f"{trained.vocab_size:,} pieces in {output}"
+    return Shown({"folder": str(output), "vocab_size": trained.vocab_size}, text)
 
 
 class Encoded(TypedDict):
@@ -169,43 +155,23 @@ class Encoded(TypedDict):
     offsets: list[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens of a text, shown one a line."""
-
-    found: Encoded
-
-    def as_json(self) -> Encoded:
-        """Return what --json prints."""
-        return self.found
-
-    def __str__(self) -> str:
-        """Return a line for each token."""
-        rows = zip(self.found["ids"], self.found["pieces"], self.found["offsets"], strict=True)
-        return "\n".join(f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows)
-
-
 def encode(
     text: str,
     *,
     tokenizer: Annotated[str | None, VOCABULARY] = None,
     pair: Annotated[str | None, "A second text."] = None,
     special_tokens: Annotated[bool, "Read special tokens such as [MASK] in the text as such."] = False,
-) -> Tokens:
+) -> Shown[Encoded]:
     """Show the ids, pieces and offsets of a text.
 
     litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
     litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens --json
     """
     found = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
-    return Tokens(
-        {
-            "ids": list(found.ids),
-            "segments": list(found.segments),
-            "pieces": list(found.pieces),
-            "offsets": list(found.offsets),
-        }
-    )
+    rows = zip(found.ids, found.pieces, found.offsets, strict=True)
+    lines = [f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows]
+    tokens: Encoded = {"ids": found.ids, "segments": found.segments, "pieces": found.pieces, "offsets": found.offsets}
+    return Shown(tokens, "\n".join(lines))
 
 
 def describe(progress: BuildProgress) -> str:
@@ -229,15 +195,6 @@ class Built:
     train: Counts
     held_out: Counts | None
 
-    def __str__(self) -> str:
-        """Return a line for each part."""
-        parts = (("train", self.train), ("held out", self.held_out))
-        return "\n".join(
-            f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, {part.tokens:,} tokens"
-            for name, part in parts
-            if part
-        )
-
 
 def build(
     inputs: Texts,
@@ -252,7 +209,7 @@ def build(
     workers: Annotated[int | None, "Processes; default: all cores."] = None,
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
     quiet: Annotated[bool, "No progress on stderr."] = False,
-) -> Built:
+) -> Shown[Built]:
     """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
 
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
@@ -271,7 +228,13 @@ def build(
         cluster=cluster,
         report=None if quiet else lambda progress: say(describe(progress)),
     )
-    return Built(str(summary.path), summary.train, summary.held_out)
+    parts = {"train": summary.train, "held out": summary.held_out}
+    lines = [
+        f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, {part.tokens:,} tokens"
+        for name, part in parts.items()
+        if part
+    ]
+    return Shown(Built(str(summary.path), summary.train, summary.held_out), "\n".join(lines))
 
 
 def check(
@@ -324,21 +287,12 @@ class Mixture:
     shares: dict[str, float]
     settings: list[str]
 
-    def __str__(self) -> str:
-        """Return a line for each corpus."""
-        return "\n".join(f"{share:>7.2%}  {name}" for name, share in self.shares.items())
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The command that draws them."""
-        return ("next    litebert pretrain --corpus " + " ".join(self.settings),)
-
 
 def mix(
     *corpora: Annotated[Path, Required],
     weights: Annotated[str | None, "One weight per corpus, such as 2,1; default: their tokens."] = None,
     temperature: Annotated[float, "Above 1 favours small ones."] = 1.0,
-) -> Mixture:
+) -> Shown[Mixture]:
     """Print the shares of several corpora in a mix, and the settings that draw them.
 
     litebert corpus mix corpora/wiki corpora/news --temperature 2
@@ -374,32 +328,9 @@ def mix(
         settings.append(f"data.weights={json.dumps(numbers)}")
     if temperature != 1:
         settings.append(f"data.temperature={temperature:g}")
-    return Mixture({str(path): share for path, share in shares.items()}, settings)
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What a corpus contains."""
-
-    stats: CorpusStats
-
-    def as_json(self) -> CorpusStats:
-        """Return what --json prints."""
-        return self.stats
-
-    def __str__(self) -> str:
-        """Return a line per fact."""
-        stats = self.stats
-        facts = {
-            "documents": f"{stats.documents:,}, {stats.repeated_documents:,} of them repeat another",
-            "sentences": f"{stats.sentences:,}, {stats.repeated_sentence_share:.2%} repeat another",
-            "pieces": f"{stats.pieces:,}",
-            "unknown pieces": f"{stats.unknown_share:.4%}",
-            "vocabulary in use": f"{stats.used_share:.1%}",
-            "pieces a sentence": _quantiles(stats.sentence_lengths),
-            "pieces a document": _quantiles(stats.document_lengths),
-        }
-        return "\n".join(f"{name:<20} {text}" for name, text in facts.items())
+    lines = [f"{share:>7.2%}  {path}" for path, share in shares.items()]
+    note = "next    litebert pretrain --corpus " + " ".join(settings)
+    return Shown(Mixture({str(path): share for path, share in shares.items()}, settings), "\n".join(lines), (note,))
 
 
 def _quantiles(values: Sequence[int]) -> str:
@@ -408,7 +339,7 @@ def _quantiles(values: Sequence[int]) -> str:
 
 def count_corpus(
     corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
-) -> Counted:
+) -> Shown[CorpusStats]:
     """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
 
     litebert corpus stats corpora/wiki
@@ -418,7 +349,16 @@ def count_corpus(
     if plot is not None:
         title = "Sentences by length in pieces (the last bar: all longer ones)"
         write_text(plot, draw(CountsFigure(title, _quantiles(found.sentence_lengths), found.histogram)))
-    return Counted(found)
+    facts = {
+        "documents": f"{found.documents:,}, {found.repeated_documents:,} of them repeat another",
+        "sentences": f"{found.sentences:,}, {found.repeated_sentence_share:.2%} repeat another",
+        "pieces": f"{found.pieces:,}",
+        "unknown pieces": f"{found.unknown_share:.4%}",
+        "vocabulary in use": f"{found.used_share:.1%}",
+        "pieces a sentence": _quantiles(found.sentence_lengths),
+        "pieces a document": _quantiles(found.document_lengths),
+    }
+    return Shown(found, "\n".join(f"{name:<20} {text}" for name, text in facts.items()))
 
 
 def filter_texts(

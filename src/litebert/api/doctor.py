@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from litebert.answers import Shown
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError, as_litebert_error, free_bytes
 from litebert.tokenizer import Tokenizer
@@ -40,29 +41,7 @@ class Check:
     advice: str = ""
 
 
-class Checks(list[Check]):
-    """The checks of a machine; the exit code is 1 if one of them is bad."""
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all is good."""
-        return 0 if all(check.is_good for check in self) else 1
-
-    def as_json(self) -> list[Check]:
-        """Return what --json prints."""
-        return list(self)
-
-    def __str__(self) -> str:
-        """Write a line for each check, and advice below a bad one."""
-        lines = []
-        for check in self:
-            lines.append(f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}")
-            if not check.is_good:
-                lines.append(f"     {'next':<10} {check.advice}")
-        return "\n".join(lines)
-
-
-def doctor() -> Checks:
+def doctor() -> Shown[list[Check]]:
     """Check Python, torch, device, disk and threads; train and answer for a few seconds.
 
     The exit code is 1 if something is wrong.
@@ -92,7 +71,13 @@ def doctor() -> Checks:
         Check("extras", True, f"not installed: {', '.join(missing)}" if missing else "all"),
         _self_test(_train_and_answer),
     ]
-    return Checks(checks)
+    lines = []
+    for check in checks:
+        lines.append(f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}")
+        if not check.is_good:
+            lines.append(f"     {'next':<10} {check.advice}")
+    is_good = all(check.is_good for check in checks)
+    return Shown(checks, "\n".join(lines), exit_code=0 if is_good else 1)
 
 
 def _self_test(work: Callable[[], None]) -> Check:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Required
 
+from typing_extensions import TypedDict
+
+from litebert.answers import Shown
 from litebert.errors import LitebertError
 from litebert.files import require_new, staged_folder
 from litebert.interop.reports import (
@@ -232,24 +235,16 @@ def quantize(
 # The Hub
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(TypedDict):
     """The folder of a model that was fetched."""
 
     folder: str
 
-    def __str__(self) -> str:
-        return self.folder
 
-
-@dataclass(frozen=True)
-class Published:
+class Published(TypedDict):
     """Where a model was published."""
 
     commit: str
-
-    def __str__(self) -> str:
-        return self.commit
 
 
 @dataclass(frozen=True)
@@ -264,27 +259,12 @@ class PublicationPlan:
     card: str
 
 
-@dataclass(frozen=True)
-class DryRun:
-    """What would be sent, in words and as values, with the card."""
-
-    words: str
-    plan: PublicationPlan
-
-    def __str__(self) -> str:
-        return self.words
-
-    def as_json(self) -> PublicationPlan:
-        """Return the plan."""
-        return self.plan
-
-
 def hub_pull(
     name: str,
     *,
     output: Annotated[Path | None, "New folder for a copy."] = None,
     revision: Annotated[str | None, "Branch, tag or commit; by default the newest."] = None,
-) -> Fetched:
+) -> Shown[Fetched]:
     """Fetch the model OWNER/NAME into the cache and print its folder there.
 
     With --output the folder is also copied, byte for byte, to that place. `litebert import huggingface` converts a
@@ -303,7 +283,8 @@ def hub_pull(
             for file_name, file in model_files(folder).items():
                 (staged / file_name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(file, staged / file_name)
-    return Fetched(str(output or folder))
+    found = str(output or folder)
+    return Shown({"folder": found}, found)
 
 
 def hub_push(
@@ -316,7 +297,7 @@ def hub_push(
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
     languages: Annotated[tuple[str, ...], "For the card, such as en; repeats."] = (),
     dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
-) -> Published | DryRun:
+) -> Shown[Published] | Shown[PublicationPlan]:
     """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME, in one commit.
 
     Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
@@ -342,6 +323,7 @@ def hub_push(
     words = "\n".join(shown)
     if dry_run:
         plan = PublicationPlan(to.repository, branch, private, message, sizes, "kept" if is_kept else "made")
-        return DryRun(f"{words}\n\n{card}", plan)
+        return Shown(plan, f"{words}\n\n{card}")
     say(words)
-    return Published(push(to, files, texts={CARD_FILE: card}, private=private, message=message))
+    commit = push(to, files, texts={CARD_FILE: card}, private=private, message=message)
+    return Shown(Published(commit=commit), commit)

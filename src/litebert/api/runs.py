@@ -12,6 +12,7 @@ from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from litebert import report as pages
+from litebert.answers import Shown
 from litebert.errors import LitebertError
 from litebert.files import readable_bytes
 from litebert.report import comparison as tables
@@ -150,25 +151,14 @@ def average(
     return f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}"
 
 
-@dataclass(frozen=True)
-class Cleaned:
+class Cleaned(TypedDict):
     """The folders that no command needs any more; a dry run left them."""
 
     waste: list[Waste]
     is_dry: bool
 
-    def __str__(self) -> str:
-        """Return a line for each."""
-        return "\n".join(f"{each.path}  {readable_bytes(each.num_bytes)}" for each in self.waste)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The sum of their sizes."""
-        total = readable_bytes(sum(each.num_bytes for each in self.waste))
-        return (f"{total} would be freed" if self.is_dry else f"{total} freed",)
-
-
-def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False) -> Cleaned:
+def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False) -> Shown[Cleaned]:
     """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
 
     litebert runs clean runs --dry-run
@@ -182,7 +172,11 @@ def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, 
             expected="a run, or a folder of runs",
             next="litebert runs list",
         )
-    return Cleaned(clean_up(folder, is_dry=dry_run), dry_run)
+    waste = clean_up(folder, is_dry=dry_run)
+    total = readable_bytes(sum(each.num_bytes for each in waste))
+    lines = [f"{each.path}  {readable_bytes(each.num_bytes)}" for each in waste]
+    note = f"{total} would be freed" if dry_run else f"{total} freed"
+    return Shown({"waste": waste, "is_dry": dry_run}, "\n".join(lines), (note,))
 
 
 class Report(TypedDict):
@@ -191,25 +185,11 @@ class Report(TypedDict):
     report: str
 
 
-@dataclass(frozen=True)
-class Written:
-    """Where a report was written."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        """Return the path."""
-        return str(self.path)
-
-    def as_json(self) -> Report:
-        """Return what --json prints."""
-        return {"report": str(self.path)}
-
-
-def report(run: Path) -> Written:
+def report(run: Path) -> Shown[Report]:
     """Write report.html into the folder RUN, finished or not, and print its path.
 
     litebert report runs/mine
     litebert report runs/mine --json
     """
-    return Written(pages.write_report(run))
+    path = str(pages.write_report(run))
+    return Shown({"report": path}, path)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import as_file
 from importlib.resources import files as package_files
 from numbers import Integral
@@ -16,6 +15,7 @@ from typing import Annotated, Literal, TypeAlias, get_type_hints
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from litebert.answers import Shown
 from litebert.config import (
     FinetuneConfig,
     Origin,
@@ -161,48 +161,30 @@ def recipe(name: str) -> str:
     return text.rstrip("\n")
 
 
-class Recipes(dict[str, dict[str, str]]):
-    """The first line of every recipe by kind and name."""
-
-    def as_json(self) -> dict[str, dict[str, str]]:
-        """Return what --json prints."""
-        return self
-
-    def __str__(self) -> str:
-        """Return a line for each, below its kind."""
-        lines = []
-        for kind, summaries in self.items():
-            lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in summaries.items())]
-        return "\n".join(lines)
-
-
-def list_recipes() -> Recipes:
+def list_recipes() -> Shown[dict[str, dict[str, str]]]:
     """List the recipes with their first line.
 
     litebert recipes list
     litebert recipes list --json
     """
-    return Recipes({kind: {n: recipe(n).splitlines()[0].lstrip("# ") for n in recipe_names(kind)} for kind in KINDS})
+    found: dict[str, dict[str, str]] = {}
+    lines = []
+    for kind in KINDS:
+        found[kind] = {name: recipe(name).splitlines()[0].lstrip("# ") for name in recipe_names(kind)}
+        lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in found[kind].items())]
+    return Shown(found, "\n".join(lines))
 
 
-@dataclass(frozen=True)
-class Copied:
+class Copied(TypedDict):
     """A recipe in a file of the user's."""
 
     name: str
-    path: Path
-
-    def __str__(self) -> str:
-        """Return nothing: the file is what was asked for."""
-        return ""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What to do with the file."""
-        return (f"{self.path}: a copy of {self.name}; change it, then pass it to --recipe",)
+    path: str
 
 
-def copy_recipe(name: str, target: Path, *, force: Annotated[bool, "Replace the file if it exists."] = False) -> Copied:
+def copy_recipe(
+    name: str, target: Path, *, force: Annotated[bool, "Replace the file if it exists."] = False
+) -> Shown[Copied]:
     """Write a recipe to a file, which you can change and pass to --recipe.
 
     litebert recipes copy laptop my-recipe.toml
@@ -211,32 +193,23 @@ def copy_recipe(name: str, target: Path, *, force: Annotated[bool, "Replace the 
     text = recipe(name)
     require_new(Path(target), force=force)
     write_text(Path(target), f"{text}\n")
-    return Copied(name, Path(target))
+    note = f"{target}: a copy of {name}; change it, then pass it to --recipe"
+    return Shown({"name": name, "path": str(target)}, "", (note,))
 
 
 # ---- the settings there are, and those of a run ---------------------------------------------------------------------
 
 
-class Listed(list[Description]):
-    """Every setting with its default and its meaning."""
-
-    def as_json(self) -> list[Description]:
-        """Return what --json prints."""
-        return list(self)
-
-    def __str__(self) -> str:
-        """Return a line for each."""
-        width = max(len(row.name) for row in self)
-        return "\n".join(f"{row.name:<{width}}  {row.default:<14}  {row.description} ({row.allowed})" for row in self)
-
-
-def list_settings(kind: RecipeKind = "pretrain") -> Listed:
+def list_settings(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
     """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
 
     litebert config list
     litebert config list finetune --json
     """
-    return Listed(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
+    found = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
+    width = max(len(row.name) for row in found)
+    lines = [f"{row.name:<{width}}  {row.default:<14}  {row.description} ({row.allowed})" for row in found]
+    return Shown(found, "\n".join(lines))
 
 
 class SettingsOfRun(TypedDict):
@@ -246,31 +219,18 @@ class SettingsOfRun(TypedDict):
     origins: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Shown:
-    """The settings of a run; `origin` says who set each."""
-
-    run: Run
-    origin: bool
-
-    def as_json(self) -> SettingsOfRun:
-        """Return what --json prints."""
-        file = self.run.file
-        return {"settings": file.settings, "origins": {name: str(each) for name, each in file.origins.items()}}
-
-    def __str__(self) -> str:
-        """Return a line for each setting."""
-        origins = self.as_json()["origins"]
-        return "\n".join(
-            f"{name} = {json.dumps(value)}" + (f"  # {origins.get(name, 'default')}" if self.origin else "")
-            for name, value in self.run.settings.items()
-        )
-
-
-def show_settings(run: Path, *, origin: Annotated[bool, "Say where each value came from."] = False) -> Shown:
+def show_settings(
+    run: Path, *, origin: Annotated[bool, "Say where each value came from."] = False
+) -> Shown[SettingsOfRun]:
     """Show the settings a run was made with.
 
     litebert config show runs/mine --origin
     litebert config show runs/mrpc --json
     """
-    return Shown(Run.open(run), origin)
+    opened = Run.open(run)
+    origins = {name: str(each) for name, each in opened.file.origins.items()}
+    lines = [
+        f"{name} = {json.dumps(value)}" + (f"  # {origins.get(name, 'default')}" if origin else "")
+        for name, value in opened.settings.items()
+    ]
+    return Shown({"settings": opened.file.settings, "origins": origins}, "\n".join(lines))

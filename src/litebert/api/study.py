@@ -12,6 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from litebert.answers import Shown
 from litebert.errors import say
 from litebert.files import require_new, require_replaceable, write_json, write_text
 from litebert.reading.lines import read_lines
@@ -253,23 +254,7 @@ class PageFound(TypedDict):
     findings: dict[str, str]
 
 
-@dataclass(frozen=True)
-class StudyPage:
-    """The page of all studies of a folder."""
-
-    path: Path
-    parts: Sequence[Part]
-
-    def __str__(self) -> str:
-        """Return its path."""
-        return str(self.path)
-
-    def as_json(self) -> PageFound:
-        """Return its path, and what each study found."""
-        return {"page": str(self.path), "findings": {part.name: part.finding for part in self.parts}}
-
-
-def page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> StudyPage:
+def page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> Shown[PageFound]:
     """Write one page of all studies whose metrics files are in FOLDER, and print its path.
 
     litebert study page study --html study.html
@@ -277,7 +262,7 @@ def page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> StudyP
     """
     parts = read_parts(folder)
     write_page(html, parts)
-    return StudyPage(html, parts)
+    return Shown({"page": str(html), "findings": {part.name: part.finding for part in parts}}, str(html))
 
 
 def write_page(path: Path, parts: Sequence[Part]) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import click
 from annotated_types import Ge
 
-from litebert.answers import Explanation, Match
+from litebert.answers import Explanation, Match, Shown
 from litebert.cli.command import (
     ABSENT,
     Field,
@@ -354,7 +354,7 @@ def search(
     top: Annotated[int, Ge(1), "Texts to show."] = 5,
     loading: Loading,
     quiet: Annotated[bool, "No progress on stderr."] = False,
-) -> Matches:
+) -> Shown[list[Match]]:
     """Find the texts of FILE that are nearest to QUERY.
 
     litebert search "a stormy night" stories.txt
@@ -366,8 +366,8 @@ def search(
     model, texts = loading.load(), read_texts_of(file, column)
     with Progress("texts", "embedded", total=len(texts), is_quiet=quiet) as progress:
         index = model.index(texts, progress=progress.advance)
-    found = index.search(query, top=top)
-    return Matches(found)
+    found = list(index.search(query, top=top))
+    return Shown(found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found))
 
 
 def explain(
@@ -385,15 +385,3 @@ def explain(
     litebert explain fill "The capital of France is [MASK]." --answer paris --json
     """
     return loading.load().explain(verb, *texts, answer=answer)
-
-
-class Matches(list[Match]):
-    """The texts that were found, the nearest first."""
-
-    def as_json(self) -> list[Match]:
-        """Return what --json prints."""
-        return list(self)
-
-    def __str__(self) -> str:
-        """Return a line for each."""
-        return "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in self)
