@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -31,6 +32,10 @@ class Reply:
     def json(self) -> dict:
         return json.loads(self.body)
 
+    @property
+    def code(self) -> str:
+        return self.json["error"]["code"]
+
 
 @dataclass
 class Server:
@@ -39,7 +44,12 @@ class Server:
     process: subprocess.Popen
     lines: list[str] = field(default_factory=list)
     port: int = 0
+    key: str = ""
+    is_over: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def ask(
         self,
@@ -49,28 +59,36 @@ class Server:
         raw: bytes | None = None,
         headers: dict[str, str] | None = None,
         method: str = "",
+        link: http.client.HTTPConnection | None = None,
     ) -> Reply:
+        """Send a request, with the key of the server if it has one."""
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        own = {**JSON, "Authorization": f"Bearer {self.key}"} if self.key else JSON
+        used = link or self.connect()
         try:
-            link.request(
-                method or ("GET" if data is None else "POST"), path, data, JSON if headers is None else headers
-            )
-            answer = link.getresponse()
+            used.request(method or ("GET" if data is None else "POST"), path, data, own if headers is None else headers)
+            answer = used.getresponse()
             return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
         finally:
-            link.close()
+            if link is None:
+                used.close()
 
-    def wait_for(self, pattern: str, *, seconds: float = 120) -> str:
-        """Wait until the log has a line, and return it."""
+    def wait_for(self, pattern: str, *, seen: int = 0, seconds: float = 120) -> str:
+        """Wait until the log has a line after the first `seen` ones, and return it."""
+
+        def found() -> list[str]:
+            return [line for line in self.lines[seen:] if re.search(pattern, line)]
+
         with self.changed:
-            found = self.changed.wait_for(
-                lambda: [line for line in self.lines if re.search(pattern, line)] or self.process.poll() is not None,
-                seconds,
-            )
-        lines = [line for line in self.lines if re.search(pattern, line)]
-        assert found and lines, (pattern, self.lines)
-        return lines[0]
+            self.changed.wait_for(lambda: found() or self.is_over, seconds)
+        assert found(), (pattern, self.lines)
+        return found()[0]
+
+    def wait_until(self, holds: Callable[[], bool], *, seconds: float = 60) -> None:
+        """Ask again and again until something holds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, self.lines
 
     def metric(self, name: str) -> float:
         """Sum a metric over its labels."""
@@ -92,6 +110,9 @@ def serve(*arguments: object) -> Iterator[Server]:
                 with server.changed:
                     server.lines.append(line)
                     server.changed.notify_all()
+            with server.changed:
+                server.is_over = True
+                server.changed.notify_all()
 
         reader = threading.Thread(target=read)
         reader.start()

@@ -1,18 +1,9 @@
-"""A real `litebert serve` with tiny random models, and a client without comforts."""
+"""A real `litebert serve` with tiny random models; the client is the one of the contract."""
 
 import http.client
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -22,129 +13,24 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
-
-JSON = {"Content-Type": "application/json"}
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the server answered."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> dict:
-        return json.loads(self.body)
-
-    @property
-    def code(self) -> str:
-        return self.json["error"]["code"]
+from tests.contract.served import Reply, Server, serve
 
 
-@dataclass
-class Running:
-    """A server process."""
+def ask_all(server: Server, calls: Sequence[tuple[str, object]], *, clients: int) -> list[Reply]:
+    """Send all calls over so many kept-alive connections; answers in order."""
+    own, links = threading.local(), list[http.client.HTTPConnection]()
 
-    process: subprocess.Popen
-    lines: list[str] = field(default_factory=list)
-    port: int = 0
-    key: str = ""
-    new_line: threading.Condition = field(default_factory=threading.Condition)
+    def one(call: tuple[str, object]) -> Reply:
+        if not hasattr(own, "link"):
+            own.link = server.connect()
+            links.append(own.link)
+        return server.ask(*call, link=own.link)
 
-    def ask(
-        self,
-        path: str,
-        body: object = None,
-        *,
-        raw: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        method: str | None = None,
-        connection: http.client.HTTPConnection | None = None,
-    ) -> Reply:
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        link = connection or self.connect()
-        verb = method or ("GET" if data is None else "POST")
-        own = {**JSON, "Authorization": f"Bearer {self.key}"}
-        link.request(verb, path, data, own if headers is None else headers)
-        answer = link.getresponse()
-        reply = Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        if connection is None:
-            link.close()
-        return reply
-
-    def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-
-    def ask_all(self, calls: Sequence[tuple[str, object]], *, clients: int) -> list[Reply]:
-        """Send all calls over so many kept-alive connections; answers in order."""
-        own, links = threading.local(), []
-
-        def one(call: tuple[str, object]) -> Reply:
-            if not hasattr(own, "link"):
-                own.link = self.connect()
-                links.append(own.link)
-            return self.ask(*call, connection=own.link)
-
-        with ThreadPoolExecutor(clients) as pool:
-            replies = list(pool.map(one, calls))
-        for link in links:
-            link.close()
-        return replies
-
-    def metric(self, name: str) -> float:
-        """Sum a metric over its labels."""
-        text = self.ask("/metrics").body.decode()
-        found = re.findall(rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text)
-        return sum(float(value) for value in found)
-
-    def wait_for_line(self, pattern: str, *, seen: int = 0, seconds: float = 120) -> str:
-        """Wait until the log has a line after the first `seen` ones."""
-        with self.new_line:
-            assert self.new_line.wait_for(
-                lambda: any(re.search(pattern, line) for line in self.lines[seen:]), seconds
-            ), (pattern, self.lines)
-            return next(line for line in self.lines[seen:] if re.search(pattern, line))
-
-    def wait_until(self, holds: Callable[[], bool], *, seconds: float = 120) -> None:
-        """Ask again and again until something holds."""
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, self.lines
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
-
-
-@contextmanager
-def _running(*arguments: str | Path, key: str = "") -> Iterator[Running]:
-    """Run `litebert serve`, wait until it listens, end it afterwards."""
-    words = ["-m", "litebert", "serve", "--port", "0", "--threads", "1", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True, env=environment)
-    server = Running(process, key=key)
-
-    def read() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            with server.new_line:
-                server.lines.append(line)
-                server.new_line.notify_all()
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        listening = server.wait_for_line(r"listening on|LB-|Error")
-        server.port = int((re.findall(r":(\d+), loading", listening) or ["0"])[0])
-        yield server
-    finally:
-        server.stop()
-        reader.join()
-        assert process.stderr is not None
-        process.stderr.close()
+    with ThreadPoolExecutor(clients) as pool:
+        replies = list(pool.map(one, calls))
+    for link in links:
+        link.close()
+    return replies
 
 
 HEADS = {
@@ -189,26 +75,20 @@ def folders(make_model: Callable[..., Path]) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def server(folders: dict[str, Path]) -> Iterator[Running]:
+def server(folders: dict[str, Path]) -> Iterator[Server]:
     """Give a server with all models and the default limits."""
-    with _running(*(f"{name}={folder}" for name, folder in folders.items())) as started:
+    with serve(*(f"{name}={folder}" for name, folder in folders.items())) as started:
         for name in folders:
-            started.wait_for_line(f"{name} is ready")
+            started.wait_for(f"{name} is ready")
         yield started
 
 
 @pytest.fixture(scope="session")
-def small_server(folders: dict[str, Path], tmp_path_factory) -> Iterator[Running]:
+def small_server(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Give a server with little patience, a short queue and API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")
-    limits = ("--queue", "4", "--client-seconds", "3", "--api-keys", keys)
-    with _running(f"base={folders['base']}", *limits, key="second") as started:
-        started.wait_for_line("base is ready")
+    with serve(f"base={folders['base']}", "--queue", 4, "--client-seconds", 3, "--api-keys", keys) as started:
+        started.wait_for("base is ready")
+        started.key = "second"
         yield started
-
-
-@pytest.fixture(scope="session")
-def run_server() -> Callable[..., AbstractContextManager[Running]]:
-    """Give the function that runs a server of one's own."""
-    return _running

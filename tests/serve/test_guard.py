@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 from fastapi import Request
+from pydantic_core import to_jsonable_python
 
 import litebert
 from litebert.errors import DamagedError
 from litebert.folder import save_model
+from litebert.inference.verbs import VERBS
 from litebert.serve.batching import Job, ServedModel, Source, self_test
 from litebert.serve.guard import Bodies, ClientLeftError, HttpError, Metrics, decode, encode
 from litebert.serve.server import _listen
+from tests.contract.golden import near
 
 REFUSED = {
     "nested duplicate keys": b'[{"a": {"b": 1, "b": 2}}]',
@@ -102,6 +105,30 @@ def test_jobs_are_computed_together_within_the_budget_and_a_full_queue_refuses(f
     seen, refusal = asyncio.run(run())
     assert seen == [2, 1]
     assert (refusal.status, refusal.retry_after) == (429, 1)
+
+
+ROWS = {
+    "order": ("base", [{"first": "Anna left.", "second": "Bert came."}, {"first": "It rained. Anna left."}] * 2),
+    "choose": ("choose", [{"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}] * 2),
+    "answer": (
+        "answer",
+        [{"question": "Who?", "context": "Anna left the house. " * 20}, {"question": "a", "context": "b"}],
+    ),
+    "classify": ("classify", [{"text": "Anna left."}, {"text": "Anna left.", "second": "Bert came."}] * 2),
+}
+ROWS["choose"][1].append({"question": "What?", "choice1": "a", "choice2": "b", "choice3": "c"})
+
+
+@pytest.mark.parametrize("verb", ROWS)
+def test_requests_of_a_verb_share_passes_and_are_answered_as_alone(folders: dict[str, Path], verb: str) -> None:
+    name, rows = ROWS[verb]
+    model, passes = litebert.load(folders[name]), list[int]()
+    model.network.albert.embedding.register_forward_hook(lambda *given: passes.append(1))
+    together, shared = VERBS[verb].answer(model, rows), len(passes)
+    alone = [VERBS[verb].answer(model, [row])[0] for row in rows]
+    assert shared < len(passes) - shared
+    for one, other in zip(together, alone, strict=True):
+        assert to_jsonable_python(one) == near(to_jsonable_python(other), 1e-5)
 
 
 def test_a_sound_model_passes_its_self_test(folders: dict[str, Path]) -> None:

@@ -10,6 +10,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck
 
+from .conftest import ask_all
+
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("examples", [12, pytest.param(170, marks=pytest.mark.slow)])
@@ -86,7 +88,7 @@ def test_slow_clients_are_closed_and_do_not_slow_others(small_server) -> None:
         for number, link in enumerate(links):
             link.sendall(_START if number % 2 else _START + b"Content-Length: 9\r\n\r\n{")
         started = time.monotonic()
-        replies = small_server.ask_all([("/v1/embed", {"texts": ["a"]})] * 40, clients=1)
+        replies = ask_all(small_server, [("/v1/embed", {"texts": ["a"]})] * 40, clients=1)
         assert {reply.status for reply in replies} == {200}
         assert time.monotonic() - started < 30
         for number, link in enumerate(links):

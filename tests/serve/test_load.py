@@ -5,10 +5,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+
+from .conftest import ask_all
 
 WORDS = "Anna found a red ball under the tree and took it home before noon"
 TEXTS = [" ".join((WORDS.split() * 6)[number % 7 : number % 7 + 1 + number % 60]) for number in range(200)]
@@ -30,7 +32,7 @@ def _busy(server) -> Iterator[None]:
 
 
 def _vectors(server, calls: list[tuple[str, object]], clients: int) -> list[list[float]]:
-    replies = server.ask_all(calls, clients=clients)
+    replies = ask_all(server, calls, clients=clients)
     assert {reply.status for reply in replies} == {200}
     return [reply.json["result"][0] for reply in replies]
 
@@ -78,6 +80,22 @@ def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> N
     assert max(waits[200]) < 20 * seconds + 2
     assert small_server.metric("litebert_queue_requests") == 0
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
+
+
+def test_what_no_queue_takes_is_refused_unread_and_health_is_told(small_server) -> None:
+    threads = [threading.Thread(target=small_server.ask, args=("/v1/embed", HEAVY)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    small_server.wait_until(lambda: small_server.metric("litebert_queue_requests") == 4)
+    with closing(small_server.connect()) as link:
+        replies = [small_server.ask("/v1/fill", raw=b"no JSON", link=link) for _ in range(2)]
+    assert [(reply.status, reply.code) for reply in replies] == [(429, "LB-957")] * 2
+    assert int(replies[0].headers["retry-after"]) >= 1
+    assert small_server.ask("/v1/fill", raw=b"no JSON", headers={}).status == 401
+    assert [small_server.ask(path).status for path in ("/live", "/v1/models", "/v1/nothing")] == [200, 200, 404]
+    for thread in threads:
+        thread.join()
+    assert small_server.ask("/v1/fill", raw=b"no JSON").status == 400
 
 
 def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
@@ -131,7 +149,7 @@ def _load(server, calls: list[tuple[str, object]], *, leavers: int) -> None:
     for _ in range(leavers):
         with socket.create_connection(("127.0.0.1", server.port)) as link:
             link.sendall(b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
-    server.ask_all(calls, clients=4)
+    ask_all(server, calls, clients=4)
     server.wait_until(lambda: not _held_connections(server.port), seconds=20)
 
 

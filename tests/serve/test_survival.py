@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 
 from litebert.serve.server import Server
+from tests.contract import served as serving
 
 EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
 
@@ -25,10 +26,10 @@ def folder(make_model: Callable[..., Path], tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mortal(run_server, folder: Path) -> Iterator:
-    """Give a server whose model process we may kill."""
-    with run_server(folder) as started:
-        started.wait_for_line("mortal is ready")
+def mortal(folder: Path) -> Iterator[serving.Server]:
+    """Give a server whose files change."""
+    with serving.serve(folder) as started:
+        started.wait_for("mortal is ready")
         yield started
 
 
@@ -40,7 +41,7 @@ def _load(server, clients: int = 3) -> Iterator[list]:
     def ask() -> None:
         with closing(server.connect()) as link:
             while not is_over.is_set():
-                replies.append(server.ask(*EMBED, connection=link))
+                replies.append(server.ask(*EMBED, link=link))
 
     threads = [threading.Thread(target=ask) for _ in range(clients)]
     for thread in threads:
@@ -69,7 +70,7 @@ def test_models_are_changed_under_load_without_an_error(mortal, folder, make_mod
             (folder / "new").write_bytes(weights)
             (folder / "new").replace(folder / "model.safetensors")
             os.kill(mortal.process.pid, signal.SIGHUP)
-            mortal.wait_for_line("reloaded", seen=seen)
+            mortal.wait_for("reloaded", seen=seen)
     assert Counter(reply.status for reply in replies).keys() == {200}
     answers = {}
     for reply in replies:
@@ -84,7 +85,7 @@ def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> No
     seen = len(mortal.lines)
     (folder / "model.safetensors").write_bytes(b"damaged")
     os.kill(mortal.process.pid, signal.SIGHUP)
-    mortal.wait_for_line("the running model stays", seen=seen)
+    mortal.wait_for("the running model stays", seen=seen)
     (folder / "model.safetensors").write_bytes(weights)
     assert mortal.ask(*EMBED).status == 200
 
@@ -106,19 +107,19 @@ def test_files_that_change_during_a_reload_are_loaded_after_it() -> None:
     assert loads == [0, 1]
 
 
-def test_a_damaged_model_is_one_clear_error_at_the_start(run_server, folder, tmp_path) -> None:
+def test_a_damaged_model_is_one_clear_error_at_the_start(folder: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
     weights = (damaged / "model.safetensors").read_bytes()
     (damaged / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    with run_server(damaged) as server:
+    with serving.serve(damaged) as server:
         assert server.process.wait(120) == 3
-        server.wait_for_line("LB-6")
+        server.wait_for("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
 
 
-def test_without_a_model_the_packaged_one_is_served(run_server) -> None:
-    with run_server() as server:
-        server.wait_for_line("litebert is ready")
+def test_without_a_model_the_packaged_one_is_served() -> None:
+    with serving.serve() as server:
+        server.wait_for("litebert is ready")
         assert server.lines[0] == "no MODEL given: serving the packaged model as litebert\n"
         assert [one["id"] for one in server.ask("/v1/models").json["data"]] == ["litebert"]
         assert server.ask("/v1/embed", {"texts": ["a"]}).status == 200

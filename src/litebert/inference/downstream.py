@@ -13,7 +13,7 @@ from litebert.fast.exits import require_exits
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer as answers_of
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanAnswer, SpanExample
+from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import TextClassification, TextExample
 from litebert.tokenizer import Tokenizer
@@ -61,38 +61,45 @@ def tag(network: AlbertForTask, tokenizer: Tokenizer, texts: Sequence[str]) -> l
     ]
 
 
-def choose(network: AlbertForTask, tokenizer: Tokenizer, question: str, choices: Sequence[str], context: str) -> Choice:
-    """Return which choice answers the question about the context."""
-    family = MultipleChoice(num_choices=len(choices))
-    examples = [ChoiceExample("0", context, question, tuple(choices))]
+def choose(
+    network: AlbertForTask, tokenizer: Tokenizer, asked: Sequence[tuple[str, Sequence[str], str]]
+) -> list[Choice]:
+    """Return which choice answers each question; what is asked is (question, choices, context)."""
+    family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
+    examples = [ChoiceExample(str(n), context, question, tuple(of)) for n, (question, of, context) in enumerate(asked)]
     features = family.features(examples, tokenizer, max_length=network.config.max_position_embeddings, training=False)
-    (scores,) = answers_of(network, family, examples, features)
-    return Choice(scores.best, choices[scores.best], scores.values)
+    return [
+        Choice(scores.best, example.choices[scores.best], scores.values)
+        for example, scores in zip(examples, answers_of(network, family, examples, features), strict=True)
+    ]
 
 
 def answer(
     network: AlbertForTask,
     tokenizer: Tokenizer,
-    question: str,
-    contexts: Sequence[str],
+    asked: Sequence[tuple[str, Sequence[str]]],
     *,
     top: int,
     progress: Callable[[int], None] | None = None,
-) -> Results[SpanFound]:
-    """Return the likeliest spans of all contexts; for a SQuAD 2.0 model "no answer" is one.
+) -> list[Results[SpanFound]]:
+    """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts).
 
     A context of any length is read in overlapping windows, `WINDOWS_AT_ONCE` of which are held in memory together.
     """
     family = SPAN_FAMILIES[network.head_config.kind]
-    examples = [SpanExample(str(n), question, context) for n, context in enumerate(contexts)]
+    examples = [SpanExample("", question, context) for question, contexts in asked for context in contexts]
     parts: list[list[SpanAnswer]] = [[] for _ in examples]
     windows = family.windows(examples, tokenizer, max_length=network.config.max_position_embeddings)
     while group := list(islice(windows, WINDOWS_AT_ONCE)):
         answers = answers_of(network, family, examples, group, progress=progress)
         for number in {window.example for window in group}:
             parts[number].append(answers[number])
-    found = [family.merged(answers) for answers in parts]
+    found = (family.merged(answers) for answers in parts)
+    return [_likeliest(family, list(islice(found, len(contexts))), top) for _, contexts in asked]
 
+
+def _likeliest(family: SpanAnswering, found: Sequence[SpanAnswer], top: int) -> Results[SpanFound]:
+    """Return the likeliest spans of several contexts; for a SQuAD 2.0 model "no answer" is one."""
     nothing = None  # the probability that no context has an answer; contexts are taken as independent
     if isinstance(family, ConditionalSpanAnswering):
         clipped = [max(-700.0, min(each.null_score or 0.0, 700.0)) for each in found]

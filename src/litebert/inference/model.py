@@ -151,8 +151,8 @@ class Model:
         """
         from litebert.inference import pretrained
 
-        texts = self._read(text, "fill", is_bounded=True)
-        found = pretrained.fill(self._able("fill"), self.tokenizer, texts, top=count(top, "top"))
+        texts = self.read(text, "fill", is_bounded=True)
+        found = pretrained.fill(self.able("fill"), self.tokenizer, texts, top=count(top, "top"))
         return found[0] if isinstance(text, str) else Results(found)
 
     @overload
@@ -163,7 +163,7 @@ class Model:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
         from litebert.inference import pretrained
 
-        texts, network = self._read(text, "score", is_bounded=True), self._able("score")
+        texts, network = self.read(text, "score", is_bounded=True), self.able("score")
         found = [pretrained.score(network, self.tokenizer, each) for each in texts]
         return found[0] if isinstance(text, str) else Results(found)
 
@@ -179,10 +179,10 @@ class Model:
         from litebert.inference import pretrained
 
         if second is None:
-            (text,) = self._read([first], "order", is_bounded=True)
-            return pretrained.coherence(self._able("order"), self.tokenizer, text)
-        first, second = self._read([first, second], "order")
-        return pretrained.order(self._able("order"), self.tokenizer, first, second)
+            (text,) = self.read([first], "order", is_bounded=True)
+            return pretrained.coherence(self.able("order"), self.tokenizer, text)
+        first, second = self.read([first, second], "order")
+        return pretrained.order(self.able("order"), self.tokenizer, [first], [second])[0]
 
     def embed(
         self,
@@ -211,7 +211,7 @@ class Model:
             normalize=self.vectors.normalize if normalize is None else normalize,
             max_length=self.vectors.max_length if max_length is None else count(max_length, "max_length", least=3),
         )
-        found = pretrained.embed(self.network, self.tokenizer, self._read(texts, "embed"), vectors=vectors)
+        found = pretrained.embed(self.network, self.tokenizer, self.read(texts, "embed"), vectors=vectors)
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
 
@@ -230,7 +230,7 @@ class Model:
         `progress` is called with the number of texts after each batch.
         """
         _require_list(texts, "embed_batches", "texts")
-        remaining = iter(texts if _is_list(texts) else self._read(texts, "embed_batches"))
+        remaining = iter(texts if _is_list(texts) else self.read(texts, "embed_batches"))
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
@@ -239,7 +239,7 @@ class Model:
     def similar(self, first: Texts, second: Texts, *, pooling: PoolingOption = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
         left, right = (
-            self.embed(self._read(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
+            self.embed(self.read(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
         )
         cosines: NDArray[np.float32] = left @ right.T
         is_one = isinstance(first, str) and isinstance(second, str)
@@ -252,7 +252,7 @@ class Model:
         from litebert.inference.pretrained import TextIndex
 
         _require_list(texts, "index", "texts")
-        listed = self._read(texts, "index")
+        listed = self.read(texts, "index")
         embed = partial(self.embed, pooling=pooling, normalize=True)
         batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
@@ -297,9 +297,9 @@ class Model:
         """
         from litebert.inference import downstream
 
-        network = self._able("classify")
+        network = self.able("classify")
         listed, seconds = paired(texts, pairs, "classify")
-        found = downstream.classify(network, self.tokenizer, self._read(listed, "classify"), seconds, patience=patience)
+        found = downstream.classify(network, self.tokenizer, self.read(listed, "classify"), seconds, patience=patience)
         return found[0] if isinstance(texts, str) else Results(found)
 
     @overload
@@ -310,7 +310,7 @@ class Model:
         """Return the tag of every word and punctuation mark of each text."""
         from litebert.inference import downstream
 
-        found = downstream.tag(self._able("tag"), self.tokenizer, self._read(texts, "tag", is_bounded=True))
+        found = downstream.tag(self.able("tag"), self.tokenizer, self.read(texts, "tag", is_bounded=True))
         return found[0] if isinstance(texts, str) else Results(found)
 
     def choose(
@@ -326,13 +326,13 @@ class Model:
         """
         from litebert.inference import downstream
 
-        network = self._able("choose")
+        network = self.able("choose")
         _require_list(choices, "choose", "choices")
-        listed = self._read(choices, "choose")
+        listed = self.read(choices, "choose")
         if not listed:
             raise LitebertError("LB-912", "there are no choices", received="an empty list", next="give two or more")
-        question, context = self._read([question, context], "choose")
-        return downstream.choose(network, self.tokenizer, question, listed, context)
+        question, context = self.read([question, context], "choose")
+        return downstream.choose(network, self.tokenizer, [(question, listed, context)])[0]
 
     def answer(
         self, question: str, context: Texts, *, top: Top = 1, progress: Callable[[int], None] | None = None
@@ -344,10 +344,10 @@ class Model:
         """
         from litebert.inference import downstream
 
-        network = self._able("answer")
-        (question,), contexts = self._read([question], "answer"), self._read(context, "answer")
+        network = self.able("answer")
+        (question,), contexts = self.read([question], "answer"), self.read(context, "answer")
         top = count(top, "top")
-        return downstream.answer(network, self.tokenizer, question, contexts, top=top, progress=progress)
+        return downstream.answer(network, self.tokenizer, [(question, contexts)], top=top, progress=progress)[0]
 
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
@@ -357,9 +357,9 @@ class Model:
         """
         from litebert.inference.explain import explain
 
-        return explain(self, verb, self._read(texts, "explain"), answer)
+        return explain(self, verb, self.read(texts, "explain"), answer)
 
-    def _able(self, verb: str) -> Any:
+    def able(self, verb: str) -> Any:
         """Return the network if its head answers this verb."""
         if verb in self.verbs:
             return self.network
@@ -391,7 +391,7 @@ class Model:
         absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
         return sorted(name for name in absent if verb == "order" or "pooler" not in name)
 
-    def _read(self, texts: Texts, verb: str, *, is_bounded: bool = False) -> list[str]:
+    def read(self, texts: Texts, verb: str, *, is_bounded: bool = False) -> list[str]:
         """Return the texts of a verb, and say once where the vocabulary was not made for them."""
         found = [texts] if isinstance(texts, str) else several(texts, verb)
         for text in found if is_bounded else ():

@@ -204,12 +204,14 @@ def in_order(
     return found
 
 
-def order(network: AlbertForPretraining, tokenizer: Tokenizer, first: str, second: str) -> Order:
-    """Say whether `first` comes before `second` in running text."""
+def order(
+    network: AlbertForPretraining, tokenizer: Tokenizer, firsts: Sequence[str], seconds: Sequence[str]
+) -> list[Order]:
+    """Say of each pair whether its first text comes before the second in running text."""
     longest = network.config.max_position_embeddings
-    a, b = tokenizer.encode_ids([tokenizer.beginning(text, longest) for text in (first, second)])
-    (probability,) = in_order(network, tokenizer, [a], [b])
-    return Order(probability >= 0.5, probability)
+    ids = tokenizer.encode_ids([tokenizer.beginning(text, longest) for text in (*firsts, *seconds)])
+    found = in_order(network, tokenizer, ids[: len(firsts)], ids[len(firsts) :])
+    return [Order(probability >= 0.5, probability) for probability in found]
 
 
 def coherence(network: AlbertForPretraining, tokenizer: Tokenizer, text: str) -> Coherence:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from litebert.answers import Choice, Classification, Coherence, Order, Results, SpanFound
 from litebert.errors import RequestError
-from litebert.inference.model import Model
+from litebert.inference.model import Model, count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,8 +68,28 @@ def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
     return [float(cosine) for cosine in (firsts * seconds).sum(-1)]
 
 
+def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
+    """Pairs are answered together, a text alone by its own sentences."""
+    from litebert.inference import pretrained
+
+    pairs = [row for row in rows if "second" in row]
+    firsts, seconds = (model.read([row[role] for row in pairs], "order") for role in ("first", "second"))
+    found = iter(pretrained.order(model.able("order"), model.tokenizer, firsts, seconds))
+    return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
+
+
+def _answer(model: Model, rows: Sequence[Row], *, top: int = 1) -> list[Results[SpanFound]]:
+    from litebert.inference import downstream
+
+    questions, contexts = (model.read([row[role] for row in rows], "answer") for role in ("question", "context"))
+    asked = [(question, [context]) for question, context in zip(questions, contexts, strict=True)]
+    return downstream.answer(model.able("answer"), model.tokenizer, asked, top=count(top, "top"))
+
+
 def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
-    found = []
+    from litebert.inference import downstream
+
+    asked = []
     for row in rows:
         choices = [row[name] for name in CHOICES if name in row]
         if not choices:
@@ -80,8 +100,9 @@ def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
                 expected="two choices or more; in a file, in the columns choice1, choice2 ...",
                 next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
             )
-        found.append(model.choose(row["question"], choices, context=row.get("context", "")))
-    return found
+        asked.append((row["question"], choices, row.get("context", "")))
+    model.read([question for question, _, _ in asked], "choose")
+    return downstream.choose(model.able("choose"), model.tokenizer, asked)
 
 
 # Lines for people
@@ -133,13 +154,7 @@ VERBS: dict[str, Verb] = {
             lambda model, rows: model.score([row["text"] for row in rows]),
             lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}",
         ),
-        Verb(
-            "order",
-            lambda model, rows: [model.order(*(row[r] for r in ("first", "second") if r in row)) for row in rows],
-            _order_line,
-            ("first", "second"),
-            plain=lambda found: getattr(found, "joins", found),
-        ),
+        Verb("order", _order, _order_line, ("first", "second"), plain=lambda found: getattr(found, "joins", found)),
         Verb(
             "embed",
             lambda model, rows, **options: list(model.embed([row["text"] for row in rows], **options)),
@@ -153,13 +168,7 @@ VERBS: dict[str, Verb] = {
             lambda model, rows: model.tag([row["text"] for row in rows]),
             lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
         ),
-        Verb(
-            "answer",
-            lambda model, rows, **options: [model.answer(r["question"], r["context"], **options) for r in rows],
-            _spans_line,
-            ("question", "context"),
-            2,
-        ),
+        Verb("answer", _answer, _spans_line, ("question", "context"), 2),
         Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
     )
 }

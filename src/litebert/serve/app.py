@@ -240,14 +240,21 @@ class Service:
         what, next_step = "no model has this name here", "GET /v1/models lists them; omit model for the first one"
         raise HttpError("LB-955", what, status=404, next=next_step)
 
+    def overload(self, path: str) -> HttpError | None:
+        """Return the refusal of a request, of which only the path is known: if none of the models has room."""
+        if path.removeprefix("/v1/") not in (*ROUTES, "embeddings"):
+            return None
+        refusals = [model.overload() for model in self.models]
+        return refusals[0] if all(refusals) else None
+
     async def ask(
         self, request: Request, model: ServedModel, job: Job, timeout_ms: int | None
     ) -> tuple[str, list[Any]]:
         """Return the version of the model and its answers, as long as the client waits."""
-        verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain", "count_tokens"]
+        verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain"]
         needed = job.options["verb"] if job.verb == "explain" and job.options["verb"] != "similar" else job.verb
         if model.is_ready and needed not in verbs:
-            what, expected = f"this model cannot {needed}: it has no head for that", f"one of {', '.join(verbs[:-1])}"
+            what, expected = f"this model cannot {needed}: it has no head for that", f"one of {', '.join(verbs)}"
             next_step = "GET /v1/models says what each model can do"
             raise HttpError("LB-956", what, status=422, expected=expected, next=next_step)
         left = partial(_departure, request)
@@ -299,15 +306,9 @@ characters per text. Every error has a stable code, listed in docs/errors.md."""
     _add_openai(app, service)
     _add_health(app, service)
     _add_pages(app)
-    for kind, answer in {
-        HttpError: lambda _, error: problem(error),
-        RequestValidationError: _invalid,
-        HTTPException: _not_routed,
-        ClientLeftError: lambda _, __: Response(status_code=499),  # for the metrics; no client receives it
-        Exception: _failed,
-    }.items():
-        app.add_exception_handler(kind, answer)
-    app.add_middleware(Gate, metrics=service.metrics, api_keys=api_keys)
+    for kind in (HttpError, RequestValidationError, HTTPException, ClientLeftError, Exception):
+        app.add_exception_handler(kind, _refused)
+    app.add_middleware(Gate, metrics=service.metrics, api_keys=api_keys, overload=service.overload)
     if cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -410,9 +411,9 @@ def _add_openai(app: FastAPI, service: Service) -> None:
         model, rows = service.named(body.model), [{"text": text} for text in body.input]
         tokens = count_tokens(body.input)
         _, found = await service.ask(request, model, Job("embed", rows, {"normalize": True}, tokens), body.timeout_ms)
-        _, counts = await service.ask(request, model, Job("count_tokens", rows, {}, 1), body.timeout_ms)
+        num_tokens = await asyncio.to_thread(model.count_pieces, body.input)
         data = await asyncio.to_thread(_encoded, found, body.encoding_format)  # others get their turn between rows
-        usage = {"prompt_tokens": sum(counts), "total_tokens": sum(counts)}
+        usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
         head = encode({"object": "list", "model": model.name, "usage": usage})
         return Response(head[:-1] + b',"data":[' + data + b"]}", media_type="application/json")
 
@@ -485,9 +486,27 @@ def _add_pages(app: FastAPI) -> None:
         add(address, name)
 
 
-def _invalid(_: Request, error: Exception) -> Response:
+async def _refused(_: Request, error: Exception) -> Response:
+    """Turn what was raised into an answer; async, since starlette gives others a thread, which waits for the model."""
+    param: str | None = None
+    headers: Mapping[str, str] = {}
+    if isinstance(error, ClientLeftError):
+        return Response(status_code=499)  # for the metrics; no client receives it
+    if isinstance(error, RequestValidationError):
+        error, param = _invalid(error)
+    elif isinstance(error, HTTPException):
+        what, headers = "no route has this address and method", error.headers or {}
+        error = HttpError("LB-961", what, status=error.status_code, next="GET /docs lists every route")
+    elif not isinstance(error, HttpError):  # the server writes the traceback to its log
+        next_step = "report it with the lines of the server's log"
+        error = HttpError("LB-968", "the server failed on this request", status=500, next=next_step)
+    response = problem(error, param=param)
+    response.headers.update(headers)
+    return response
+
+
+def _invalid(error: RequestValidationError) -> tuple[HttpError, str | None]:
     """Name the field and what it should be, but never its value or an unknown key."""
-    assert isinstance(error, RequestValidationError)
     found = error.errors()
     missing = [str(each["loc"][-1]) for each in found if each["type"] == "missing"]
     first = next((each for each in found if each["type"] == "missing"), found[0])
@@ -503,20 +522,5 @@ def _invalid(_: Request, error: Exception) -> Response:
         what += f"; {known[0]} was sent" if known else ""
     elif not is_unknown:
         expected = wanted(first)
-    refusal = HttpError("LB-954", what, status=422, expected=expected, next="/docs shows every field and an example")
-    return problem(refusal, param=field)
-
-
-def _not_routed(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    what = "no route has this address and method"
-    refusal = HttpError("LB-961", what, status=error.status_code, next="GET /docs lists every route")
-    response = problem(refusal)
-    response.headers.update(error.headers or {})
-    return response
-
-
-def _failed(_: Request, __: Exception) -> Response:
-    """Answer with status 500; the server writes the traceback to its log."""
-    next_step = "report it with the lines of the server's log"
-    return problem(HttpError("LB-968", "the server failed on this request", status=500, next=next_step))
+    next_step = "/docs shows every field and an example"
+    return HttpError("LB-954", what, status=422, expected=expected, next=next_step), field

@@ -73,7 +73,12 @@ class Source:
 
 
 class ServedModel:
-    """A model with its queue and its thread."""
+    """A model with its queue and its thread.
+
+    Requests of one verb share a batch, those of two do not: eight `fill` and eight `embed` in one pass instead of two
+    took the same time, 11.82 and 11.85 ms a text of mixed lengths, 2.69 and 2.73 ms a short one (packaged model, one
+    core); one by one they take 14.7 and 6.5 ms.
+    """
 
     def __init__(self, name: str, source: Source, *, queue: int, batch_tokens: int, metrics: Metrics) -> None:
         self.name, self.source = name, source
@@ -96,6 +101,13 @@ class ServedModel:
     def facts(self) -> dict[str, Any]:
         """What is known of the model that answers."""
         return self._loaded[1]
+
+    def count_pieces(self, texts: Sequence[str]) -> int:
+        """Count the tokens that are read of texts."""
+        model = self._loaded[0]
+        assert model is not None
+        longest = model.network.config.max_position_embeddings
+        return sum(min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts))
 
     async def start(self) -> None:
         """Load the model for the first time."""
@@ -155,13 +167,20 @@ class ServedModel:
             if leaving is not None:
                 leaving.cancel()
 
+    def overload(self) -> HttpError | None:
+        """Return the refusal of whatever comes, if as many requests wait as may."""
+        with self._arrived:
+            if len(self._jobs) < self._limit:
+                return None
+            waiting = sum(each.tokens for each in self._jobs)
+        seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
+        what, next_step = f"{self._limit} requests wait: the queue is full", f"try again in {seconds} s"
+        return HttpError("LB-957", what, status=429, next=next_step, retry_after=seconds)
+
     def _put(self, job: Job) -> None:
         with self._arrived:
-            if len(self._jobs) >= self._limit:
-                waiting = sum(each.tokens for each in self._jobs)
-                seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
-                what, next_step = f"{self._limit} requests wait: the queue is full", f"try again in {seconds} s"
-                raise HttpError("LB-957", what, status=429, next=next_step, retry_after=seconds)
+            if refusal := self.overload():
+                raise refusal
             self._jobs.append(job)
             self._metrics.waiting(self.name, len(self._jobs))
             self._arrived.notify()
@@ -248,9 +267,6 @@ def _answer_alone(model: Model, job: Job) -> Any:
         return [steps(model, text)]
     if job.verb == "attention":
         return [attention(model, text, **options)]
-    if job.verb == "count_tokens":
-        longest = model.network.config.max_position_embeddings
-        return [min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids([row["text"] for row in job.rows])]
     texts = [row["text"] for row in job.rows]
     _require_short(model, texts)
     return [model.explain(options["verb"], *texts, answer=options["answer"])]

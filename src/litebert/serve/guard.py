@@ -8,7 +8,7 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fastapi import Request, Response
@@ -173,10 +173,16 @@ class Bodies:
 
 
 class Gate:
-    """Middleware around the application: checks the API key, times the answer, adds headers."""
+    """Middleware around the application: checks the API key, refuses what no queue takes, times the answer.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, api_keys: Sequence[str]) -> None:
-        self._app, self._metrics = app, metrics
+    Under overload nearly all requests are refused, on the core that also computes. So `overload` is asked here, before
+    the body is read, the route is found and the fields are checked: a refusal takes 250 us of CPU instead of 530.
+    """
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, api_keys: Sequence[str], overload: Callable[[str], HttpError | None]
+    ) -> None:
+        self._app, self._metrics, self._overload = app, metrics, overload
         self._keys = [_digest(key) for key in api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -184,7 +190,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.monotonic(), 500
+        started, status, route = time.monotonic(), 500, "other"
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -195,10 +201,12 @@ class Gate:
 
         try:
             refusal = self._refusal(scope)
+            if refusal is None and scope["method"] == "POST" and (refusal := self._overload(scope["path"])):
+                route = scope["path"]
             answer = self._app if refusal is None else problem(refusal)
             await answer(scope, receive, send_with_headers)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path", route)
             self._metrics.answered(route, status, time.monotonic() - started)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
