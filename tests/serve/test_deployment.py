@@ -1,4 +1,4 @@
-"""The nginx and systemd examples of docs/serving.md, as they stand there, with names of this machine put in."""
+"""The nginx and systemd examples of docs/serving.md and the Dockerfile, with names of this machine put in."""
 
 import json
 import re
@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+from tests.contract.served import serve
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "serving.md").read_text("utf-8")
 
 
 def _block(language: str) -> str:
@@ -105,3 +108,17 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, ""), done
     unit.write_text(unit.read_text().replace("Restart=always", "Restart=sometimes"))
     assert "sometimes" in subprocess.run([systemd, "verify", unit], capture_output=True, text=True).stderr
+
+
+def test_what_the_dockerfile_starts_answers_its_health_check_and_ends_on_sigterm() -> None:
+    """What it installs is tested by tests/test_wheel.py; no container runtime is needed here."""
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    check, start = (json.loads(found) for found in re.findall(r"(?m)^(?:HEALTHCHECK|ENTRYPOINT) .*?(\[.*\])$", text))
+    assert start[:2] == ["litebert", "serve"]
+    with serve(*start[2:]) as server:
+        server.wait_for("litebert is ready")
+        check[0], check[2] = sys.executable, check[2].replace("8000", str(server.port))
+        assert subprocess.run(check).returncode == 0
+        check[2] = check[2].replace("/ready", "/nothing")
+        assert subprocess.run(check, capture_output=True).returncode == 1
+    assert server.process.returncode == 0
