@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NotRequired, cast
 from typing_extensions import TypedDict
 
 from litebert import runs
-from litebert.errors import LitebertError, say
+from litebert.errors import LitebertError, counted, say
 from litebert.files import Json, read_json
 from litebert.inference import Model
 from litebert.report import REPORT_FILE, write_report
@@ -125,7 +125,7 @@ class Run(runs.Run):
     def __repr__(self) -> str:
         """Describe the run and its state in one line."""
         state = "finished" if self.is_finished else "not finished"
-        several = f", {len(self.seeds)} seeds" if self.seeds else ""
+        several = f", {counted(len(self.seeds), 'seed')}" if self.seeds else ""
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
 
     def _repr_html_(self) -> str:

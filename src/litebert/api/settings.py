@@ -66,7 +66,7 @@ def require_types(signature: Callable[..., object], values: Mapping[str, object]
             TypeAdapter[object](hint).validate_python(as_paths(values[name]), strict=True)
         except ValidationError as error:
             annotation = signature.__annotations__[name]
-            plain = re.match(r"Annotated\[(.+?), (?:\"|[A-Z]\w*\()", annotation)
+            plain = re.match(r"Annotated\[(.+?), (?:['\"]|[A-Z]\w*\()", annotation)
             raise _wrong_type(name, values[name], plain[1] if plain else annotation, signature.__name__) from error
 
 

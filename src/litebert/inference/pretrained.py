@@ -111,10 +111,10 @@ def fill(
         words: list[list[tuple[str, float]]] = []  # of each blank, the likeliest words with their probabilities
         for some in hidden.split(BLANKS_AT_ONCE):
             logits = network.masked_lm(some, table).float()  # (blanks, vocab)
-            logits[:, tokenizer.special_ids] = -torch.inf
             # A word can be spelt by two pieces, the one that begins a word and the one that continues it ("▁he" and
-            # "he"): their probabilities are added up.
+            # "he"): their probabilities are added up. Special pieces and a lone "▁" are no words.
             alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
+            logits[:, [*tokenizer.special_ids, *tokenizer.textless_ids]] = -torch.inf
             best = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1)).topk(min(top, logits.shape[1]))
             for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
                 words.append([(tokenizer.decode([id_]), p) for id_, p in zip(pieces, values, strict=True) if p > 0])

@@ -262,6 +262,11 @@ class Tokenizer:
         first: dict[str, int] = {}
         return np.array([first.setdefault(self.decode([index]), index) for index in range(self.vocab_size)])
 
+    @cached_property
+    def textless_ids(self) -> list[int]:
+        """The ids of pieces without text of their own, such as a lone `▁`."""
+        return [index for index in range(self.vocab_size) if not self.decode([index])]
+
     def reads_in_fragments(self, text: str) -> bool:
         """Tell whether a text falls mostly into unknown pieces and single letters inside words.
 

@@ -3,7 +3,7 @@
 import * as ort from "./onnxruntime.js";
 import { Tokenizer } from "./tokenizer.js";
 
-let settings, tokenizer, session, firstAlike;
+let settings, tokenizer, session, words, firstAlike;
 
 async function load() {
   settings = await (await fetch("settings.json")).json();
@@ -64,17 +64,19 @@ async function fill({ text, top = 5 }) {
   ids = framed(ids.slice(begin, begin + room));
   const logits = await run(ids, "prediction_logits");
   const size = logits.dims[2];
-  const hidden = new Set(Object.values(tokenizer.special));
+  // The text of each piece; special pieces and a lone "▁" are no words.
+  const special = new Set(Object.values(tokenizer.special));
+  words ??= tokenizer.pieces.map((_, id) => (special.has(id) ? "" : tokenizer.decode([id])));
   let beams = [{ words: [], probability: 1 }];
   for (const [place, id] of ids.entries()) {
     if (id !== mask) continue;
     const row = logits.data.slice(place * size, (place + 1) * size);
-    for (const each of hidden) row[each] = -Infinity;
+    words.forEach((word, id) => word || (row[id] = -Infinity));
     const best = highest(byWord(softmax(row)), top);
     beams = beams
       .flatMap((beam) =>
         best.map(([piece, p]) => ({
-          words: [...beam.words, tokenizer.decode([piece])],
+          words: [...beam.words, words[piece]],
           probability: beam.probability * p,
         })),
       )
@@ -82,25 +84,18 @@ async function fill({ text, top = 5 }) {
       .slice(0, top);
   }
   const parts = text.split("[MASK]");
-  return beams.map(({ words, probability }) => ({
-    words,
+  return beams.map(({ words: chosen, probability }) => ({
+    words: chosen,
     probability,
-    text: parts.reduce((so_far, part, index) => so_far + words[index - 1] + part),
+    text: parts.reduce((so_far, part, index) => so_far + chosen[index - 1] + part),
   }));
 }
 
 // Add up the pieces that read the same, at the first of them: one begins a word, one goes on inside.
 function byWord(probabilities) {
-  if (!firstAlike) {
-    const first = new Map();
-    firstAlike = Array.from(probabilities, (_, id) => {
-      const word = tokenizer.decode([id]);
-      if (!first.has(word)) first.set(word, id);
-      return first.get(word);
-    });
-  }
+  firstAlike ??= new Map(words.map((word, id) => [word, id]).reverse());
   const sums = new Float64Array(probabilities.length);
-  probabilities.forEach((value, id) => (sums[firstAlike[id]] += value));
+  probabilities.forEach((value, id) => (sums[firstAlike.get(words[id])] += value));
   return sums;
 }
 
