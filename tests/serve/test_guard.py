@@ -16,7 +16,8 @@ import litebert
 from litebert.errors import DamagedError
 from litebert.folder import save_model
 from litebert.inference.verbs import VERBS
-from litebert.serve.batching import Job, ServedModel, Source, self_test
+from litebert.serve import Options
+from litebert.serve.batching import Job, ServedModel, self_test
 from litebert.serve.guard import Bodies, ClientLeftError, HttpError, Metrics, decode, encode
 from litebert.serve.server import _listen
 from tests.contract.golden import near
@@ -90,7 +91,7 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> Non
 
 def test_jobs_are_computed_together_within_the_budget_and_a_full_queue_refuses(folders: dict[str, Path]) -> None:
     async def run() -> tuple[list[int], HttpError]:
-        model = ServedModel("m", Source(str(folders["base"])), queue=3, batch_tokens=500, metrics=Metrics())
+        model = ServedModel("m", str(folders["base"]), Options(queue=3, batch_tokens=500), Metrics())
         seen: list[int] = []
         model._answer = lambda jobs: seen.extend([len(jobs)])
         jobs = [Job("embed", [{"text": "a"}], {}, tokens) for tokens in (300, 100, 200)]

@@ -16,6 +16,7 @@ from fastapi import Body, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from prometheus_client import generate_latest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -24,6 +25,7 @@ from litebert import answers
 from litebert.config.allowed import wanted
 from litebert.inference.model import Model
 from litebert.inference.verbs import CHOICES, VERBS, Row
+from litebert.serve import Options
 from litebert.serve.batching import Job, ServedModel, count_tokens
 from litebert.serve.guard import (
     MAX_BODY_BYTES,
@@ -229,8 +231,8 @@ def job_of(verb: str, body: RequestBody) -> Job:
 class Service:
     """The served models with what they share; the first one answers requests that name none."""
 
-    def __init__(self, models: Sequence[ServedModel], metrics: Metrics, *, timeout_ms: int) -> None:
-        self.models, self.metrics, self.timeout_ms = models, metrics, timeout_ms
+    def __init__(self, models: Sequence[ServedModel], metrics: Metrics, options: Options) -> None:
+        self.models, self.metrics, self.options = models, metrics, options
 
     def named(self, name: str | None) -> ServedModel:
         """Return a model by its name."""
@@ -258,7 +260,7 @@ class Service:
             next_step = "GET /v1/models says what each model can do"
             raise HttpError("LB-956", what, status=422, expected=expected, next=next_step)
         left = partial(_departure, request)
-        version, found = await model.answer(job, timeout_ms=timeout_ms or self.timeout_ms, left=left)
+        version, found = await model.answer(job, timeout_ms=timeout_ms or self.options.timeout_ms, left=left)
         return version, found
 
 
@@ -272,7 +274,6 @@ class StrictRoute(APIRoute):
     """A route whose JSON body is read by `Bodies`, before FastAPI validates it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Read and decode the body first."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -286,9 +287,7 @@ class StrictRoute(APIRoute):
         return read_first
 
 
-def create_app(
-    service: Service, *, api_keys: Sequence[str] = (), cors_origins: Sequence[str] = (), client_seconds: float = 10.0
-) -> FastAPI:
+def create_app(service: Service, api_keys: Sequence[str] = ()) -> FastAPI:
     """Return the application; its runner starts and stops the models."""
     app = FastAPI(
         title="litebert",
@@ -301,7 +300,7 @@ characters per text. Every error has a stable code, listed in docs/errors.md."""
         redoc_url=None,
         separate_input_output_schemas=False,
     )
-    app.state.bodies, app.router.route_class = Bodies(client_seconds), StrictRoute
+    app.state.bodies, app.router.route_class = Bodies(service.options.client_seconds), StrictRoute
     _add_verbs(app, service)
     _add_openai(app, service)
     _add_health(app, service)
@@ -309,10 +308,10 @@ characters per text. Every error has a stable code, listed in docs/errors.md."""
     for kind in (HttpError, RequestValidationError, HTTPException, ClientLeftError, Exception):
         app.add_exception_handler(kind, _refused)
     app.add_middleware(Gate, metrics=service.metrics, api_keys=api_keys, overload=service.overload)
-    if cors_origins:
+    if origins := service.options.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=cors_origins,
+            allow_origins=origins,
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
@@ -462,7 +461,9 @@ def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", tags=["health"])
     async def metrics() -> Response:
         """Return counters and times for Prometheus."""
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(
+            generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
 
 
 PAGES = {"/": "index.html", "/docs": "docs.html", "/favicon.ico": "icon.svg"}

@@ -19,7 +19,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from litebert.config import Backend, Precision
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast.steps import blocks
 from litebert.files import Json, hash_file
@@ -27,6 +26,7 @@ from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
 from litebert.nn import Batch, depth_plan
 from litebert.nn.model import AttentionBlock
+from litebert.serve import Options
 from litebert.serve.guard import MAX_SCORED_TOKENS, ClientLeftError, HttpError, Metrics
 
 log = logging.getLogger("litebert.serve")
@@ -63,15 +63,6 @@ def count_tokens(texts: Iterable[str]) -> int:
     return sum(2 + len(text.encode()) // 4 for text in texts)
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a served model comes from, and how it computes."""
-
-    path: str | None
-    precision: Precision = "fp32"
-    backend: Backend = "auto"
-
-
 class ServedModel:
     """A model with its queue and its thread.
 
@@ -80,11 +71,10 @@ class ServedModel:
     core); one by one they take 14.7 and 6.5 ms.
     """
 
-    def __init__(self, name: str, source: Source, *, queue: int, batch_tokens: int, metrics: Metrics) -> None:
-        self.name, self.source = name, source
+    def __init__(self, name: str, path: str | None, options: Options, metrics: Metrics) -> None:
+        self.name, self._path, self._options, self._metrics = name, path, options, metrics
         # One reference, so that a batch never has the answers of one model and the version of another.
         self._loaded: tuple[Model | None, dict[str, Any]] = (None, {})
-        self._limit, self._budget, self._metrics = queue, batch_tokens, metrics
         self._jobs: deque[Job] = deque()
         self._arrived = threading.Condition()
         self._is_stopping = False
@@ -132,8 +122,9 @@ class ServedModel:
             await asyncio.to_thread(self._thread.join, 1)
 
     async def _load(self) -> None:
-        self._loaded = await asyncio.to_thread(load, self.source)
-        self._metrics.loaded(self.name)
+        self._loaded = await asyncio.to_thread(load, self._path, self._options)
+        self._metrics.loads.labels(self.name).inc()
+        self._metrics.ready.labels(self.name).set(1)
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> Any:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
@@ -152,7 +143,7 @@ class ServedModel:
             if job.done.done():
                 return job.done.result()
             has_left = leaving is not None and leaving.done()
-            self._metrics.abandoned(self.name, "client left" if has_left else "deadline")
+            self._metrics.abandoned.labels(self.name, "client left" if has_left else "deadline").inc()
             if has_left:
                 raise ClientLeftError
             what = f"no answer was ready within the deadline of {timeout_ms} ms"
@@ -162,7 +153,7 @@ class ServedModel:
             with self._arrived:
                 if job in self._jobs:
                     self._jobs.remove(job)
-                self._metrics.waiting(self.name, len(self._jobs))
+                self._metrics.waiting.labels(self.name).set(len(self._jobs))
             job.done.cancel()
             if leaving is not None:
                 leaving.cancel()
@@ -170,11 +161,11 @@ class ServedModel:
     def overload(self) -> HttpError | None:
         """Return the refusal of whatever comes, if as many requests wait as may."""
         with self._arrived:
-            if len(self._jobs) < self._limit:
+            if len(self._jobs) < self._options.queue:
                 return None
             waiting = sum(each.tokens for each in self._jobs)
         seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
-        what, next_step = f"{self._limit} requests wait: the queue is full", f"try again in {seconds} s"
+        what, next_step = f"{self._options.queue} requests wait: the queue is full", f"try again in {seconds} s"
         return HttpError("LB-957", what, status=429, next=next_step, retry_after=seconds)
 
     def _put(self, job: Job) -> None:
@@ -182,7 +173,7 @@ class ServedModel:
             if refusal := self.overload():
                 raise refusal
             self._jobs.append(job)
-            self._metrics.waiting(self.name, len(self._jobs))
+            self._metrics.waiting.labels(self.name).set(len(self._jobs))
             self._arrived.notify()
 
     # The model's thread
@@ -196,11 +187,11 @@ class ServedModel:
                     return
                 # The oldest job, and as many of the next ones as fit the budget.
                 taken = [self._jobs.popleft()]
-                left = self._budget - taken[0].tokens
+                left = self._options.batch_tokens - taken[0].tokens
                 while self._jobs and self._jobs[0].tokens <= left:
                     taken.append(self._jobs.popleft())
                     left -= taken[-1].tokens
-                self._metrics.waiting(self.name, len(self._jobs))
+                self._metrics.waiting.labels(self.name).set(len(self._jobs))
             jobs = [job for job in taken if not job.done.done()]
             if jobs:
                 self._answer(jobs)
@@ -216,7 +207,9 @@ class ServedModel:
             for job, found in zip(group, answer_together(model, group), strict=True):
                 self._loop.call_soon_threadsafe(_settle, job, found, facts["version"])
         seconds = time.monotonic() - started
-        self._metrics.batch(self.name, len(jobs), tokens, seconds)
+        for metric, value in ((self._metrics.batches, len(jobs)), (self._metrics.batch_seconds, seconds)):
+            metric.labels(self.name).observe(value)
+        self._metrics.tokens.labels(self.name).inc(tokens)
         # The mean of about the last ten batches.
         self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
 
@@ -283,9 +276,9 @@ def _require_short(model: Model, texts: Sequence[str]) -> None:
 # Loading
 
 
-def load(source: Source) -> tuple[Model, dict[str, Any]]:
+def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
     """Load and test a model; return it with its description."""
-    model = Model.load(source.path, precision=source.precision, backend=source.backend)
+    model = Model.load(path, precision=options.precision, backend=options.backend)
     self_test(model)
     config, folder = model.network.config, Path(model.source)
     files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])

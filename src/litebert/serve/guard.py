@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fastapi import Request, Response
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic_core import to_jsonable_python
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -186,7 +186,6 @@ class Gate:
         self._keys = [_digest(key) for key in api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -207,7 +206,8 @@ class Gate:
             await answer(scope, receive, send_with_headers)
         finally:
             route = getattr(scope.get("route"), "path", route)
-            self._metrics.answered(route, status, time.monotonic() - started)
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(time.monotonic() - started)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
@@ -245,7 +245,6 @@ class PatientConnection(H11Protocol):
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Refuse connections beyond the limit; wait for the first request."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.close()
@@ -253,7 +252,6 @@ class PatientConnection(H11Protocol):
             self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Read; a request that has begun must complete its headers in time."""
         super().data_received(data)
         is_between = self.cycle is None or self.cycle.response_complete
         if is_between and self._due is None and not self.transport.is_closing():
@@ -262,7 +260,6 @@ class PatientConnection(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -282,53 +279,25 @@ class PatientConnection(H11Protocol):
 
 # Metrics
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
     """The counters of one server, for Prometheus."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        own: dict[str, Any] = {"registry": self._registry}
-        timed, model = {**own, "buckets": _SECONDS}, ["model"]
-        self._requests = Counter("litebert_requests", "Answers by route and status.", ["route", "status"], **own)
-        self._seconds = Histogram("litebert_request_seconds", "From request to answer.", ["route"], **timed)
+        self.registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self.registry}
+        timed, model = {**own, "buckets": SECONDS}, ["model"]
+        self.requests = Counter("litebert_requests", "Answers by route and status.", ["route", "status"], **own)
+        self.seconds = Histogram("litebert_request_seconds", "From request to answer.", ["route"], **timed)
         reasons = "Requests that nobody waited for any more."
-        self._abandoned = Counter("litebert_abandoned", reasons, ["model", "reason"], **own)
-        self._loads = Counter("litebert_model_loads", "Times that a model was loaded.", model, **own)
+        self.abandoned = Counter("litebert_abandoned", reasons, ["model", "reason"], **own)
+        self.loads = Counter("litebert_model_loads", "Times that a model was loaded.", model, **own)
         together = "Requests computed together."
-        self._batches = Histogram("litebert_batch_requests", together, model, buckets=_COUNTS, **own)
-        self._batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, **timed)
-        self._tokens = Counter("litebert_tokens", "Estimated tokens computed.", model, **own)
-        self._ready = Gauge("litebert_ready", "1 when the model answers.", model, **own)
-        self._waiting = Gauge("litebert_queue_requests", "Requests that wait.", model, **own)
-
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        """Count one answer."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def batch(self, model: str, num_requests: int, num_tokens: int, seconds: float) -> None:
-        """Count one batch."""
-        self._batches.labels(model).observe(num_requests)
-        self._batch_seconds.labels(model).observe(seconds)
-        self._tokens.labels(model).inc(num_tokens)
-
-    def abandoned(self, model: str, reason: str) -> None:
-        """Count a request whose client left or whose deadline passed."""
-        self._abandoned.labels(model, reason).inc()
-
-    def loaded(self, model: str) -> None:
-        """Count that a model was loaded."""
-        self._loads.labels(model).inc()
-        self._ready.labels(model).set(1)
-
-    def waiting(self, model: str, number: int) -> None:
-        """Say how many requests wait."""
-        self._waiting.labels(model).set(number)
-
-    def text(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
-        return generate_latest(self._registry)
+        self.batches = Histogram("litebert_batch_requests", together, model, buckets=COUNTS, **own)
+        self.batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, **timed)
+        self.tokens = Counter("litebert_tokens", "Estimated tokens computed.", model, **own)
+        self.ready = Gauge("litebert_ready", "1 when the model answers.", model, **own)
+        self.waiting = Gauge("litebert_queue_requests", "Requests that wait.", model, **own)

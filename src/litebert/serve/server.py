@@ -18,8 +18,9 @@ import uvicorn
 
 from litebert.errors import LitebertError
 from litebert.files import read_capped
+from litebert.serve import Options
 from litebert.serve.app import Service, create_app
-from litebert.serve.batching import ServedModel, Source
+from litebert.serve.batching import ServedModel
 from litebert.serve.guard import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, Metrics, PatientConnection
 
 log = logging.getLogger("litebert.serve")
@@ -28,41 +29,26 @@ SWITCH_SECONDS = 0.001
 """How long the model's thread may hold the interpreter before the event loop gets it (5 ms by default)."""
 
 
-def serve(
-    sources: Mapping[str, Source],
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8_000,
-    threads: int = 0,
-    batch_tokens: int = 1_024,
-    queue: int = 64,
-    timeout_ms: int = 30_000,
-    client_seconds: float = 10.0,
-    api_keys: Sequence[str] = (),
-    cors_origins: Sequence[str] = (),
-) -> None:
-    """Serve models by name until SIGTERM or SIGINT; SIGHUP loads their files again."""
-    if not 0 < client_seconds < math.inf:
+def serve(paths: Mapping[str, str | None], options: Options) -> None:
+    """Serve models by name, the packaged one by None, until SIGTERM or SIGINT; SIGHUP loads their files again."""
+    seconds = options.client_seconds
+    if not 0 < seconds < math.inf:
         what, expected = "--client-seconds cannot have this value", "a number of seconds above 0"
-        raise LitebertError("LB-962", what, received=client_seconds, expected=expected, next="--client-seconds 10")
+        raise LitebertError("LB-962", what, received=seconds, expected=expected, next="--client-seconds 10")
+    keys = () if options.api_keys is None else read_keys(options.api_keys)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)
-    if threads:
-        torch.set_num_threads(threads)
-    listener = _listen(host, port)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    listener = _listen(options.host, options.port)
 
     async def run() -> None:
         metrics = Metrics()
-        models = [
-            ServedModel(name, source, queue=queue, batch_tokens=batch_tokens, metrics=metrics)
-            for name, source in sources.items()
-        ]
-        service = Service(models, metrics, timeout_ms=timeout_ms)
-        app = create_app(service, api_keys=api_keys, cors_origins=cors_origins, client_seconds=client_seconds)
+        models = [ServedModel(name, path, options, metrics) for name, path in paths.items()]
         config = uvicorn.Config(
-            app,
-            http=type("Connection", (PatientConnection,), {"header_seconds": client_seconds}),
+            create_app(Service(models, metrics, options), keys),
+            http=type("Connection", (PatientConnection,), {"header_seconds": seconds}),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -150,13 +136,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(2_048)
     except OSError as error:
         listener.close()
-        raise LitebertError(
-            "LB-970",
-            f"cannot listen on {host}:{port}",
-            received=error.strerror or str(error),
-            expected="an address of this machine and a free port",
-            next=f"litebert serve --port {port + 1}",
-        ) from error
+        what, next_step = f"cannot listen on {host}:{port}", f"litebert serve --port {port + 1}"
+        expected = "an address of this machine and a free port"
+        raise LitebertError("LB-970", what, received=str(error), expected=expected, next=next_step) from error
     return listener
 
 
@@ -166,7 +148,6 @@ def read_keys(file: Path) -> tuple[str, ...]:
     lines = (line.strip() for line in text.splitlines())
     keys = tuple(line for line in lines if line and not line.startswith("#"))
     if not keys:
-        raise LitebertError(
-            "LB-971", f"{file} contains no API key", expected="one key per line", next="openssl rand -hex 32 > keys.txt"
-        )
+        next_step = "openssl rand -hex 32 > keys.txt"
+        raise LitebertError("LB-971", f"{file} contains no API key", expected="one key per line", next=next_step)
     return keys
