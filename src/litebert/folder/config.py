@@ -19,9 +19,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
-_OTHER_ATTENTION = "albert-litebert"
-"""The model_type of networks with an attention of ours, so that transformers refuses to open them."""
-_LIMIT = 1 << 20
+_OTHER_ATTENTION = "albert-litebert"  # the model_type with an attention of ours, which transformers refuses to open
 
 # transformers' defaults for a BertConfig.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
@@ -90,30 +88,32 @@ def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
 
 
 def read_config(folder: Path) -> AlbertConfig:
-    """Read config.json of an ALBERT or a BERT; names that only transformers knows are ignored.
-
-    Missing values are transformers' defaults: xxlarge's for an ALBERT, bert-base's for a BERT. A BERT becomes a network
-    without sharing whose embeddings are as wide as its layers.
-    """
-    path = folder / CONFIG_FILE
-    if not path.exists():
-        raise LitebertError(
-            "LB-675",
-            f"there is no model in {folder}",
-            expected="a folder with config.json and model.safetensors, or a run that is done",
-            next=f"ls {folder}; rerun the command that began a run to resume it",
-        )
-    return parse_config(_read(folder), path)[1]
+    """Read config.json of an ALBERT or a BERT."""
+    return read_layout(folder)[1]
 
 
-def read_layout(folder: Path) -> TensorNames:
-    """Return the tensor names of a folder: ALBERT's or BERT's."""
-    return _layout(_read(folder), folder / CONFIG_FILE)
+def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
+    """Return the tensor names of a folder, ALBERT's or BERT's, and its configuration."""
+    return parse_config(_read(folder), folder / CONFIG_FILE)
 
 
 def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
-    """Return the tensor names and the configuration that the contents of a config.json describe; errors name `path`."""
-    layout = _layout(table, path)
+    """Return the tensor names and the configuration that the contents of a config.json describe; errors name `path`.
+
+    Missing values are transformers' defaults: xxlarge's for an ALBERT, bert-base's for a BERT. A BERT becomes a network
+    without sharing whose embeddings are as wide as its layers. Names that only transformers knows are ignored.
+    """
+    classes = table.get("architectures")
+    is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
+    model_type = table.get("model_type", "bert" if is_bert else "albert")
+    layout = {"albert": ALBERT, _OTHER_ATTENTION: ALBERT, "bert": BERT}.get(str(model_type))
+    if layout is None:
+        raise LitebertError(
+            "LB-600",
+            f"{path} does not describe an ALBERT or a BERT",
+            received=f"model_type {model_type}",
+            next="choose an ALBERT or BERT model folder",
+        )
     if layout is BERT:
         kind = table.get("position_embedding_type", "absolute")
         if kind != "absolute" or table.get("is_decoder") or table.get("add_cross_attention"):
@@ -121,8 +121,7 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
                 "LB-671",
                 f"{path} describes a BERT that litebert cannot compute",
                 received="a decoder" if kind == "absolute" else f"position_embedding_type {kind}",
-                expected="an encoder with absolute positions",
-                next="choose another model",
+                next="choose an encoder with absolute positions",
             )
         fields = _BERT_BASE.model_dump(mode="json")
         fields |= {name: table[name] for name in _BERT_SETTINGS if name in table}
@@ -150,8 +149,7 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     """Return the task head of a folder; None if there are only pretraining heads, or none.
 
-    `tensors` are the shapes in its weights file: for a config.json without architectures (files of 2019 and 2020), they
-    decide.
+    Where config.json names no architecture (files of 2019 and 2020), the shapes in the weights file, `tensors`, decide.
     """
     table, source = _read(folder), folder / CONFIG_FILE
     named = table.get("architectures")
@@ -197,8 +195,6 @@ def doubts(config: AlbertConfig) -> tuple[str, ...]:
 
     Official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1 against xlarge's configuration.
 
-    >>> doubts(AlbertConfig(hidden_act="gelu_new"))
-    ()
     >>> [note.split(",")[0] for note in doubts(AlbertConfig(hidden_act="gelu"))]
     ['hidden_act gelu is computed in the erf form']
     """
@@ -215,20 +211,12 @@ def has_published_shape(config: AlbertConfig) -> bool:
 
 
 def _read(folder: Path) -> dict[str, Json]:
-    return read_json(folder / CONFIG_FILE, command=f"ls {folder}", limit=_LIMIT)
-
-
-def _layout(table: dict[str, Json], path: Path) -> TensorNames:
-    classes = table.get("architectures")
-    is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
-    kind = table.get("model_type", "bert" if is_bert else "albert")
-    layouts = {"albert": ALBERT, _OTHER_ATTENTION: ALBERT, "bert": BERT}
-    if not isinstance(kind, str) or kind not in layouts:
+    path = folder / CONFIG_FILE
+    if not path.exists():
         raise LitebertError(
-            "LB-600",
-            f"{path} does not describe an ALBERT or a BERT",
-            received=f"model_type {kind}",
-            expected='model_type "albert" or "bert"',
-            next="choose an ALBERT or BERT model folder",
+            "LB-675",
+            f"there is no model in {folder}",
+            expected="a folder with config.json and model.safetensors, or a run that is done",
+            next=f"ls {folder}; rerun the command that began a run to resume it",
         )
-    return layouts[kind]
+    return read_json(path, command=f"ls {folder}", limit=1 << 20)

@@ -13,7 +13,7 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
-from litebert.folder.config import doubts, has_published_shape, read_config, read_head, read_layout, write_config
+from litebert.folder.config import doubts, has_published_shape, read_head, read_layout, write_config
 from litebert.folder.names import (
     ALBERT,
     BERT,
@@ -49,27 +49,20 @@ _NEXT_SENTENCE = (
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network, what its file lacks, and what the network does not need.
-
-    `missing` are names of parameters, which have no numbers; `unused` are names of tensors in the file; `notes` say
-    what the files leave uncertain.
-    """
+    """A network, what its file lacks, and what the network does not need."""
 
     network: Network
-    missing: frozenset[str]
-    unused: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    missing: frozenset[str]  # names of parameters, which have no numbers
+    unused: tuple[str, ...] = ()  # names of tensors in the file
+    notes: tuple[str, ...] = ()  # what the files leave uncertain
 
 
 @dataclass(frozen=True)
 class Start:
-    """Which parameters were not copied: `fresh` ones stay random, `dropped` ones are not used.
+    """Which parameters were not copied, and the notes of the model that was loaded."""
 
-    `notes` are those of the loaded model.
-    """
-
-    fresh: tuple[str, ...]
-    dropped: tuple[str, ...]
+    fresh: tuple[str, ...]  # these stay random
+    dropped: tuple[str, ...]  # these are not used
     notes: tuple[str, ...] = ()
 
 
@@ -97,10 +90,10 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
     For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An incomplete encoder or
     task head is an error; the two pretraining heads and the pooler may be missing, as in many files on the Hub.
     """
-    config, tensors = read_config(folder), read_weights(folder)
+    (layout, config), tensors = read_layout(folder), read_weights(folder)
     head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
     loaded = build_network(
-        tensors, config, head, source=folder, layout=read_layout(folder), dtype=dtype, for_inference=for_inference
+        tensors, config, head, source=folder, layout=layout, dtype=dtype, for_inference=for_inference
     )
     if for_inference:
         accelerate(loaded.network)
@@ -131,8 +124,7 @@ def build_network(
         raise LitebertError(
             "LB-663",
             f"{source} is an eight-bit model, which supports inference only",
-            expected="float weights to train, convert or export",
-            next="use the float model that it was made from",
+            next="train, convert or export the float model that it was made from",
         )
     with without_numbers():  # parameters have shapes, and no memory yet
         kept = torch.float32 if has_int8 else dtype
@@ -166,33 +158,29 @@ def build_network(
             theirs, ours = (str(each.dtype).removeprefix("torch.") for each in (tensor, expected))
             raise damaged_model("LB-664", f"{place} has another type", theirs, ours)
         if tensor.shape != expected.shape:
-            shape = f"{list(expected.shape)}, by config.json"
-            raise damaged_model("LB-606", f"{place} has another shape", list(tensor.shape), shape)
+            by_config = str(list(expected.shape))
+            raise damaged_model(
+                "LB-606", f"{place} has another shape than config.json says", list(tensor.shape), by_config
+            )
         parameters[name] = widened(tensor, place)
 
     missing = frozenset(wanted) - frozenset(parameters)
-    needed = []  # without a task head, the pretraining heads and the pooler may be missing
-    for name in sorted(missing):
-        is_pooler = name.startswith("albert.pooler")
-        if head is not None if is_pooler else name.startswith(("head.", "exits.", "albert.")):
-            needed.append(name)
-    if needed:
+    # Without a task head, the pretraining heads and the pooler may be missing.
+    optional = ("masked_lm.", "sentence_order.", *(("albert.pooler.",) if head is None else ()))
+    if needed := sorted(name for name in missing if not name.startswith(optional)):
         names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
         raise DamagedError(
             "LB-660",
             f"{source} lacks weights that its network needs",
             received=f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}",
-            expected="every tensor of the encoder, and of the head that config.json names",
             next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in config.json',
         )
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
-    notes: tuple[str, ...]
-    if layout is BERT:
-        notes = () if "sentence_order.classifier.weight" in missing else (_NEXT_SENTENCE,)
-    else:
-        notes = doubts(config) if has_published_shape(config) else ()
+    notes = doubts(config) if layout is ALBERT and has_published_shape(config) else ()
+    if layout is BERT and "sentence_order.classifier.weight" in wanted.keys() - missing:
+        notes = (_NEXT_SENTENCE,)
     return LoadedModel(network.eval(), missing, unused, notes)
 
 

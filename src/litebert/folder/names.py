@@ -19,19 +19,15 @@ from litebert.nn.heads import PRETRAINING_HEADS
 
 @dataclass(frozen=True)
 class TensorNames:
-    """The names of the tensors of one family of models on disk.
-
-    `encoder` is the prefix of the encoder's tensors, `modules` maps our modules to theirs, `layer` is the prefix of the
-    block of a group and an inner group, and `block` names its parts.
-    """
+    """The names of the tensors of one family of models on disk."""
 
     family: str
-    encoder: str
+    encoder: str  # the prefix of the encoder's tensors
     words: str
     predictions: str
-    modules: Mapping[str, str]
-    layer: str
-    block: Mapping[str, str]
+    modules: Mapping[str, str]  # theirs by ours
+    layer: str  # the prefix of the block of a group and an inner group
+    block: Mapping[str, str]  # its parts
 
 
 _EMBEDDINGS = {
@@ -91,19 +87,18 @@ _CONDITIONAL = {
     "head.answer": "answer_class.dense_1",
 }
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
-_BARE = ("embeddings.", "encoder.", "pooler.")
-# Non-persistent buffers of transformers that old files carry.
-_IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids")
+_BARE = ("embeddings.", "encoder.", "pooler.")  # tensors of an encoder that was saved alone
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # of transformers, in old files
 # Layer norms of files that were converted from TensorFlow, among them bert-base-uncased.
-_OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
     """Return the number of layer groups on disk: with partial sharing, one per layer.
 
-    Hugging Face's ALBERT only has groups. A network that shares attention alone, for example, is
-    written as the equivalent unshared network; `sharing` in config.json tells us how to merge it.
+    Hugging Face's ALBERT only has groups, so a network that shares attention alone, for example, is written as the
+    unshared network that it equals; `sharing` in config.json tells us how to merge it.
     """
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
@@ -156,10 +151,10 @@ def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = AL
     """Add the prefix that a bare encoder lacks; drop buffers and tied copies."""
     named = {}
     for name, tensor in tensors.items():
-        for old, new in _OLD_NORMS:
+        for old, new in _OLD_NORMS.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
         named[layout.encoder + name if name.startswith(_BARE) else name] = tensor
-    for buffer in _IGNORED:
+    for buffer in _BUFFERS:
         named.pop(layout.encoder + buffer, None)
     for copy, original in (
         (f"{layout.predictions}.decoder.weight", layout.words),
@@ -167,11 +162,8 @@ def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = AL
     ):
         tied = named.pop(copy, None)
         if tied is not None and not _equal(named.setdefault(original, tied), tied):
-            what, received = (
-                f"{source}: the output layer of the masked LM is not tied",
-                f"{copy} differs from {original}",
-            )
-            raise damaged_model("LB-609", what, received, f"equal tensors, as in every {layout.family.upper()}")
+            what = f"{source}: the output layer of the masked LM is not tied"
+            raise damaged_model("LB-609", what, f"{copy} differs from {original}")
     return named
 
 
@@ -181,11 +173,11 @@ def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertCon
         return config
     weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
     identity = torch.eye(config.hidden_size)
-    if weight is None or bias is None or (_equal(weight, identity) and not bool(bias.any())):
-        named.pop(f"{_PROJECTION}.weight", None)
-        named.pop(f"{_PROJECTION}.bias", None)
-        return config
-    return config.model_copy(update={"embedding_projection": True})
+    if weight is not None and bias is not None and not (_equal(weight, identity) and not bool(bias.any())):
+        return config.model_copy(update={"embedding_projection": True})
+    named.pop(f"{_PROJECTION}.weight", None)
+    named.pop(f"{_PROJECTION}.bias", None)
+    return config
 
 
 def from_disk(
@@ -200,8 +192,7 @@ def from_disk(
     """Return the tensor of every parameter on disk, and the names of unused tensors."""
     found, used = {}, set()
     for parameter in parameters:
-        on_disk = tensor_names(parameter, config, head, layout)
-        names = [name for name in on_disk if name in named]
+        names = [name for name in tensor_names(parameter, config, head, layout) if name in named]
         used.update(names)
         if names:
             found[parameter] = named[names[0]]

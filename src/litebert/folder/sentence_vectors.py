@@ -52,7 +52,7 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
             "LB-672",
             f"{path} describes vectors that litebert does not compute",
             received=received,
-            expected="Transformer, Pooling (mean, cls or max) and, optionally, Normalize",
+            expected="Transformer, Pooling (mean, cls or max) and, if need be, Normalize",
             next=f"to use the encoder alone, delete {path}",
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import mmap
 import sys
 from collections.abc import Iterable
@@ -18,23 +17,19 @@ from torch import Tensor
 from litebert.config import ATTENTION_KINDS
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast.engine import require_finite
-from litebert.files import read_json, write_stream
+from litebert.files import parse_json, read_json, write_stream
 
 WEIGHTS_FILE = "model.safetensors"
 INT8_FILE = "model-int8.safetensors"
 OTHER_FILE = "model-{}.safetensors"  # of a kind of attention
 INDEX_FILE = "model.safetensors.index.json"
 _HEADER_LIMIT = 1 << 20  # some 10,000 tensors; parsing takes forty times as much memory
-_PAGEOUT = 21
-"""MADV_PAGEOUT (Linux 5.4): unlike MADV_DONTNEED it loses nothing that was written."""
+_PAGEOUT = 21  # MADV_PAGEOUT (Linux 5.4): unlike MADV_DONTNEED it loses nothing that was written
 
-_HASH = "sha256"
-"""The key, in a file's own metadata, of the hash of this file with `_NO_HASH` in its place; transformers ignores it.
-
-Most processors compute SHA-256 in hardware, five times as fast as hashlib's blake2b."""
-_NO_HASH = b"0" * 64
-
-_KINDS = {
+# The key, in a file's own metadata, of the hash of this file with _NO_HASH in its place; transformers ignores it.
+# Most processors compute SHA-256 in hardware, five times as fast as hashlib's blake2b.
+_HASH, _NO_HASH = "sha256", b"0" * 64
+_OTHER_KINDS = {
     b"PK\x03\x04": "a zip archive, as torch.save writes it",
     **{b"\x80" + bytes([protocol]): "a pickle" for protocol in range(2, 6)},
     b"\x1f\x8b": "a gzip archive",
@@ -51,10 +46,7 @@ def damaged_model(code: str, what: str, received: object, expected: str | None =
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
     """Write tensors as one safetensors file with its hash, atomically; floats as `dtype`, integers unchanged."""
-    cast = {
-        name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).cpu().contiguous()
-        for name, tensor in tensors.items()
-    }
+    cast = {name: (t.to(dtype) if t.is_floating_point() else t).cpu().contiguous() for name, t in tensors.items()}
     data = memoryview(save(cast, metadata={"format": "pt"}))
     stop = 8 + int.from_bytes(data[:8], "little")
     # The hash is added by hand: the library writes several entries of metadata in an order that is never the same.
@@ -73,7 +65,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def has_hashes(folder: Path) -> bool:
     """Whether every weights file of a folder has a hash, by which damage is noticed."""
-    return all(_stored_hash(_header(path)) for path in _weight_files(folder))
+    return all(_read_header(path)[1] for path in _weight_files(folder))
 
 
 def weights_path(folder: Path) -> Path:
@@ -109,16 +101,15 @@ def shard_names(index: Path) -> list[str]:
     strange = [name for name in names if Path(name).name != name or "\0" in name]
     if not names or strange:
         received = ", ".join(strange[:3]) or "no weight_map"
-        what, expected = f"{index} does not list the files of a model", "names of files in the same folder"
-        raise damaged_model("LB-608", what, received, expected)
+        what = f"{index} does not list the files of a model"
+        raise damaged_model("LB-608", what, received, "names of files in the same folder")
     return names
 
 
 def release(tensors: Iterable[Tensor]) -> None:
-    """Give the pages of tensors in a mapped file, and free heap memory, back to the system.
+    """Give the pages of tensors in a mapped file, and free heap memory, back to the system (Linux only).
 
-    Packed weights have their own memory; after that, the file is only read for rows of the word table. On systems other
-    than Linux this does nothing.
+    Packed weights have their own memory; after that, the file is only read for rows of the word table.
     """
     if sys.platform != "linux":
         return
@@ -140,12 +131,12 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _mapped(path: Path) -> dict[str, Tensor]:
-    header = _header(path)
+    header, stored = _read_header(path)
     try:
         tensors = load_file(path)
     except (SafetensorError, ValueError, OSError, MemoryError) as error:
-        raise _incomplete(path, str(error)) from error
-    if stored := _stored_hash(header):
+        raise _incomplete(path, error) from error
+    if stored:
         digest = hashlib.sha256(header.replace(stored, _NO_HASH, 1))
         with path.open("rb") as file:
             file.seek(len(header))
@@ -162,8 +153,8 @@ def _mapped(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _header(path: Path) -> bytes:
-    """Return the start of a file with its header, which is checked before anything else is allocated."""
+def _read_header(path: Path) -> tuple[bytes, bytes | None]:
+    """Return the start of a file with its header, checked before anything else is allocated, and the hash in it."""
     if not path.is_file():
         beside = path.parent.iterdir() if path.parent.is_dir() else ()
         others = sorted(each.name for each in beside if each.suffix in (".bin", ".h5", ".msgpack", ".index"))
@@ -175,35 +166,23 @@ def _header(path: Path) -> bytes:
             next="litebert import --help lists what can be converted",
         )
     with path.open("rb") as file:
-        start = file.read(8)
+        start, room = file.read(8), path.stat().st_size - 8
         size = int.from_bytes(start, "little")
-        for magic, kind in _KINDS.items():
-            if start.startswith(magic):
-                raise _incomplete(path, kind)
-        if len(start) < 8 or size > min(_HEADER_LIMIT, path.stat().st_size - 8):
-            raise _incomplete(path, f"a header of {size:,} bytes in {path.stat().st_size:,}")
+        if kind := next((kind for magic, kind in _OTHER_KINDS.items() if start.startswith(magic)), None):
+            raise _incomplete(path, kind)
+        if len(start) < 8 or size > min(_HEADER_LIMIT, room):
+            raise _incomplete(path, f"a header of {size:,} bytes in {room + 8:,}")
         header = file.read(size)
-        try:
-            json.loads(header, object_pairs_hook=_once)
-        except (ValueError, RecursionError) as error:
-            raise _incomplete(path, f"a header that is not valid: {error}") from error
-    return start + header
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(dict(pairs)) != len(pairs):
-        raise ValueError("the same name is listed twice")
-    return dict(pairs)
-
-
-def _stored_hash(header: bytes) -> bytes | None:
-    table = json.loads(header[8:])
+    try:
+        table = parse_json(header.decode(), distinct_keys=True)
+    except (ValueError, RecursionError) as error:
+        raise _incomplete(path, f"a header that is not valid: {error}") from error
     metadata = table.get("__metadata__") if isinstance(table, dict) else None
     stored = metadata.get(_HASH) if isinstance(metadata, dict) else None
-    return stored.encode("utf-8", "replace") if isinstance(stored, str) and stored else None
+    return start + header, stored.encode("utf-8", "replace") if isinstance(stored, str) and stored else None
 
 
-def _incomplete(path: Path, received: str) -> DamagedError:
+def _incomplete(path: Path, received: object) -> DamagedError:
     return DamagedError(
         "LB-603",
         f"{path} is not a complete safetensors file",

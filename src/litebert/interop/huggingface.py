@@ -17,7 +17,7 @@ from litebert.config import AlbertConfig
 from litebert.config.allowed import expected
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import read_json, require_new, staged_folder
-from litebert.folder.config import CONFIG_FILE, doubts, read_config, read_head, read_layout
+from litebert.folder.config import CONFIG_FILE, doubts, read_head, read_layout
 from litebert.folder.model import build_network, save_model
 from litebert.folder.names import BERT
 from litebert.folder.sentence_vectors import read_sentence_vectors, write_sentence_transformers
@@ -52,7 +52,7 @@ def import_model(
     """
     require_new(output, force=None)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
-    layout, config = read_layout(source), read_config(source)
+    layout, config = read_layout(source)
 
     # Safetensors; or, where there are none, pickled weights, in shards or not
     pickled = [source / PICKLED_FILE] if (source / PICKLED_FILE).is_file() else []
