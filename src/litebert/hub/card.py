@@ -19,13 +19,12 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
-_THEIR_CALL = 'outputs = model(**tokenizer("The cat sat on the mat.", return_tensors="pt"))'
+_THEIR_TEXTS = '"The cat sat on the mat.", return_tensors="pt"'
 _THEIR_CALLS = {
-    "AlbertForQuestionAnswering": "outputs = model("
-    '**tokenizer("Who sat there?", "The cat sat on the mat.", return_tensors="pt"))',
-    "AlbertForMultipleChoice": 'texts = tokenizer(["Who sat there?"] * 2, ["the cat", "nobody"], '
-    'return_tensors="pt", padding=True)\n'
-    "outputs = model(**{name: rows[None] for name, rows in texts.items()})",
+    "AlbertForQuestionAnswering": f'outputs = model(**tokenizer("Who sat there?", {_THEIR_TEXTS}))',
+    "AlbertForMultipleChoice": """\
+texts = tokenizer(["Who sat there?"] * 2, ["the cat", "nobody"], return_tensors="pt", padding=True)
+outputs = model(**{name: rows[None] for name, rows in texts.items()})""",
 }
 
 
@@ -38,16 +37,13 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     """Return the text of README.md for a model folder; `name` is what its users will load.
 
     For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the settings that were set,
-    and the hashes of the data. Licence and languages are not in the files.
+    and the hashes of the data. No file has licence and languages.
     """
     loaded = load_model(folder)
     network, config, head = loaded.network, loaded.network.config, head_of(loaded.network)
-    parameters = {each: tensor for each, tensor in network.state_dict().items() if not tensor.is_meta}
-    parts = []  # the pretraining heads that have all their weights
-    for part in ("masked_lm", "sentence_order") if head is None else ():
-        needed = (part, "albert.") if part == "sentence_order" else (part,)
-        if not any(each.startswith(needed) for each in loaded.missing):
-            parts.append(part)
+    # The pretraining heads that have all their weights; sentence order also needs the pooler
+    needs = {"masked_lm": ("masked_lm",), "sentence_order": ("sentence_order", "albert.")} if head is None else {}
+    parts = [part for part, needed in needs.items() if not any(each.startswith(needed) for each in loaded.missing)]
     run = folder.absolute().parent if is_run(folder.absolute().parent) else None
     name = name or str(folder)
     title = name.split("/")[-1]
@@ -91,7 +87,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
             f"Its layers share {config.sharing}. transformers knows no partial sharing: it reads "
             f"{config.num_hidden_layers} separate layers, with the same outputs and more memory."
         )
-    theirs = architecture(head, list(parameters))
+    theirs = architecture(head, network.state_dict().keys() - loaded.missing)
     if head and not head.record.is_in_transformers:
         remarks.append("transformers has no such head: it reads the encoder alone.")
         theirs = "AlbertModel"
@@ -110,7 +106,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
             "",
             f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(name)})",
             f"model = {theirs}.from_pretrained({json.dumps(name)}).eval()",
-            _THEIR_CALLS.get(theirs, _THEIR_CALL),
+            _THEIR_CALLS.get(theirs, f"outputs = model(**tokenizer({_THEIR_TEXTS}))"),
         ],
     )
     own, others = ("\n".join(["```python", *block, "```"]) for block in blocks)
@@ -132,22 +128,16 @@ def _training(run: Run, kept: str) -> list[str]:
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
     result = run.outcome
-    evaluated, baseline = EvaluatedStep(step=0, measures={}), result.baseline if result else {}
+    evaluated = EvaluatedStep.of(run.evaluations[-1]) if run.evaluations else EvaluatedStep(step=0, measures={})
     if result:
         evaluated = result.best if kept == "best" else result.last
-    elif run.evaluations:
-        evaluated = EvaluatedStep.of(run.evaluations[-1])
-    if baseline:
+    measures = _table({name: f"{value:.6g}" for name, value in evaluated.measures.items()})
+    if baseline := result.baseline if result else {}:
         shown = {name: f"{baseline[name]:.6g}" if name in baseline else "" for name in evaluated.measures}
         rows = [f"| {name} | {value:.6g} | {shown[name]} |" for name, value in evaluated.measures.items()]
         measures = "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
-    else:
-        measures = _table({name: f"{value:.6g}" for name, value in evaluated.measures.items()})
-    settings = {
-        name: value
-        for name, value in run.settings.items()
-        if run.file.origins.get(name) != Origin() and not name.startswith(("model.", "data."))
-    }
+    given = {name: value for name, value in run.settings.items() if run.file.origins.get(name) != Origin()}
+    settings = {name: f"`{value}`" for name, value in given.items() if not name.startswith(("model.", "data."))}
     return [
         f"## Training\n\nlitebert {run.file.litebert}, step {evaluated.step:,} of the run `{run.folder.name}`.\n",
         measures,
@@ -155,7 +145,7 @@ def _training(run: Run, kept: str) -> list[str]:
         "Data and tokenizer:\n",
         _table({name: f"`{value}`" for name, value in run.file.data.items()}),
         "Settings that were set (all others are defaults):\n",
-        _table({name: f"`{value}`" for name, value in settings.items()}),
+        _table(settings),
         "The command that trains it again, with the data and the model named above:\n",
         f"```sh\n{_command(run)}\n```\n",
     ]
@@ -202,9 +192,7 @@ def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[s
     if license or languages:
         raise LitebertError(
             "LB-637",
-            f"{own} exists and is used unchanged",
-            received="--license or --language",
-            expected="license and language in its first lines, between the lines of ---",
-            next=f"edit {own}, or move it away to have a card made",
+            f"{own} exists and is used unchanged: --license and --language change nothing",
+            next=f"put them between the lines of --- in {own}, or move it away to have a card made",
         )
     return written.decode("utf-8", "replace"), True

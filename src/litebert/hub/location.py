@@ -13,8 +13,7 @@ from litebert.files import as_path
 from litebert.hub.transfer import HubName, pull
 from litebert.runs import is_run
 
-PACKAGED_NAME = "litebert"
-"""The name of the model that comes with the package; a folder of this name here goes first."""
+PACKAGED_NAME = "litebert"  # the model that comes with the package; a folder of this name here goes first
 # The usual folders of models; no owner on the Hub has such a name.
 _OUR_FOLDERS = {"runs", "models", "model", "checkpoints", "output", "outputs", "out", "data", "tmp"}
 _OUR_MODELS = {"model", "best", "checkpoints"}
@@ -44,9 +43,8 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
         return path / "model" if is_run(path) else path
     if str(name_or_path) == PACKAGED_NAME and found == "nothing":
         return packaged_model()
-    name = HubName.parse(str(name_or_path))
-    is_path = looks_local(str(path)) or Path(name.repository).parent.is_dir() if name else True
-    if name is not None and not is_path and found == "nothing":
+    name = HubName.parse(str(name_or_path)) if found == "nothing" and not looks_local(str(path)) else None
+    if name is not None and not Path(name.repository).parent.is_dir():
         return pull(name, legacy_pickle=legacy_pickle)
 
     # Suggest the run or model of this name in the usual folders, or a folder with a similar name.

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,10 +30,8 @@ from litebert.errors import DamagedError, LitebertError, ResourceError
 
 Done = TypeVar("Done")
 
-PATIENCE = 30.0
-"""A transfer is given up after this many seconds without anything new."""
-_STEP = 1 << 16
-"""Bytes that count as something new."""
+PATIENCE = 30.0  # a transfer is given up after this many seconds without anything new
+_STEP = 1 << 16  # bytes that count as something new
 
 MODEL_FILES = (
     "config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "tokenizer.json", "tokenizer_config.json",
@@ -40,7 +39,6 @@ MODEL_FILES = (
     # those of sentence-transformers
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "[0-9]_*/config.json",
 )  # fmt: skip
-_PICKLED_FILES = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
 # Of the folders in a repository, only 1_Pooling/config.json and the like are needed.
 _IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin", "*/*.md"]
 
@@ -79,20 +77,20 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
 
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    folder = _fetch(name, MODEL_FILES, patience)
-    if any(folder.glob("*.safetensors")):
-        return folder
+    wanted = [("*.safetensors", MODEL_FILES)]
     if legacy_pickle:
-        folder = _fetch(name, (*MODEL_FILES, *_PICKLED_FILES), patience)
-        if any(folder.glob("*.bin")):
+        wanted.append(("*.bin", (*MODEL_FILES, "pytorch_model*.bin", "pytorch_model.bin.index.json")))
+    for weights, patterns in wanted:
+        folder = _watched(partial(_fetch, name, patterns), "fetch", name, patience)
+        if any(folder.glob(weights)):
             return folder
 
-    def listed() -> list[str]:
+    def list_files() -> list[str]:
         from huggingface_hub import HfApi
 
         return HfApi().list_repo_files(name.repository, revision=name.revision)
 
-    names = _watched(listed, "fetch", name, patience)
+    names = _watched(list_files, "fetch", name, patience)
     pickled = [file for file in names if file.endswith(".bin") and "/" not in file]
     read_it = f"litebert import huggingface {name.repository} --output FOLDER --legacy-pickle"
     raise LitebertError(
@@ -113,10 +111,7 @@ def push(
     message: str = "Upload model",
     patience: float = PATIENCE,
 ) -> str:
-    """Send files, and texts that become files, in one commit; return the commit's address.
-
-    Repository and branch are created if needed.
-    """
+    """Send files, and texts that become files, in one commit; return its address. Creates repository and branch."""
 
     def send() -> str:
         from huggingface_hub import CommitOperationAdd, HfApi
@@ -142,43 +137,33 @@ def model_files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
 
 
-def _fetch(name: HubName, patterns: tuple[str, ...], patience: float) -> Path:
+def _fetch(name: HubName, patterns: tuple[str, ...]) -> Path:
     """Return the folder in the cache that holds the files of a repository that match the patterns."""
+    from huggingface_hub import constants, snapshot_download
 
-    def fetch() -> Path:
-        from huggingface_hub import constants, snapshot_download
-
-        blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.repository.replace('/', '--')}" / "blobs"
-        known = set(blobs.glob("*"))
-        folder = snapshot_download(
-            name.repository,
-            revision=name.revision,
-            allow_patterns=list(patterns),
-            ignore_patterns=_IN_FOLDERS,
-            library_name="litebert",
-            library_version=version("litebert"),
-        )
-        for blob in set(blobs.glob("*")) - known:
-            _require_hash(blob)
-        return Path(folder)
-
-    return _watched(fetch, "fetch", name, patience)
-
-
-def _require_hash(blob: Path) -> None:
-    """Compare a new file with its name in the cache, which is its hash.
-
-    The Hub names by SHA-256, or by SHA-1 as git computes it; mirrors also by plain SHA-1.
-    """
-    header = f"blob {blob.stat().st_size}\0".encode()
-    digests = {64: [hashlib.sha256()], 40: [hashlib.sha1(header), hashlib.sha1()]}.get(len(blob.name), [])  # noqa: S324
-    with blob.open("rb") as file:
-        while digests and (piece := file.read(1 << 20)):
-            for digest in digests:
-                digest.update(piece)
-    if digests and blob.name not in [digest.hexdigest() for digest in digests]:
-        blob.unlink()
-        raise _TransferError("damaged", f"a file with another hash than {blob.name}")
+    blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.repository.replace('/', '--')}" / "blobs"
+    known = set(blobs.glob("*"))
+    folder = snapshot_download(
+        name.repository,
+        revision=name.revision,
+        allow_patterns=list(patterns),
+        ignore_patterns=_IN_FOLDERS,
+        library_name="litebert",
+        library_version=version("litebert"),
+    )
+    # A file's name in the cache is its hash: SHA-256, or SHA-1 as git computes it; mirrors also use plain SHA-1.
+    for blob in set(blobs.glob("*")) - known:
+        header = f"blob {blob.stat().st_size}\0".encode()
+        by_length = {64: [hashlib.sha256()], 40: [hashlib.sha1(header), hashlib.sha1()]}  # noqa: S324
+        digests = by_length.get(len(blob.name), [])
+        with blob.open("rb") as file:
+            while digests and (piece := file.read(1 << 20)):
+                for digest in digests:
+                    digest.update(piece)
+        if digests and blob.name not in [digest.hexdigest() for digest in digests]:
+            blob.unlink()
+            raise _TransferError("damaged", f"a file with another hash than {blob.name}")
+    return Path(folder)
 
 
 class _TransferError(Exception):
@@ -192,24 +177,20 @@ class _TransferError(Exception):
 class _Watch:
     """The hooks on the requests of one transfer, which may run in several threads.
 
-    What counts is the farthest that the bytes of each address have come: those that are sent again are nothing new.
+    What counts is how far the bytes of each address have come: those that are sent again are nothing new.
     """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._deadline = 0.0
         self._reached: dict[str, int] = {}
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        """Let all requests end, and refuse further ones."""
-        self._is_stopped = True
+        self.is_stopped = False  # then all requests end, and further ones are refused
 
     def _saw(self, key: str, num_steps: int = 0) -> None:
         now = time.monotonic()
         if num_steps > self._reached.get(key, -1):
             self._reached[key], self._deadline = num_steps, now + self._patience
-        if self._is_stopped or now > self._deadline:
+        if self.is_stopped or now > self._deadline:
             raise _TransferError("stalled", f"nothing new for {self._patience:.0f} seconds")
 
     def on_request(self, request: Any) -> None:
@@ -313,17 +294,17 @@ def _watched(work: Callable[[], Done], action: str, name: HubName, patience: flo
         from huggingface_hub import constants
 
         kind, code, what, next_step = _FAILURES[reason]
-        words = {"action": action, "name": name.repository, "endpoint": constants.ENDPOINT, "around": _AROUND[action]}
+        around = {
+            "fetch": "fetch the files elsewhere and give the folder",
+            "push": "upload the folder in a browser, or on a machine that can",
+        }[action]
+        words = {"action": action, "name": name.repository, "endpoint": constants.ENDPOINT, "around": around}
         seen = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
         raise kind(code, what.format(**words), received=seen, next=next_step.format(**words)) from error
     finally:
-        watch.stop()
+        watch.is_stopped = True
 
 
-_AROUND = {
-    "fetch": "fetch the files elsewhere and give the folder",
-    "push": "upload the folder in a browser, or on a machine that can",
-}
 _AGAIN = "run the same command again later, or {around}"
 _FAILURES: dict[str, tuple[type[LitebertError], str, str, str]] = {
     "offline": (
@@ -360,7 +341,6 @@ _FAILURES: dict[str, tuple[type[LitebertError], str, str, str]] = {
         LitebertError, "LB-632", "{name} exists already and is public: nothing was sent",
         "choose another name, or make the repository private in its settings",
     ),
-    "refused": (LitebertError, "LB-633", "the Hub, {endpoint}, refuses to {action} {name}", "{around}"),
     "other": (LitebertError, "LB-633", "it was not possible to {action} {name}", _AGAIN),
 }  # fmt: skip
 """What is said for each reason: kind, identifier, what happened, the next step."""
@@ -373,32 +353,32 @@ def _reason(error: BaseException) -> str | None:
 
     if isinstance(error, _TransferError):
         return error.reason
-    kinds: tuple[tuple[type[BaseException], str], ...] = (
-        (errors.OfflineModeIsEnabled, "offline"),
-        (errors.GatedRepoError, "forbidden"),
-        (errors.DisabledRepoError, "forbidden"),
-        (errors.RepositoryNotFoundError, "repository"),
-        (errors.RevisionNotFoundError, "revision"),
-        (errors.HFValidationError, "name"),
-        (httpx2.TooManyRedirects, "server"),
-        (httpx2.ConnectTimeout, "unreachable"),
-        (httpx2.TimeoutException, "stalled"),
-    )
-    for kind, reason in kinds:
-        if isinstance(error, kind):
-            return reason
+    kinds: dict[type[BaseException], str] = {
+        errors.OfflineModeIsEnabled: "offline",
+        errors.GatedRepoError: "forbidden",
+        errors.DisabledRepoError: "forbidden",
+        errors.RepositoryNotFoundError: "repository",
+        errors.RevisionNotFoundError: "revision",
+        errors.HFValidationError: "name",
+        httpx2.TooManyRedirects: "server",
+        httpx2.ConnectTimeout: "unreachable",
+        httpx2.TimeoutException: "stalled",
+    }
+    if known := next((reason for kind, reason in kinds.items() if isinstance(error, kind)), None):
+        return known
     if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
         by_status = {401: "forbidden", 403: "forbidden", 404: "repository", 408: "server", 429: "server"}
-        return by_status.get(status, "refused" if status < 500 else "server")
+        return by_status.get(status, "other" if status < 500 else "server")
     if isinstance(error, httpx2.HTTPError):
         return "unreachable"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return "full"
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO):
-        return "disk"
-    if isinstance(error, OSError) and str(error).startswith("Consistency check failed"):
-        return "damaged"
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return "full"
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO):
+            return "disk"
+        if str(error).startswith("Consistency check failed"):
+            return "damaged"
     is_incomplete = isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is None
     return "offline" if is_incomplete and constants.is_offline_mode() else None
 

@@ -29,11 +29,9 @@ from litebert.nn.model import without_numbers
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
-OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
-"""As in the checkpoints of a run; of state.json only `step` is written and read."""
+OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the checkpoints of a run
 STEP = "global_step"
-SLOTS = ("adam_m", "adam_v")
-"""Both optimizers keep these beside each variable, `<variable>/adam_m` (optimization.py L140)."""
+SLOTS = ("adam_m", "adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
 
 # --- the variables of google-research/albert, modeling.py ------------------------------------------------------------
 
@@ -66,8 +64,7 @@ GOOGLE = TensorNames(
 )
 """A layout beside those of Hugging Face's files, so that groups, inner groups and partial sharing are the same."""
 _POOLER = {"albert.pooler.weight": "bert/pooler/dense/kernel", "albert.pooler.bias": "bert/pooler/dense/bias"}
-_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}
-"""The linear heads by their names in Hugging Face's files; GLUE's and RACE's have the same variables."""
+_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}  # by their names in Hugging Face's files
 
 
 def variables_of(parameter: str, config: AlbertConfig, head: HeadConfig | None = None) -> list[str]:
@@ -127,11 +124,12 @@ def import_checkpoint(
     with checkpoint_at(path, workplace=output.absolute().parent) as (prefix, notes):
         bundle = read_bundle(prefix)
         entries = {name.removeprefix("module/"): entry for name, entry in bundle.entries.items()}  # TF-Hub's names
-        if WORDS not in entries or not any(map(BLOCK.match, entries)):
+        blocks = {(int(match[1]), int(match[2])) for name in entries if (match := BLOCK.match(name))}
+        if WORDS not in entries or not blocks:
             weights = [name for name in entries if not is_slot(name)]
             raise LitebertError(
                 "LB-719",
-                f"{bundle.prefix} is not a checkpoint of an ALBERT",
+                f"{prefix} is not a checkpoint of an ALBERT",
                 received=f"{len(weights)} variables, {', '.join(weights)}"[:1_000],
                 expected=f"{WORDS}, bert/encoder/transformer/group_0/..., as Google's code names them",
                 next="give a checkpoint of google-research/albert",
@@ -139,11 +137,16 @@ def import_checkpoint(
         bundle = replace(bundle, entries=entries)
         task = find_head(bundle, kind=head, labels=tuple(labels))
         settings, doubts = read_official_config(config or find_config(prefix), attention_heads=attention_heads)
+
         # The layers, before a network of as many as a configuration says is built; then every shape
-        blocks = {(int(match[1]), int(match[2])) for name in entries if (match := BLOCK.match(name))}
+        def require_fit(received: object, wanted: str, *, fits: bool) -> None:
+            if not fits:
+                next_step = "give the configuration that belongs to the checkpoint with --config"
+                what = f"{prefix} and its configuration do not belong together"
+                raise DamagedError("LB-721", what, received=received, expected=wanted, next=next_step)
+
         groups, inner, last = settings.num_hidden_groups, settings.inner_group_num, max(blocks)
-        _require_fit(
-            bundle,
+        require_fit(
             f"{len(blocks)} blocks, up to group {last[0]}, inner {last[1]}",
             f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0",
             fits=(groups, inner) == (last[0] + 1, last[1] + 1) and len(blocks) == groups * inner,
@@ -152,12 +155,13 @@ def import_checkpoint(
             network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
         parameters = network.state_dict()
         wanted = {name: variables_of(name, settings, task)[0] for name in parameters}
-        for name, parameter in parameters.items():
-            for stored in (wanted[name], *(f"{wanted[name]}/{slot}" for slot in SLOTS)):
+        for name, variable in wanted.items():
+            for stored in (variable, *(f"{variable}/{slot}" for slot in SLOTS)):
                 if stored in entries:
-                    theirs = bundle.shape(stored)[:: -1 if wanted[name].endswith("/kernel") else 1]
-                    shapes = f"{stored} of shape {list(theirs)}", f"{list(parameter.shape)} (kernels as [out, in])"
-                    _require_fit(bundle, *shapes, fits=theirs == tuple(parameter.shape))
+                    theirs = bundle.shape(stored)[:: -1 if variable.endswith("/kernel") else 1]
+                    ours = tuple(parameters[name].shape)
+                    shown = f"{stored} of shape {list(theirs)}", f"{list(ours)} (kernels as [out, in])"
+                    require_fit(*shown, fits=theirs == ours)
         # Google's graph has a pooler under every head, used or not: it is kept for the way back.
         is_idle = task is not None and not task.is_pooled
         idle = {name: each for name, each in _POOLER.items() if is_idle and each in entries}
@@ -172,22 +176,17 @@ def import_checkpoint(
             )
         has_slots = any(map(is_slot, entries))
         if has_optimizer and not has_slots:
-            raise LitebertError(
-                "LB-724",
-                f"{prefix} has no optimizer",
-                received=f"no variable that ends in /{SLOTS[0]}",
-                expected="a checkpoint that training wrote; the released ones have none",
-                next="omit --optimizer",
-            )
+            what = f"{prefix} has no optimizer: no variable ends in /{SLOTS[0]}, as in the released ones"
+            raise LitebertError("LB-724", what, next="omit --optimizer")
 
         def tensor(variable: str, slot: str = "") -> Tensor:
             """Read a variable, or the optimizer's beside it, as our parameter: kernels transposed, and as float32."""
             name = f"{variable}{slot}"
-            values = widened(bundle.read(name), f"{bundle.prefix}: {name}")
+            values = widened(bundle.read(name), f"{prefix}: {name}")
             return values.T.contiguous() if variable.endswith("/kernel") else values
 
         vocabulary = tokenizer or find_vocabulary(prefix)
-        step = None
+        step, about_words = None, "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
         with staged_folder(output) as staged:
             found = {name: tensor(each) for name, each in wanted.items() if name not in missing}
             write_config(settings, staged, head=task, parameters=found)
@@ -195,26 +194,21 @@ def import_checkpoint(
             write_weights(staged / WEIGHTS_FILE, tensors, dtype=torch.float32)
             if has_optimizer:  # a variable that never had a gradient has no moments: zeros
                 moments = {
-                    f"{name}/{slot}": tensor(wanted[name], f"/{slot}")
-                    if f"{wanted[name]}/{slot}" in entries
-                    else torch.zeros(parameter.shape)
-                    for name, parameter in parameters.items()
+                    f"{name}/{slot}": tensor(variable, f"/{slot}")
+                    if f"{variable}/{slot}" in entries
+                    else torch.zeros(parameters[name].shape)
+                    for name, variable in wanted.items()
                     for slot in SLOTS
                 }
                 write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
                 step = int(bundle.read(STEP)) if STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
-            if vocabulary is None:
-                about_words = "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
-            else:
+            if vocabulary is not None:
                 words = Tokenizer.load(vocabulary)
                 words.save(staged, max_length=settings.max_position_embeddings)
-                about_words = (
-                    f"{vocabulary.name} has {words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows: "
-                    "make sure that they belong together"
-                    if words.vocab_size != settings.vocab_size
-                    else ""
-                )
+                sizes = f"{words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows"
+                differs = words.vocab_size != settings.vocab_size
+                about_words = f"{vocabulary.name} has {sizes}: make sure that they belong together" if differs else ""
         used = [*(wanted[name] for name in found), *idle.values()]
         unused = sorted(n for n in entries.keys() - set(used) - {STEP} if not is_slot(n))
         lacking = sorted({name.rpartition(".")[0] for name in missing})
@@ -243,17 +237,6 @@ def import_checkpoint(
         )
 
 
-def _require_fit(bundle: Bundle, received: str, wanted: str, *, fits: bool) -> None:
-    if not fits:
-        raise DamagedError(
-            "LB-721",
-            f"{bundle.prefix} and its configuration do not belong together",
-            received=received,
-            expected=wanted,
-            next="give the configuration that belongs to the checkpoint with --config",
-        )
-
-
 def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
@@ -262,43 +245,37 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
     """
     kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
     variable = next((name for name in kinds if name in bundle.entries), "")
-    asked = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
+    fields: dict[str, object] = {}
     if variable != "output_weights":
-        head = HeadConfig.model_validate({"kind": kinds[variable]}) if variable else None
-        if labels or kind not in (None, head and head.kind):
+        has, fits = f"a {kinds[variable]} head" if variable else "no task head", not labels
+        fits = fits and kind in (None, kinds.get(variable))
+        fields["kind"] = kinds.get(variable)
+    else:
+        shape = bundle.shape(variable)
+        num_outputs = shape[0] if shape else 0
+        if kind is None and num_outputs == 1 and not labels:
             raise LitebertError(
-                "LB-712",
-                f"the checkpoint has {f'a {head.kind} head' if head else 'no task head'}, not the requested one",
-                received=asked,
-                next="omit --head and --labels",
+                "LB-713",
+                "a head with one output can be a regression or a multiple choice",
+                next="add --head sequence-classification (STS-B) or --head multiple-choice (RACE)",
             )
-        return head
-    shape = bundle.shape(variable)
-    num_outputs = shape[0] if shape else 0
-    if kind is None and num_outputs == 1 and not labels:
-        raise LitebertError(
-            "LB-713",
-            "a head with one output can be a regression or a multiple choice",
-            expected="--head sequence-classification (STS-B) or --head multiple-choice (RACE)",
-            next="name it with --head",
-        )
-    kind = kind or "sequence-classification"
-    record = HEADS.get(kind)
-    is_choice = record is not None and record.has_choices
-    names = () if is_choice else labels or numbered_labels(min(num_outputs, 100_000))
-    fits = num_outputs == 1 and not labels if is_choice else len(names) == num_outputs > 0
-    if record is None or record.variable != variable or not fits or len(set(names)) < len(names):
+        kind = kind or "sequence-classification"
+        record = HEADS[kind]
+        names = () if record.has_choices else labels or numbered_labels(min(num_outputs, 100_000))
+        has, fits = f"a head with {num_outputs} outputs", record.variable == variable and len(set(names)) == len(names)
+        fits = fits and (num_outputs == 1 and not labels if record.has_choices else len(names) == num_outputs > 0)
+        fields = {"kind": kind, "labels": names}
+        if record.has_problem_type and num_outputs == 1:
+            fields["problem_type"] = "regression"
+    if not fits:
         raise LitebertError(
             "LB-714",
-            "the checkpoint's head does not fit the requested one",
-            received=f"{num_outputs} outputs, {asked}",
-            expected="one distinct label for each output; one output and no label for a choice",
+            f"the checkpoint has {has}, which is not the requested one",
+            received=f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}",
+            expected="one distinct label for each output of a classifier; nothing for all others",
             next="litebert import google --help",
         )
-    fields: dict[str, object] = {"kind": kind, "labels": names}
-    if record.has_problem_type and num_outputs == 1:
-        fields["problem_type"] = "regression"
-    return HeadConfig.model_validate(fields)
+    return HeadConfig.model_validate(fields) if fields["kind"] else None
 
 
 # --- albert_config.json (modeling.py L42-125) ------------------------------------------------------------------------
@@ -316,9 +293,8 @@ _FIELDS = (
     "initializer_range", "inner_group_num", "intermediate_size", "max_position_embeddings", "num_attention_heads",
     "num_hidden_groups", "num_hidden_layers", "type_vocab_size", "vocab_size",
 )  # fmt: skip
+# In every published file; run_pretraining.py L189 reads net_structure_type.
 _UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
-"""In every published file; run_pretraining.py L189 reads net_structure_type."""
-_XLARGE_SIZE, _XLARGE_HEADS = 2_048, {16: 32, 32: 16}
 
 
 def read_official_config(path: Path, *, attention_heads: int | None = None) -> tuple[AlbertConfig, list[str]]:
@@ -337,7 +313,7 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
             f"{path} names an activation that Google's code does not have",
             received=f"hidden_act {fields['hidden_act']!r}",
             expected=", ".join(filter(None, _ACTIVATIONS)),
-            next=f"correct hidden_act in {path}",
+            next="correct hidden_act",
         )
     fields["hidden_act"] = _ACTIVATIONS[activation]
     if attention_heads is not None:
@@ -356,7 +332,7 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
     notes = []
     if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
         notes.append(f"{path.name} leaves out what has the official default then: {', '.join(missing)}")
-    other = _XLARGE_HEADS.get(config.num_attention_heads) if config.hidden_size == _XLARGE_SIZE else None
+    other = {16: 32, 32: 16}.get(config.num_attention_heads) if config.hidden_size == 2_048 else None  # xlarge
     if other and attention_heads is None:
         notes.append(
             f"{config.num_attention_heads} attention heads, by the configuration; other published files of xlarge say "
@@ -461,23 +437,18 @@ def _read_optimizer(
     folder: Path, parameters: dict[str, Tensor], config: AlbertConfig, places: dict[str, list[str]]
 ) -> tuple[dict[str, Tensor], int]:
     """Return the moments of all parameters by variable, and the number of steps."""
-    if config.sharing != "all":
-        raise LitebertError(
-            "LB-725",
-            "this optimizer cannot be carried over: its moments belong to other variables",
-            received=f"sharing {config.sharing}, whose moments are sums over layers",
-            next="omit --optimizer",
-        )
     path = folder / OPTIMIZER_FILE
     tensors = read_tensors(path) if path.is_file() else {}
     shapes = {f"{name}/{slot}": each.shape for name, each in parameters.items() for slot in SLOTS}
-    if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
+    is_shared = config.sharing != "all"
+    if is_shared or {name: tensor.shape for name, tensor in tensors.items()} != shapes:
+        there = f"{len(tensors)} tensors in {OPTIMIZER_FILE}" if tensors else f"no {path}"
         raise LitebertError(
             "LB-726",
-            f"{folder} has no optimizer of this network",
-            received=f"{len(tensors)} tensors in {OPTIMIZER_FILE}" if tensors else f"no {path}",
+            f"{folder} has no optimizer that Google's code can continue with",
+            received=f"sharing {config.sharing}, whose moments are sums over layers" if is_shared else there,
             expected=f"both moments of all {len(parameters)} parameters",
-            next="give a checkpoint folder of a run, runs/NAME/checkpoints/step-N",
+            next="omit --optimizer, or give a checkpoint folder of a run, runs/NAME/checkpoints/step-N",
         )
     step = read_json(folder / STATE_FILE, command=f"ls -l {folder}").get("step")
     moments = {}

@@ -15,16 +15,12 @@ from typing import BinaryIO, cast
 from litebert.errors import DamagedError, LitebertError, disk_errors
 
 MAX_BYTES = 10 << 30
-MAX_ENTRIES = 1_000
-"""The released models have at most nine files."""
-MAX_RATIO = 100
-"""Most unpacked bytes per byte of an archive, beyond the first MiB."""
-_MAX_READ = 1 << 20
-"""Most bytes that tarfile may ask for at once: it would read a header of any size into memory."""
+MAX_ENTRIES = 1_000  # the released models have at most nine files
+MAX_RATIO = 100  # unpacked bytes per byte of an archive, beyond the first MiB
+_MAX_READ = 1 << 20  # bytes that tarfile may ask for at once: it would read a header of any size into memory
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _STATE = re.compile(r'^model_checkpoint_path:\s*"([^"]*)"', re.MULTILINE)
-_STATE_LIMIT = 1 << 20
 
 
 @contextmanager
@@ -33,39 +29,39 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[s
 
     An archive is unpacked in `workplace` until the end of the block.
     """
+    if path.is_dir():  # "." and "/" have no name
+        yield _find_in(path, path)
+        return
     prefix = path.with_name(_PART.sub("", path.name))
-    if path.is_dir():
-        yield _in_folder(path, path)
-    elif prefix.with_name(f"{prefix.name}.index").is_file():
+    if prefix.with_name(f"{prefix.name}.index").is_file():
         yield prefix, []
-    elif path.is_file() and _is_archive(path):
+    elif path.is_file() and _is_tar(path):
         workplace.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".unpacked-", dir=workplace) as folder:
             unpack(path, Path(folder))
-            yield _in_folder(Path(folder), path)
+            yield _find_in(Path(folder), path)
     else:
         raise _none_there(path)
 
 
 def find_config(prefix: Path) -> Path:
     """Return the configuration next to a checkpoint, or in its module's assets."""
-    found = _beside(prefix, ("albert_config.json", "albert_config*.json", "bert_config*.json"))
+    found = _find_beside(prefix, ("albert_config.json", "albert_config*.json", "bert_config*.json"))
     if found is None:
         raise LitebertError(
             "LB-715",
             f"there is no albert_config.json with the checkpoint {prefix}",
-            expected="the file that belongs to it; shapes do not show the heads",
-            next="put it there, or give it with --config FILE",
+            next="put the file that belongs to it there, or give it with --config FILE",
         )
     return found
 
 
 def find_vocabulary(prefix: Path) -> Path | None:
     """Return the SentencePiece model or WordPiece vocabulary next to a checkpoint."""
-    return _beside(prefix, ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt"))
+    return _find_beside(prefix, ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt"))
 
 
-def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
+def _find_beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
     folder = prefix.parent
     module = folder.parent if folder.name == "variables" else folder  # a TF-Hub module keeps them in assets
     for pattern in patterns:
@@ -75,28 +71,26 @@ def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
     return None
 
 
-def _in_folder(folder: Path, given: Path) -> tuple[Path, list[str]]:
+def _find_in(folder: Path, given: Path) -> tuple[Path, list[str]]:
     """Find the checkpoint in a folder, or in a folder below; of several, the one that `checkpoint` names."""
     for pattern in ("*.index", "*/*.index", "*/*/*.index"):
-        found = sorted(path.with_suffix("") for path in folder.glob(pattern) if path.is_file())
-        if len(found) == 1:
-            return found[0], []
-        if found:
+        if found := sorted(path.with_suffix("") for path in folder.glob(pattern) if path.is_file()):
             break
     else:
         raise _none_there(given)
+    if len(found) == 1:
+        return found[0], []
     state = found[0].with_name("checkpoint")
-    if state.is_file() and state.stat().st_size <= _STATE_LIMIT:
+    if state.is_file() and state.stat().st_size < 1 << 20:
         match = _STATE.search(state.read_text("utf-8", "replace"))
-        named = found[0].with_name(match[1].rpartition("/")[2] if match else "")
-        if named in found:
+        name = match[1].rpartition("/")[2] if match else ""
+        for named in (each for each in found if each.name == name):
             others = ", ".join(each.name for each in found if each != named)
-            return named, [f"took {named.name}, which the file `checkpoint` names; also there: {others}"]
+            return named, [f"took {name}, which the file `checkpoint` names; also there: {others}"]
     raise LitebertError(
         "LB-716",
-        f"{given} has more than one checkpoint",
+        f"{given} has more than one checkpoint, and no file `checkpoint` that names one of them",
         received=", ".join(prefix.name for prefix in found[:8]),
-        expected="one, or a file `checkpoint` that names one of them",
         next=f"litebert import google {found[-1]} --output FOLDER",
     )
 
@@ -112,7 +106,7 @@ def _none_there(given: Path) -> LitebertError:
     )
 
 
-def _is_archive(path: Path) -> bool:
+def _is_tar(path: Path) -> bool:
     """Tell by the first bytes whether a file is a tar, plain or gzipped."""
     with path.open("rb") as file:
         start = file.read(512)
@@ -148,11 +142,11 @@ def unpack(archive: Path, into: Path) -> None:
         what = f"{archive} becomes too large when it is unpacked"
         raise LitebertError("LB-701", what, received=error, expected=limits, next=doubtful) from error
     except tarfile.FilterError as error:
-        what, plain_files = f"{archive} contains what litebert does not unpack", "plain files inside the folder"
-        raise LitebertError("LB-700", what, received=error, expected=plain_files, next=doubtful) from error
+        what = f"{archive} contains other things than plain files inside a folder"
+        raise LitebertError("LB-700", what, received=error, next=doubtful) from error
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
-        what, again = f"{archive} is cut off or damaged", f"fetch {archive.name} again"
-        raise DamagedError("LB-702", what, received=error, next=again) from error
+        what = f"{archive} is cut off or damaged"
+        raise DamagedError("LB-702", what, received=error, next=f"fetch {archive.name} again") from error
 
 
 class _TooLargeError(Exception):
@@ -172,7 +166,6 @@ class _Bounded:
             raise _TooLargeError(f"{position:,} bytes or more, {self._limit:,} allowed")
 
     def read(self, size: int) -> bytes:
-        """Read on."""
         if size > _MAX_READ:
             raise _TooLargeError(f"a header of {size:,} bytes")
         data = self._plain.read(size)
@@ -180,6 +173,5 @@ class _Bounded:
         return data
 
     def seek(self, position: int) -> int:
-        """Go to a position."""
         self.require(position)
         return self._plain.seek(position)
