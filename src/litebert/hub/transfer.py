@@ -77,7 +77,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
 
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    wanted = [("*.safetensors", MODEL_FILES)]
+    wanted: list[tuple[str, tuple[str, ...]]] = [("*.safetensors", MODEL_FILES)]
     if legacy_pickle:
         wanted.append(("*.bin", (*MODEL_FILES, "pytorch_model*.bin", "pytorch_model.bin.index.json")))
     for weights, patterns in wanted:

@@ -67,8 +67,7 @@ def import_model(
             "LB-742",
             f"the weights in {source} are pickled, and pickles can carry programs",
             received=", ".join(path.name for path in pickled[:3]),
-            expected="model.safetensors, or --legacy-pickle to read these: nothing in them is run, and everything "
-            "but tensors is refused",
+            expected="model.safetensors; with --legacy-pickle nothing in them is run, and all but tensors is refused",
             next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
         )
     head = read_head(source, tensors={name: tuple(tensor.shape) for name, tensor in tensors.items()})
@@ -92,9 +91,8 @@ def import_model(
             write_sentence_transformers(staged, **asdict(vectors))
         written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
     # What the user has settled with an option is no doubt any more.
-    settled = {
-        name: value for name, value in (("hidden_act", "gelu_new"), ("num_attention_heads", 1)) if name in changes
-    }
+    beyond_doubt = {"hidden_act": "gelu_new", "num_attention_heads": 1}
+    settled = {name: value for name, value in beyond_doubt.items() if name in changes}
     unsettled = doubts(config.model_copy(update=settled)) + (loaded.notes if layout is BERT else ())
     lacking = sorted({name.split(".")[0] for name in loaded.missing})
     return HuggingFaceImport(
@@ -142,11 +140,9 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
     others = [str(name) for name, value in state.items() if not (isinstance(name, str) and _is_plain(value))]
     if others:
         raise _not_a_state_dict(path, f"besides tensors: {', '.join(sorted(others)[:5])}"[:200])
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in state.values()}
-    reaching = [
-        n for n, tensor in state.items() if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes()
-    ]
-    if reaching or sum(storages.values()) > size:
+    storages = {name: tensor.untyped_storage() for name, tensor in state.items()}
+    reaching = [name for name, each in state.items() if each.numel() * each.itemsize > storages[name].nbytes()]
+    if reaching or sum({each.data_ptr(): each.nbytes() for each in storages.values()}.values()) > size:
         raise _not_a_state_dict(path, f"tensors that are larger than the file: {', '.join(reaching[:5])}")
     return {name: tensor.detach() for name, tensor in state.items()}
 

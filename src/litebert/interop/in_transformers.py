@@ -17,12 +17,9 @@ from litebert.folder.model import build_network
 from litebert.nn import Albert, Batch
 
 ModelT = TypeVar("ModelT")
-Weights: TypeAlias = dict[str, tuple[int, int]]
-"""Where each parameter is in memory, and how often it was written."""
+Weights: TypeAlias = dict[str, tuple[int, int]]  # where each parameter is in memory, and how often it was written
 
-_ENCODERS = ("AlbertModel", "BertModel")
-_WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")
-"""Arguments of `forward` that do not change the hidden states."""
+_WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")  # arguments of `forward` that do not change the hidden states
 
 
 def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
@@ -38,20 +35,12 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
     """
     module = model if isinstance(model, nn.Module) else getattr(model, "model", None)  # a pipeline's
     modules = module.modules() if isinstance(module, nn.Module) else ()
-    kinds = {each: type(each) for each in modules}
-    encoders = [
-        each
-        for each, kind in kinds.items()
-        if kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.")
-    ]
+    theirs = (each for each in modules if type(each).__module__.startswith("transformers."))
+    encoders = [each for each in theirs if type(each).__name__ in ("AlbertModel", "BertModel")]
     if not encoders:
-        raise LitebertError(
-            "LB-871",
-            "this model has no encoder that the engine can compute",
-            received=type(model).__name__,
-            expected="a transformers AlbertModel or BertModel, or a model that contains one",
-            next="litebert.optimize(AlbertModel.from_pretrained(...))",
-        )
+        what = f"a {type(model).__name__} has no encoder that the engine can compute"
+        expected, call = "an AlbertModel or BertModel, or a model with one", "AlbertModel.from_pretrained(...)"
+        raise LitebertError("LB-871", what, expected=expected, next=f"litebert.optimize({call})")
     for encoder in encoders:
         encoder.forward = EngineForward(encoder, DTYPES[precision])
     return model
@@ -85,7 +74,6 @@ class EngineForward:
         *more: object,
         **others: object,
     ) -> object:
-        """Return the outputs that the original `forward` returns."""
         changes = [v for k, v in others.items() if k not in _WITHOUT_EFFECT and v is not None]
         is_plain = not any(x is not None for x in more) and not any(x is not False for x in changes)
         can = is_plain and input_ids is not None and self._can(input_ids, attention_mask)

@@ -75,29 +75,24 @@ class HuggingFaceImport:
 class Parity:
     """How near the outputs of an exported network are to those of the network itself.
 
-    `max_difference` should be compared with `scale`, the largest absolute output. `correlation` is the lowest of all
-    outputs, and correlates deviations from the mean over all tokens or texts, which is what distinguishes one text from
-    another. `same_choice` is the share of equal first choices; None if nothing is chosen.
+    Correlated are deviations from the mean over all tokens or texts: what distinguishes one text from another.
     """
 
     max_difference: float
-    scale: float
-    correlation: float
-    same_choice: float | None
+    scale: float  # the largest absolute output
+    correlation: float  # the lowest of all outputs
+    same_choice: float | None  # the share of equal first choices, where something is chosen
 
 
 @dataclass(frozen=True)
 class OnnxRow:
-    """A row of the table: a runtime, its file, how exact it is and how long a batch takes.
-
-    `parity` is None for the network itself; `milliseconds` is empty if nothing was timed.
-    """
+    """A row of the table: a runtime, its file, how exact it is and how long a batch takes."""
 
     name: str
     bytes: int
     ratio: float
-    parity: Parity | None
-    milliseconds: dict[str, float]
+    parity: Parity | None  # none for the network itself
+    milliseconds: dict[str, float]  # by shape, if measured
 
 
 @dataclass(frozen=True)
@@ -158,10 +153,7 @@ class ProgramReport:
 
 @dataclass(frozen=True)
 class WebReport:
-    """What was written: bytes by file, the verbs of the page, and how exact eight bits are.
-
-    `transfer` is what a browser fetches for the first answer.
-    """
+    """What was written: bytes by file, the verbs of the page, how exact eight bits are, and what a browser fetches."""
 
     output: Path
     verbs: tuple[str, ...]
@@ -181,23 +173,21 @@ class WebReport:
         )
 
 
-MUCH = 0.1
-"""Relative error of the hidden states of eight bits above which answers may change."""
+MUCH = 0.1  # relative error of the hidden states of eight bits above which answers may change
 
 
 @dataclass(frozen=True)
 class Quantized:
     """The size of a quantized model in bytes, and its error on held-out texts.
 
-    `error` is the norm of the difference of the last hidden states, relative to the norm of the original; `before` and
-    `after` are the measures of each development split, if requested.
+    `before` and `after` are the measures of each development split, if requested.
     """
 
     output: str
     num_examples: int
     bytes_before: int
     bytes_after: int
-    error: float
+    error: float  # the norm of the difference of the last hidden states, relative to that of the original
     before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 

@@ -25,8 +25,7 @@ Inputs: TypeAlias = dict[str, NDArray[np.int64]]
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 
-EQUAL = 1e-4
-"""Largest difference allowed between runtimes in float32, for numbers up to one."""
+EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
 ROWS_AT_ONCE, NUM_CHOICES = 8, 4
 OUR_TEXTS: tuple[Text, ...] = (
     ("Where did the boat come from?", "The boat had come down the river from the old mill."),
@@ -57,27 +56,16 @@ def read_texts(path: Path) -> tuple[Text, ...]:
     lines = read_capped(path, 16 << 20, command=f"ls -l {path}").decode("utf-8", "replace").splitlines()
     parts = [line.partition("\t") for line in lines if line.strip()]
     if not parts:
-        raise LitebertError(
-            "LB-753",
-            f"{path} has no texts to compare on",
-            expected="one text per line, or two with a tab between them",
-            next="omit --texts to compare on a few built-in sentences",
-        )
+        what, omit = f"{path} has no texts to compare on", "omit --texts to compare on a few built-in sentences"
+        raise LitebertError("LB-753", what, expected="one text per line, or two with a tab between them", next=omit)
     return tuple((first, second if tab else None) for first, tab, second in parts)
 
 
 def padded_batches(texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork) -> Iterator[Inputs]:
     """Yield texts as padded batches: rows, or questions with their choices."""
     lengths, has_choices = network.lengths, "choices" in network.axes
-    framed = [
-        frame_ids(
-            tokenizer,
-            tokenizer.encode(first).ids,
-            None if second is None else tokenizer.encode(second).ids,
-            max_length=lengths[-1],
-        )
-        for first, second in texts
-    ]
+    ids_of = [[None if text is None else tokenizer.encode(text).ids for text in pair] for pair in texts]
+    framed = [frame_ids(tokenizer, first or [], second, max_length=lengths[-1]) for first, second in ids_of]
     for begin in range(0, len(framed), ROWS_AT_ONCE):
         rows = framed[begin : begin + ROWS_AT_ONCE]
         choices = min(NUM_CHOICES, len(rows))
@@ -134,10 +122,8 @@ def ragged_outputs(
     return outputs
 
 
-_BANNED = -1e29
-"""A value below this means "never" and is not compared."""
-_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
-"""Outputs whose last axis is not one of features."""
+_BANNED = -1e29  # a value below this means "never" and is not compared
+_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
 _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
 
 
@@ -173,8 +159,7 @@ def require_equal(parity: Parity, *, what: str) -> None:
     if not parity.max_difference <= limit:
         raise LitebertError(
             "LB-755",
-            f"{what} was not written: it does not give the network's numbers",
-            received=f"outputs differ by up to {parity.max_difference:.2g}",
+            f"{what} was not written: its outputs differ from the network's by up to {parity.max_difference:.2g}",
             expected=f"at most {limit:.2g}",
             next="pip install -U 'litebert[onnx]', or report this with the model's config.json",
         )

@@ -27,8 +27,7 @@ from litebert.tasks.kinds.text import VectorHead, vector_rows
 from litebert.tokenizer import Tokenizer
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-NUM_STARTS = 5
-"""Number of likeliest starts whose ends the graph scores (official flag start_n_top)."""
+NUM_STARTS = 5  # likeliest starts whose ends the graph scores (official flag start_n_top)
 ENCODER_ONLY = "none"
 _COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
@@ -55,47 +54,30 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     loaded = load_model(folder)
     network = loaded.network
     if not ATTENTION_KINDS[network.config.attention].is_exported:
-        raise LitebertError(
-            "LB-470",
-            f"attention {network.config.attention} cannot be exported",
-            expected="attention full",
-            next="use the model in Python or with the litebert commands",
-        )
+        what = f"attention {network.config.attention} cannot be exported"
+        raise LitebertError("LB-470", what, next="use the model in Python or with the litebert commands")
     tokenizer = Tokenizer.load(folder)
     own = network.head_config.kind if isinstance(network, AlbertForTask) else "pretraining"
     if head not in (None, own, ENCODER_ONLY):
-        raise LitebertError(
-            "LB-750",
-            f"{folder} cannot be exported with this head",
-            received=f"--head {head}",
-            expected=f"{own}, the head it has, or none for the encoder alone",
-            next=did_you_mean(head, (own, ENCODER_ONLY)),
-        )
-    has_head = head != ENCODER_ONLY
-    rectangle = padded(network, missing=loaded.missing, has_head=has_head, has_states=has_states)
+        what, nearest = f"{folder} has no head {head}", did_you_mean(head, (own, ENCODER_ONLY))
+        raise LitebertError("LB-750", what, expected=f"{own}, or none for the encoder alone", next=nearest)
+    rectangle = padded(network, missing=loaded.missing, has_head=head != ENCODER_ONLY, has_states=has_states)
     return SourceModel(folder, head or own, network, rectangle, tokenizer)
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
     """Refuse to overwrite anything: the file itself, or files of another model beside it."""
     nearest = next(parent for parent in output.absolute().parents if parent.exists())
+    elsewhere = f"choose another path, for instance {output.parent / output.stem}/model{suffix}"
     if output.exists() or output.suffix != suffix or not nearest.is_dir():
-        raise LitebertError(
-            "LB-751",
-            f"{output} cannot be the output",
-            received="it exists" if output.exists() else None if nearest.is_dir() else f"{nearest} is no folder",
-            expected=f"a new file that ends in {suffix}",
-            next=f"choose another path, for instance {output.parent / output.stem}/model{suffix}",
-        )
+        found = "it exists" if output.exists() else None if nearest.is_dir() else f"{nearest} is no folder"
+        what, expected = f"{output} cannot be the output", f"a new file that ends in {suffix}"
+        raise LitebertError("LB-751", what, received=found, expected=expected, next=elsewhere)
     for name in _COMPANIONS:
         ours, beside = source / name, output.parent / name
         if ours.is_file() and beside.exists() and beside.read_bytes() != ours.read_bytes():
-            raise LitebertError(
-                "LB-752",
-                f"{output.parent} belongs to another model",
-                received=f"{beside} differs from {ours}",
-                next=f"choose another folder, for instance {output.parent / output.stem}",
-            )
+            what = f"{output.parent} belongs to another model: {beside} differs from {ours}"
+            raise LitebertError("LB-752", what, next=elsewhere)
 
 
 def write_export(output: Path, data: bytes, *, source: Path) -> None:
@@ -110,13 +92,10 @@ def write_export(output: Path, data: bytes, *, source: Path) -> None:
 
 
 class Reader(nn.Module):
-    """Compute the outputs `output_names` from hidden states, mask and segments.
-
-    `shortest` is the least length that it can read.
-    """
+    """Compute the outputs `output_names` from hidden states, mask and segments."""
 
     output_names: tuple[str, ...]
-    shortest = 1
+    shortest = 1  # the least length that it can read
 
 
 class PaddedNetwork(nn.Module):
@@ -134,7 +113,6 @@ class PaddedNetwork(nn.Module):
         self.output_names = tuple(name for reader in readers for name in reader.output_names)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs in the order of `output_names`."""
         hidden = self.encoder(input_ids, attention_mask, token_type_ids)
         parts = [reader(hidden, attention_mask, token_type_ids) for reader in self.readers]
         return tuple(output for part in parts for output in part)
@@ -146,7 +124,6 @@ class PaddedChoices(PaddedNetwork):
     axes = ("batch", "choices", "length")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        """Return the logits."""
         rows = (x.flatten(0, 1) for x in (input_ids, attention_mask, token_type_ids))
         (logits,) = super().forward(*rows)
         return (logits.reshape(input_ids.shape[:2]),)
@@ -184,8 +161,7 @@ class PaddedEncoder(nn.Module):
         self.feed_forward = nn.ModuleList(_FeedForward(cast(FeedForwardBlock, b)) for b in albert.feed_forward)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """Return the last hidden states, (batch, length, hidden)."""
-        summed = self.word(ids) + self.position[: ids.shape[1]] + self.segment(segments)
+        summed = self.word(ids) + self.position[: ids.shape[1]] + self.segment(segments)  # (batch, length, embedding)
         hidden: Tensor = self.projection(self.norm(summed))
         penalty = (1 - mask[:, None, None].to(hidden.dtype)) * NEVER  # (batch, 1, 1, length)
         for step in self.plan:
@@ -209,7 +185,6 @@ class _Attention(nn.Module):
         self.output, self.norm = Affine.of(block.output), block.norm
 
     def forward(self, x: Tensor, penalty: Tensor) -> Tensor:
-        """Attend where `penalty`, (batch, 1, 1, length), is zero."""
         projected = self.fused(x).unflatten(-1, (3, *self.heads))  # (batch, length, 3, heads, head_size)
         query, key, value = (part.transpose(1, 2) for part in projected.unbind(-3))
         scores = query @ key.transpose(-1, -2) + penalty  # (batch, heads, length, length)
@@ -253,7 +228,7 @@ def padded(
         if has("masked_lm."):
             readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
         if pooler is not None and has("sentence_order."):
-            readers.append(_PooledLogits(pooler, cast(nn.Linear, network.sentence_order[0]), "sop_logits"))
+            readers.append(_Pooled(pooler, cast(nn.Linear, network.sentence_order[0]), "sop_logits"))
     elif head is not None and isinstance(network, AlbertForTask):
         module, names = network.head, head.record.logits
         if isinstance(module, ConditionalSpanHead):
@@ -263,7 +238,7 @@ def padded(
         else:
             assert isinstance(module, LinearHead)
             if pooler is not None:
-                readers.append(_PooledLogits(pooler, module.dense, "logits"))
+                readers.append(_Pooled(pooler, module.dense, "logits"))
             else:
                 readers.append(_SpanLogits(module.dense, names) if len(names) > 1 else _TokenLogits(module.dense))
     if not readers:
@@ -282,25 +257,15 @@ class _States(Reader):
 
 
 class _Pooled(Reader):
-    output_names: tuple[str, ...] = ("pooler_output",)
+    """The pooled [CLS], or its logits where there is a classifier."""
 
-    def __init__(self, pooler: nn.Linear) -> None:
+    def __init__(self, pooler: nn.Linear, classifier: nn.Linear | None = None, name: str = "pooler_output") -> None:
         super().__init__()
-        self.pooler = Affine.of(pooler)
+        self.pooler, self.output_names = Affine.of(pooler), (name,)
+        self.classifier = Affine.of(classifier) if classifier else nn.Identity()
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        return (torch.tanh(self.pooler(hidden[:, 0])),)
-
-
-class _PooledLogits(_Pooled):
-    def __init__(self, pooler: nn.Linear, classifier: nn.Linear, name: str) -> None:
-        super().__init__(pooler)
-        self.classifier = Affine.of(classifier)
-        self.output_names = (name,)
-
-    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
-        (pooled,) = super().forward(hidden, mask, segments)
-        return (self.classifier(pooled),)
+        return (self.classifier(torch.tanh(self.pooler(hidden[:, 0]))),)
 
 
 class _MaskedLM(Reader):
@@ -319,11 +284,9 @@ class _MaskedLM(Reader):
 
 
 class _TokenLogits(Reader):
-    output_names: tuple[str, ...] = ("logits",)
-
-    def __init__(self, dense: nn.Linear) -> None:
+    def __init__(self, dense: nn.Linear, names: tuple[str, ...] = ("logits",)) -> None:
         super().__init__()
-        self.dense = Affine.of(dense)
+        self.dense, self.output_names = Affine.of(dense), names
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
         return (self.dense(hidden),)
@@ -340,10 +303,6 @@ class _VectorLogits(_TokenLogits):
 
 class _SpanLogits(_TokenLogits):
     """Logits of starts and ends, each an output; padding can be neither."""
-
-    def __init__(self, dense: nn.Linear, names: tuple[str, ...]) -> None:
-        super().__init__(dense)
-        self.output_names = names
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         (logits,) = super().forward(hidden, mask, segments)
@@ -370,12 +329,7 @@ class _ConditionalSpanLogits(Reader):
 
 
 def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
-    """Return where a span may be, (batch, length): on [CLS], or in segment 1 before its [SEP].
-
-    >>> segments = torch.tensor([[0, 0, 0, 1, 1, 1, 0]])
-    >>> allowed_positions(torch.tensor([[1, 1, 1, 1, 1, 1, 0]]), segments).int().tolist()
-    [[1, 0, 0, 1, 1, 0, 0]]
-    """
+    """Return where a span may be, (batch, length): on [CLS], or in segment 1 before its [SEP]."""
     column = torch.arange(mask.shape[1], device=mask.device)
     last = mask.sum(-1, keepdim=True) - 1
     return (column == 0) | ((segments == 1) & (column < last))

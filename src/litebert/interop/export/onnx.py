@@ -34,15 +34,11 @@ try:
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="export to ONNX") from error
 
-DEFAULT_OPSET = 20
-"""The first opset that has Gelu as one operator."""
-OPSETS = range(18, 25)
-_FILE_LIMIT = 2**31 - 2**20
-"""Largest protobuf message in bytes, less some for the graph."""
-_SLACK = 2**16
-"""Bytes of shape constants, and of tables so small that the exporter folds them."""
+DEFAULT_OPSET, OPSETS = 20, range(18, 25)  # 20 is the first that has Gelu as one operator
+_FILE_LIMIT = 2**31 - 2**20  # largest protobuf message in bytes, less some for the graph
+_SLACK = 2**16  # bytes of shape constants, and of tables so small that the exporter folds them
+# int8 is refused below this correlation and above this difference, a share of the largest.
 _LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
-"""int8 is refused below this correlation and above this difference, a share of the largest."""
 _GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
 
 
@@ -83,13 +79,10 @@ def export_onnx(
         near = parities["onnxruntime int8"]
         # Outputs that hardly vary may be close but uncorrelated; NaN is neither.
         if not (near.max_difference <= _LARGEST_SHARE * near.scale or near.correlation >= _LEAST_CORRELATION):
-            raise LitebertError(
-                "LB-760",
-                f"{output} was not written: int8 changes this network's outputs too much",
-                received=f"a correlation of {near.correlation:.3f} with its own outputs",
-                expected=f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}",
-                next="omit --int8",
-            )
+            what = f"{output} was not written: int8 changes this network's outputs too much"
+            limits = f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}"
+            found = f"a correlation of {near.correlation:.3f} with its own outputs"
+            raise LitebertError("LB-760", what, received=found, expected=limits, next="omit --int8")
         if not (near.correlation >= _GOOD_CORRELATION and (near.same_choice or 1) >= _GOOD_CHOICES):
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
     everybody = {"litebert": lambda inputs: ragged_outputs(network, inputs, names)} | runners
@@ -97,18 +90,8 @@ def export_onnx(
     write_export(output, list(files.values())[-1], source=folder)
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     sizes = {"litebert": weights} | {name: len(data) for name, data in files.items()}
-    return OnnxReport(
-        output=output,
-        head=source.head,
-        opset=opset,
-        inputs=INPUTS,
-        outputs=names,
-        products=products,
-        rows=tuple(
-            OnnxRow(name, size, size / weights, parities.get(name), times.get(name, {})) for name, size in sizes.items()
-        ),
-        notes=notes,
-    )
+    rows = (OnnxRow(name, n, n / weights, parities.get(name), times.get(name, {})) for name, n in sizes.items())
+    return OnnxReport(output, source.head, opset, INPUTS, names, products, tuple(rows), notes)
 
 
 # --- the graph -------------------------------------------------------------------------------------------------------
@@ -121,13 +104,9 @@ def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.Mode
         raise LitebertError("LB-756", what, expected=limits, next=f"omit --opset to use {DEFAULT_OPSET}")
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
-        raise LitebertError(
-            "LB-757",
-            "the weights do not fit in one ONNX file",
-            received=f"{size:,} bytes",
-            expected=f"at most {_FILE_LIMIT:,} bytes, the limit of the format",
-            next="litebert export program has no such limit",
-        )
+        what = f"the weights, {size:,} bytes, do not fit in one ONNX file"
+        limit = f"at most {_FILE_LIMIT:,} bytes, the limit of the format"
+        raise LitebertError("LB-757", what, expected=limit, next="litebert export program has no such limit")
     with quiet():
         program = torch.onnx.export(
             trace(network),
@@ -157,13 +136,8 @@ def require_weights_once(model: onnx.ModelProto, network: PaddedNetwork) -> None
     stored = sum(tensor.ByteSize() for tensor in model.graph.initializer)
     needed = 4 * sum(p.numel() for p in network.parameters())
     if stored > needed + _SLACK:
-        raise LitebertError(
-            "LB-758",
-            "the exporter stored weights more than once",
-            received=f"{stored:,} bytes of constants",
-            expected=f"about {needed:,} bytes, each weight once",
-            next="pip install -U torch onnxscript",
-        )
+        what = f"the exporter stored weights more than once: {stored:,} bytes of constants"
+        raise LitebertError("LB-758", what, expected=f"about {needed:,}", next="pip install -U torch onnxscript")
 
 
 def count_products(model: onnx.ModelProto) -> Products:
@@ -184,13 +158,9 @@ def require_integer(model: onnx.ModelProto) -> Products:
     """Refuse a graph that still multiplies weights in float, or none in int8."""
     products = count_products(model)
     if products.floating or not products.integer:
-        raise LitebertError(
-            "LB-759",
-            "the graph is not int8: products with weights stayed in float",
-            received=f"{products.floating} in float, {products.integer} in int8",
-            expected=f"all {products.floating + products.integer} in int8",
-            next="pip install -U torch onnxscript, or omit --int8",
-        )
+        what = "the graph is not int8: products with weights stayed in float"
+        found = f"{products.floating} in float, {products.integer} in int8"
+        raise LitebertError("LB-759", what, received=found, next="pip install -U torch onnxscript, or omit --int8")
     return products
 
 
@@ -303,7 +273,7 @@ def measure(
     for batch, length in SHAPES:
         if length not in network.lengths:
             continue
-        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)
+        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)  # without padding
         taken: dict[str, list[float]] = {name: [] for name in runners}
         for _ in range(1 + rounds):
             for name, run in runners.items():

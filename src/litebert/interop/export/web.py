@@ -35,10 +35,8 @@ URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.t
 INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
 """SHA-512 of the package, as the npm registry publishes it."""
 _PACKAGE_LIMIT, _SECONDS = 64 << 20, 60
-_VERBS = {"prediction_logits": "fill", "logits": "classify"}
-"""What the page can do with an output of the network."""
-_TABLE_BITS = 7
-"""Bits of the word table, which is over half of a small network: fewer bits compress better."""
+_VERBS = {"prediction_logits": "fill", "logits": "classify"}  # what the page can do with an output of the network
+_TABLE_BITS = 7  # of the word table, which is over half of a small network: fewer bits compress better
 _NOTICE = f"""\
 A page in which a model of litebert answers, with no server behind it.
 
@@ -105,12 +103,8 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     """Return the tokenizer of a folder as a table for `tokenizer.js`."""
     found = read_vocabulary(folder)
     if found.suffix != ".model":
-        raise LitebertError(
-            "LB-879",
-            "a web page can read only a SentencePiece vocabulary",
-            received=str(vocabulary_file(folder)),
-            next="litebert serve answers with every kind of model",
-        )
+        what = f"a web page can read only a SentencePiece vocabulary, not {vocabulary_file(folder)}"
+        raise LitebertError("LB-879", what, next="litebert serve answers with every kind of model")
     model, settings = read_model(found.data, str(folder)), found.settings
     kinds = [piece.kind for piece in model.pieces]
     return {
@@ -150,7 +144,6 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
                 "LB-877",
                 "onnxruntime-web cannot be fetched",
                 received=f"{URL}: {error}",
-                expected="a connection to the npm registry, or --runtime with a local copy",
                 next=f"npm pack onnxruntime-web@{VERSION}, then add --runtime onnxruntime-web-{VERSION}.tgz",
             ) from error
         _require_package(data, URL, next="try again, or fetch it elsewhere and add --runtime FILE")
